@@ -7,17 +7,21 @@ state.
 import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from deskgrid.scheduler.events import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
+from deskgrid.scheduler.parallel.base import Host, Site
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.queues.categories import Categories, Category, Needs
+from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
 from deskgrid.scheduler.state.deadlines import Deadlines
+from deskgrid.scheduler.state.gangs import GangTable, host_of
 from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.quarantine import Quarantine
@@ -56,6 +60,8 @@ class GridState:
         self.bound: dict[int, Slot] = {}
         # The second attempt of each task that has two which count. If the first is on no slot, neither is the second.
         self.copies: dict[int, Copy] = {}
+        # Parallel tasks, and what policies for them see.
+        self.gangs = GangTable()
         # Slots that changed since the last pass. They are in no index until the next one.
         self.dirty: dict[int, Slot] = {}
         # This number grows with each change that no plan could foresee: of workers, windows, tasks, predictions.
@@ -281,6 +287,19 @@ class GridState:
         elif state == State.HELD:
             self.put_out(task, -1, 0.0)
 
+    def jobs(self, category: Category) -> JobQueue:
+        """The waiting tasks of a category of parallel tasks."""
+        if not self.gangs.awake:
+            self.gangs.wake(self.slots.workers.values())
+        return self.gangs.queue(category)
+
+    def discard(self, category: Category, first: int, count: int) -> None:
+        """``count`` tasks from ``first`` on wait in ``category`` no longer."""
+        if category.parallel:
+            self.jobs(category).go(first, count)
+        else:
+            category.discard(first, count)
+
     def to_priority(self, tasks: Sequence[int]) -> None:
         """Put these tasks into the priority queues: they still need a slot, and have had their turn.
 
@@ -293,7 +312,10 @@ class GridState:
             for task in its if bag.piece is not None else ():
                 self.tasks.go_on(task)
             batch.set_all(its, State.BARRED if bag.barred else State.WAITING)
-            if not bag.barred:
+            if bag.category.parallel and not bag.barred:
+                for task in its:
+                    self.jobs(bag.category).come(batch, task, 1)
+            elif not bag.barred:
                 numbers, runtimes = chosen.setdefault(bag.category, ([], []))
                 numbers += its
                 runtimes += batch.runtimes_of(its)
@@ -311,6 +333,9 @@ class GridState:
 
     def predict(self, category: Category, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
         """Waiting tasks in ``spans`` with a runtime in ``before`` take a new one: see `WaitingQueue.predict`."""
+        if category.parallel:
+            self.jobs(category).predict(spans, new)
+            return
         category.priority.predict(spans, before, new)
         category.regular.predict(spans, before, new)
 
@@ -341,6 +366,29 @@ class GridState:
             worker = self.slots.workers.get(name)
             if worker is not None and worker.ends_at == at:
                 yield worker
+
+    def coming_at(self, site: Site, now: float) -> list[tuple[float, float, Host]]:
+        """Windows to come of the PCs of a site, up or away, as (opens, closes, host), the first to open first."""
+        table, found = self.gangs, list[tuple[float, float, Host]]()
+        for host in site.hosts:
+            windows = self.hours.really(host.name, table.machines[host.name].worker.expected(now))
+            found += [(window.opens, window.closes, host) for window in windows if window.opens > now]
+        for name, away in self.away.items():
+            if away.was is not None and table.site_of(away.was) is site:
+                windows, host = self.hours.really(name, away.expected(now)), host_of(away.was, site)
+                found += [(max(now, each.opens), each.closes, host) for each in windows if each.closes > now]
+        return sorted(found, key=itemgetter(0))
+
+    def free_memory(self, worker: Worker) -> float:
+        """Bytes of a worker that neither gangs nor single tasks have been promised."""
+        machine = self.gangs.machines.get(worker.name)
+        promised = worker.promised
+        owes = {attempt.task for attempt in self.deadlines.debts.get(worker.name, ())}
+        for task in list(promised):
+            slot = self.bound.get(task)
+            if (slot is None or slot.worker is not worker) and task not in owes:
+                del promised[task]
+        return worker.traits.memory - sum(promised.values()) - (0 if machine is None else machine.occupied)
 
     def longest_window(self, now: float) -> float:
         """The longest window that is open or announced, 0.0 when there is none."""

@@ -79,8 +79,10 @@ class Pieces:
         grid = self._grid
         for number in grid.slots.idle.above(needs, grid.now):
             slot = grid.slots.slots[number]
-            left_s = slot.remaining(grid.now)
-            if min(left_s, slot.worker.announced - grid.now) > needs:
+            if slot.closes < slot.worker.ends_at:
+                continue  # it is kept for a gang, and a piece goes on until the window closes
+            left_s = slot.left_s(grid.now)
+            if min(left_s, (slot.worker.announced - grid.now) * slot.speed) > needs:
                 return left_s, slot
         return None
 

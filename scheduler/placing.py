@@ -7,6 +7,7 @@ Rule 4: a worker that has never answered gets one task for each slot, and nothin
 swallows little. If it works, it is busy from the start, and waits for one round trip.
 Rule 5: a bounded pass stops when its budget is used up. Nothing is lost by that, and the next pass goes on.
 Rule 6: what is left idle may run copies of running tasks (`deskgrid.scheduler.copying`), which give way to other work.
+Rule 7: parallel tasks come first (`deskgrid.scheduler.gang_placing`).
 """
 
 import math
@@ -14,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from deskgrid.scheduler.copying import Copying
-from deskgrid.scheduler.events import Assign, Assignment
+from deskgrid.scheduler.events import Assign, Assignment, StartGang
+from deskgrid.scheduler.gang_placing import GangPlacing
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.pieces import Pieces
@@ -65,8 +67,9 @@ class Placing:
         self._unfit: list[int] = []
         self._pieces = Pieces(grid, self._hand, self._settle_slot)
         self.copying = Copying(grid)
+        self._gangs = GangPlacing(grid, self._settle_slot)
 
-    def place_all(self, now: float, most: float) -> list[Assign]:
+    def place_all(self, now: float, most: float) -> list[Assign | StartGang]:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
         grid = self._grid
         grid.now = now
@@ -84,7 +87,13 @@ class Placing:
             self._settle_slot(slot, grid.policy.requirement)
         if self._unfit:
             self._give_back_unfit()
+        starts: list[StartGang] = []
+        if grid.gangs.awake:
+            grid.gangs.touched.update([slot.worker.name for slot in changed.values()])
+            starts = self._gangs.decide()
         categories = self._tidy()
+        if grid.gangs.awake and (categories or grid.tasks.copied):
+            self._gangs.make_room()
         if categories and grid.slots.with_room and grid.budget > 0:
             self._place(
                 [category for category in categories if category.key.piece is None],
@@ -96,7 +105,9 @@ class Placing:
         if grid.tasks.copied and not self.unfinished:
             for original, place in self.copying.choose(now):
                 self._copy(original, place)
-        return list(self._assigns.values())
+        if grid.gangs.awake:
+            grid.gangs.touched.update(self._assigns)
+        return [*starts, *self._assigns.values()]
 
     def _place(self, categories: list[Category], pieces: list[Category]) -> None:
         """Place tasks of these categories; those in ``pieces`` are checkpointable, and no policy sees them."""
@@ -257,7 +268,7 @@ class Placing:
         most = min(most, AHEAD_TASKS - len(slot.queue))
         room_s = min(
             grid.policy.queue_s - slot.in_flight_s() - slot.queued_s,
-            slot.remaining(grid.now) - requirement.needs(runtime) - 2 * ROUNDING_S,
+            slot.left_s(grid.now) - requirement.needs(runtime) - 2 * ROUNDING_S,
         )
         if room_s <= 0.0:
             return 1
@@ -315,9 +326,9 @@ class Placing:
         if grid.quarantine.workers and grid.quarantine.shuts(slot):
             return False
         sent, held = slot.sent, len(slot.queue)
-        if not (sent or held) or held < grid.policy.queue_length:
+        if not (sent or held) or (held < grid.policy.queue_length and slot.gang is None):
             return True
-        if slot.worker.heard == NEVER:
+        if slot.worker.heard == NEVER or slot.gang is not None:
             return False
         in_flight_s = sent[0].runtime + slot.ahead_s if sent else 0.0
         return in_flight_s + slot.queued_s < grid.policy.queue_s and held < AHEAD_TASKS
@@ -337,7 +348,7 @@ class Placing:
         handed: list[Assignment] = []
         if slot.copy is not None:
             grid.drop_copy(slot.copy.attempt.task)
-        queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, grid.now
+        queue, sent, closes, speed, now = slot.queue, slot.sent, slot.closes, slot.speed, grid.now
         position, number, budget = slot.position, grid.next_attempt, grid.budget
         # ``needs``: computed once for consecutive tasks of one runtime. ``due``: when the running task should end.
         timed, alike, needs, due = grid.policy.timed, -1.0, 0.0, max(now, slot.due)
@@ -345,7 +356,7 @@ class Placing:
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, requirement.needs(runtime)
-            if timed and needs >= ends_at - due - slot.ahead_s:
+            if timed and needs >= (closes - due) * speed - slot.ahead_s:
                 self._unfit.append(grid.unbind(slot, task))
                 continue
             queue.popleft()
@@ -355,7 +366,7 @@ class Placing:
             if sent:
                 slot.ahead_s += runtime
             else:
-                slot.started, due = now, now + runtime
+                slot.started, due = now, now + runtime / speed
             sent.append(Sent(attempt, runtime, now))
         if not queue:
             slot.queued_s = 0.0

@@ -166,6 +166,8 @@ class Simulator:
             return False
         if self._gangs and not self._longest_cycle_s:
             return False  # they are slowed down, and will end: no window closes and opens again
+        if self.scheduler.trust.next_widening < math.inf:
+            return False  # more slots of a new PC will soon be used
         cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
         patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s
         return self.now > self._moved_at + patience_s

@@ -15,11 +15,14 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
 
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
+from deskgrid.scheduler.model import DRIFT, OPEN_ENDED, Attempt, Window, Windows, agree, near
 from deskgrid.scheduler.state.bags import TaskBatch
+
+if TYPE_CHECKING:
+    from deskgrid.scheduler.state.gangs import Gang
 
 # A closing time replaces an earlier one only if it is later by this much. Heartbeats arrive late, never early, so the
 # earliest estimate of a window's end is the best one.
@@ -48,7 +51,9 @@ class Slot:
 
     ``owes``: an attempt that was taken back and has not been answered since. It began at ``started``, and may still
     run. ``copy``: a copy that runs here while the slot is idle otherwise. It gives way to whatever the slot is sent, so
-    nothing else takes it into account.
+    nothing else takes it into account. ``closes``: when the window of its worker closes, or earlier, if the slot is
+    kept for a gang. ``speed``: of its worker; runtimes are those of speed 1. ``gang``: the parallel task that has the
+    slot, and is all that it has; its attempt is ``sent[0]``, with the seconds that it would take at speed 1.
     """
 
     number: int
@@ -66,6 +71,9 @@ class Slot:
     owes: Attempt | None = None
     copy: Sent | None = None
     copy_look_at: float = math.inf  # when `Copying` looks at it
+    closes: float = OPEN_ENDED
+    speed: float = 1.0
+    gang: "Gang | None" = None
     copied_in_vain: Attempt | None = None  # an attempt whose copy failed, so that it gets no other copy
     # The index list that has its entry (None when it has no room), and the entry.
     rows: list[_Row] | None = None
@@ -74,11 +82,20 @@ class Slot:
     @property
     def due(self) -> float:
         """When the running task should end; minus infinity when nothing runs."""
-        return self.started + self.sent[0].runtime if self.sent else -math.inf
+        return self.started + self.sent[0].runtime / self.speed if self.sent else -math.inf
+
+    @property
+    def free_at(self) -> float:
+        """When all that it has should have ended, perhaps before now; minus infinity if it has nothing."""
+        return self.due + (self.ahead_s + self.queued_s) / self.speed
 
     def remaining(self, now: float) -> float:
         """tl, seconds; negative when the slot has promised more than it has."""
-        return self.worker.ends_at - max(now, self.due) - self.ahead_s - self.queued_s
+        return self.closes - max(now, self.due) - self.ahead_s / self.speed - self.queued_s / self.speed
+
+    def left_s(self, now: float) -> float:
+        """tl in seconds of speed 1, which runtimes are compared with."""
+        return self.remaining(now) * self.speed
 
     def place_of(self, task: int) -> int:
         """The place in ``sent`` of the attempt of ``task``, or -1. The first is looked at first: it ends first."""
@@ -105,6 +122,10 @@ class Slot:
         agree(f"slot {self.number} began in the past", self.started <= now, True)
         agree(f"work beside the copy on slot {self.number}", bool(self.copy and self.sent), False)
         agree(f"slot {self.number} is in its place on its worker", self.worker.slots[self.position] is self, True)
+        agree(f"speed of slot {self.number}", self.speed, self.worker.speed)
+        agree(f"slot {self.number} closes after its worker", self.closes > self.worker.ends_at, False)
+        if self.gang is not None:
+            agree(f"work beside a gang on slot {self.number}", (len(self.sent), len(self.queue)), (1, 0))
 
 
 class Copy(NamedTuple):
@@ -114,12 +135,32 @@ class Copy(NamedTuple):
     slot: Slot | None = None
 
 
+class Traits(NamedTuple):
+    """What a PC has, as in `deskgrid.scheduler.events.WorkerJoined`."""
+
+    processors: int = 0
+    memory: float = math.inf
+    labels: frozenset[str] = frozenset()
+    reachable: bool = True
+
+
+ORDINARY = Traits()
+
+
+def rated(speed: float) -> float:
+    """A speed with two significant digits, rounded down: it was measured no better, and slots of one speed share an
+    index.
+    """
+    step = 10.0 ** (math.floor(math.log10(speed)) - 1)
+    return 1.0 if speed == 1.0 else round(math.floor(speed / step + DRIFT) * step, 12)
+
+
 @dataclass(slots=True, eq=False)
 class Worker:
     """A worker whose window is open. ``ends_at`` is when it is expected to close.
 
     ``announced``: when it closes by the uptime that the worker gave; ``opened``, ``planned_s``: when it
-    opened, whatever connections broke since, and how long it was to last then.
+    opened, whatever connections broke since, and how long it was to last then. ``speed``: as `rated`.
     """
 
     name: str
@@ -147,6 +188,13 @@ class Worker:
     usual_s: float = 0.0
     # The environments that are ready on it.
     environments: frozenset[str] = frozenset()
+    traits: Traits = ORDINARY
+    speed: float = 1.0
+    # How fast it is, as measured, and how much of its processors others use, from 0 to 1.
+    measured: float = 1.0
+    load: float = 0.0
+    # Single tasks that need memory and were bound to its slots, and how many bytes they need. Some may have left since.
+    promised: dict[int, int] = field(default_factory=dict)
 
     def uptime(self, now: float) -> float:
         """ru, seconds left of the current window."""
@@ -164,13 +212,19 @@ class Worker:
 class Away:
     """A worker whose window is closed: what it has announced, and the slots it had (one, if it was never seen up).
 
-    ``last``: its last window, if it left as planned; ``gap``: how long it had been away before that one.
+    ``last``: its last window, if it left as planned; ``gap``: how long it had been away before that one. ``was``: the
+    worker as it was when it was up.
     """
 
     windows: Windows
     slots: int = 1
     last: Window | None = None
     gap: float | None = None
+    was: Worker | None = None
+
+    @property
+    def speed(self) -> float:
+        return 1.0 if self.was is None else self.was.speed
 
     def expected(self, now: float) -> Windows:
         """The windows to come: as announced, or by habit."""
@@ -191,14 +245,23 @@ def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
 
 
 class SlotIndex:
-    """Slots by remaining time. `SlotTable` puts them in and takes them out."""
+    """Slots by remaining time, in seconds of speed 1. `SlotTable` puts them in and takes them out.
+
+    The tl of a slot of speed 0.5 falls half as fast. ``others``: the falling slots of other speeds than 1, by speed.
+    """
 
     def __init__(self) -> None:
         self.anchored: list[_Row] = []
         self.falling: list[_Row] = []
+        self.others: dict[float, list[_Row]] = {}
 
     def __len__(self) -> int:
-        return len(self.anchored) + len(self.falling)
+        count = len(self.anchored) + len(self.falling)
+        return count + sum(map(len, self.others.values())) if self.others else count
+
+    def rows(self) -> Iterator[_Row]:
+        """All entries."""
+        return chain(self.anchored, self.falling, *self.others.values())
 
     def tightest(self, limit: float, now: float) -> _Row | None:
         """(tl, load, slot number) of the slot with the smallest tl strictly above ``limit``."""
@@ -207,39 +270,55 @@ class SlotIndex:
             key, load, number = falling
             row = key - now, load + now, number
             if best is None or row < best:
-                return row
+                best = row
+        for speed, rows in self.others.items():
+            if (falling := _first_above(rows, limit + now * speed)) is not None:
+                key, load, number = falling
+                row = key - now * speed, load + now, number
+                if best is None or row < best:
+                    best = row
         return best
 
     def above(self, limit: float, now: float) -> Iterator[int]:
         """The numbers of the idle slots with a tl strictly above ``limit``, the tightest first."""
         rows = self.falling  # the tl of an idle slot falls
-        return (number for _, _, number in islice(rows, bisect_right(rows, (limit + now, math.inf, 0)), None))
+        found = (number for _, _, number in islice(rows, bisect_right(rows, (limit + now, math.inf, 0)), None))
+        if not self.others:
+            return found
+        falling = [(1.0, rows), *self.others.items()]
+        left = sorted([(key - now * speed, number) for speed, rows in falling for key, _, number in rows])
+        return (number for tl, number in left if tl > limit)
 
     def widest(self, now: float) -> float:
         """The largest tl, or minus infinity."""
         anchored = self.anchored[-1][0] if self.anchored else -math.inf
         falling = self.falling[-1][0] - now if self.falling else -math.inf
+        if self.others:
+            falling = max(falling, *(rows[-1][0] - now * s if rows else -math.inf for s, rows in self.others.items()))
         return max(anchored, falling)
 
     def at(self, place: int) -> int:
         """The slot number at ``place`` of ``len(self)``: for a policy that ignores remaining time."""
-        if place < len(self.anchored):
-            return int(self.anchored[place][2])
-        return int(self.falling[place - len(self.anchored)][2])
+        for rows in (self.anchored, self.falling, *self.others.values()):
+            if place < len(rows):
+                return int(rows[place][2])
+            place -= len(rows)
+        raise IndexError(place)
 
     def check(self, slots: Mapping[int, Slot], alarms: Collection[tuple[float, int]], now: float) -> None:
         """Raise `InvariantBroken` unless ``slots`` are here, by their tl. ``alarms``: the pending (due, slot) pairs."""
-        for rows in (self.anchored, self.falling):
+        for rows in (self.anchored, self.falling, *self.others.values()):
             agree("rows in order", rows, sorted(rows))
-        agree("slots with room", sorted(number for *_, number in (*self.anchored, *self.falling)), sorted(slots))
+        agree("slots with room", sorted(number for *_, number in self.rows()), sorted(slots))
         for number, slot in slots.items():
-            row, anchored = slot.row, slot.rows is self.anchored
-            agree(f"rows of slot {number}", (self.anchored if anchored else self.falling).count(row), 1)
+            row, anchored, speed = slot.row, slot.rows is self.anchored, slot.speed
+            falling = self.falling if speed == 1.0 else self.others.get(speed, [])
+            agree(f"rows of slot {number}", (self.anchored if anchored else falling).count(row), 1)
             # An anchored slot stays anchored until the first pass after its task is due. An alarm triggers the change.
             moves = (slot.due, number) not in alarms if anchored else slot.due > now
             agree(f"slot {number} moves without notice", moves, False)
             at = min(now, slot.due) if anchored else now
-            near(f"tl of slot {number}", row[0] - (0.0 if anchored else now), slot.remaining(at))
+            near(f"tl of slot {number}", row[0] - (0.0 if anchored else now * speed), slot.left_s(at))
             load = slot.ahead_s + slot.queued_s
             near(f"load of slot {number}", row[1], load + (slot.due if anchored else 0.0))
 
@@ -279,7 +358,7 @@ class SlotTable:
         self.workers[worker.name] = worker
         self._count_closing(worker.ends_at, 1)
         for position in range(count):
-            slot = Slot(self._next, worker, position)
+            slot = Slot(self._next, worker, position, closes=worker.ends_at, speed=worker.speed)
             self._next += 1
             worker.slots.append(slot)
             self.slots[slot.number] = slot
@@ -297,6 +376,8 @@ class SlotTable:
         """The window of a worker closes at another time."""
         self._count_closing(worker.ends_at, -1)
         worker.ends_at = ends_at
+        for slot in worker.slots:
+            slot.closes = ends_at
         self._count_closing(ends_at, 1)
 
     def _count_closing(self, ends_at: float, change: int) -> None:
@@ -319,7 +400,7 @@ class SlotTable:
 
     def hide(self, environment: str) -> list[Slot]:
         """Take the slots of workers where ``environment`` is not ready out of their indexes. Returns these slots."""
-        rows = [row for index in self.indexes() for row in (*index.anchored, *index.falling)]
+        rows = [row for index in self.indexes() for row in index.rows()]
         found = [slot for _, _, number in rows if environment not in (slot := self.slots[number]).worker.environments]
         for slot in found:
             self.unindex(slot)
@@ -332,16 +413,17 @@ class SlotTable:
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""
-        index, due = self._index_of(slot), slot.due
-        load, ends_at = slot.ahead_s + slot.queued_s, slot.worker.ends_at
+        index, due, speed = self._index_of(slot), slot.due, slot.speed
+        load, closes = slot.ahead_s + slot.queued_s, slot.closes
         if due > now:
-            slot.rows, slot.row = index.anchored, (ends_at - due - load, due + load, slot.number)
+            slot.rows, slot.row = index.anchored, ((closes - due) * speed - load, due + load, slot.number)
             # Only once for each due time: every change indexes the slot again, and a task may run for hours.
             if slot.watched != due:
                 slot.watched = due
                 heapq.heappush(self._due, (due, slot.number))
         else:
-            slot.rows, slot.row = index.falling, (ends_at - load, load, slot.number)
+            slot.rows = index.falling if speed == 1.0 else index.others.setdefault(speed, [])
+            slot.row = closes * speed - load, load, slot.number
         insort(slot.rows, slot.row)
         self.with_room += 1
 
