@@ -7,6 +7,7 @@ from deskgrid.scheduler.model import State, agree, near
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.gangs import Gang, Machine, host_of
 from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.suitable import free_memory
 
 
 def check_gangs(grid: GridState) -> None:
@@ -91,7 +92,7 @@ def _check_machine(grid: GridState, name: str, machine: Machine) -> None:
     agree(f"gangs on {name}", {t: many for t, (_, many) in machine.gangs.items()}, {t: n for t, n in has.items() if n})
     needs = sum(n // gang.bag.need.slots * gang.bag.need.memory for task, gang in whole.items() for n in [has[task]])
     agree(f"memory of gangs on {name}", machine.occupied, needs)
-    agree(f"more memory of {name} is promised than there is", grid.free_memory(worker) < 0.0, False)
+    agree(f"more memory of {name} is promised than there is", free_memory(grid, worker) < 0.0, False)
     if name in table.touched or any(slot.number in grid.dirty for slot in worker.slots):
         return
     free = [
@@ -102,7 +103,7 @@ def _check_machine(grid: GridState, name: str, machine: Machine) -> None:
     free = [] if name in grid.quarantine.workers else free
     agree(f"idle slots of {name}", sorted(slot.position for slot in machine.free), free)
     agree(f"how many slots of {name} are idle", host.idle, len(free))
-    agree(f"memory of {name}", host.memory, grid.free_memory(worker))
+    agree(f"memory of {name}", host.memory, free_memory(grid, worker))
     agree(f"ends on {name}", host.frees, sorted(host.frees))
     true = host_of(worker, host.site)
     kept = (host.slots, host.closes, host.speed, host.load, host.labels)

@@ -12,6 +12,7 @@ that are not more than a minute of the grid ahead, the job that came first.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from operator import itemgetter
 
 from deskgrid.scheduler.events import RankPlace, StartGang
 from deskgrid.scheduler.grid import GridState
@@ -20,9 +21,10 @@ from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelPolicy, Ru
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies.base import Policy, Requirement
 from deskgrid.scheduler.queues.jobs import JobQueue
-from deskgrid.scheduler.state.gangs import Gang, Machine
+from deskgrid.scheduler.state.gangs import Gang, Machine, host_of
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.suitable import free_memory
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +49,7 @@ class GangView:
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
         """Windows to come of the PCs of a site, up or away, as (opens, closes, host), by ``opens``."""
         if site not in self._coming:
-            self._coming[site] = self._grid.coming_at(site, self.now)
+            self._coming[site] = coming_at(self._grid, site, self.now)
         return self._coming[site]
 
 
@@ -152,7 +154,7 @@ class GangPlacing:
                 others.append((min(slot.free_at, worker.ends_at), 1))
             elif slot.owes is None and slot.position < worker.width and not shut:
                 free.append(slot)
-        self._table.refresh(machine, free, others, grid.free_memory(worker))
+        self._table.refresh(machine, free, others, free_memory(grid, worker))
 
     def _ask(self, queues: Sequence[JobQueue], starts: list[StartGang]) -> bool:
         """Ask about these tasks; whether to ask again, because it is somebody else's turn now."""
@@ -289,6 +291,19 @@ class GangPlacing:
             slot.sent.append(sent)
         gang.slots += slots
         grid.deadlines.watch(slots[0], now)
+
+
+def coming_at(grid: GridState, site: Site, now: float) -> list[tuple[float, float, Host]]:
+    """Windows to come of the PCs of a site, up or away, as (opens, closes, host), the first to open first."""
+    table, found = grid.gangs, list[tuple[float, float, Host]]()
+    for host in site.hosts:
+        windows = grid.hours.really(host.name, table.machines[host.name].worker.expected(now))
+        found += [(window.opens, window.closes, host) for window in windows if window.opens > now]
+    for name, away in grid.away.items():
+        if away.was is not None and table.site_of(away.was) is site:
+            windows, host = grid.hours.really(name, away.expected(now)), host_of(away.was, site)
+            found += [(max(now, each.opens), each.closes, host) for each in windows if each.closes > now]
+    return sorted(found, key=itemgetter(0))
 
 
 def _in_turn(queues: Sequence[JobQueue], turns: dict[JobQueue, tuple[float, int]]) -> list[Job]:

@@ -7,12 +7,10 @@ state.
 import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from operator import itemgetter
 
 from deskgrid.scheduler.events import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
-from deskgrid.scheduler.parallel.base import Host, Site
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.spread import closings
@@ -21,7 +19,7 @@ from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
 from deskgrid.scheduler.state.deadlines import Deadlines
-from deskgrid.scheduler.state.gangs import GangTable, host_of
+from deskgrid.scheduler.state.gangs import GangTable
 from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.quarantine import Quarantine
@@ -218,6 +216,8 @@ class GridState:
             slot.started = started
         slot.sent.append(Sent(attempt, runtime, started))
         self.bound[attempt.task] = slot
+        if memory := self.tasks.known(attempt.task).bag.category.memory:
+            slot.worker.promised[attempt.task] = memory
         self.put_out(attempt.task, 1, runtime)
         self.tasks.move(attempt.task, State.SENT)
 
@@ -366,29 +366,6 @@ class GridState:
             worker = self.slots.workers.get(name)
             if worker is not None and worker.ends_at == at:
                 yield worker
-
-    def coming_at(self, site: Site, now: float) -> list[tuple[float, float, Host]]:
-        """Windows to come of the PCs of a site, up or away, as (opens, closes, host), the first to open first."""
-        table, found = self.gangs, list[tuple[float, float, Host]]()
-        for host in site.hosts:
-            windows = self.hours.really(host.name, table.machines[host.name].worker.expected(now))
-            found += [(window.opens, window.closes, host) for window in windows if window.opens > now]
-        for name, away in self.away.items():
-            if away.was is not None and table.site_of(away.was) is site:
-                windows, host = self.hours.really(name, away.expected(now)), host_of(away.was, site)
-                found += [(max(now, each.opens), each.closes, host) for each in windows if each.closes > now]
-        return sorted(found, key=itemgetter(0))
-
-    def free_memory(self, worker: Worker) -> float:
-        """Bytes of a worker that neither gangs nor single tasks have been promised."""
-        machine = self.gangs.machines.get(worker.name)
-        promised = worker.promised
-        owes = {attempt.task for attempt in self.deadlines.debts.get(worker.name, ())}
-        for task in list(promised):
-            slot = self.bound.get(task)
-            if (slot is None or slot.worker is not worker) and task not in owes:
-                del promised[task]
-        return worker.traits.memory - sum(promised.values()) - (0 if machine is None else machine.occupied)
 
     def longest_window(self, now: float) -> float:
         """The longest window that is open or announced, 0.0 when there is none."""

@@ -20,6 +20,7 @@ from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.suitable import promise
 
 
 class Pieces:
@@ -117,3 +118,5 @@ class Pieces:
         grid.bound[entry.task] = slot
         self._hand(slot.worker.name, [Assignment(attempt, slot.position, entry.runtime)])
         self._settle(slot, grid.policy.requirement)
+        if category.memory:
+            promise(grid, slot.worker, entry.task, category.memory)

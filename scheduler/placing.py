@@ -24,10 +24,11 @@ from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.probes import place_probes
-from deskgrid.scheduler.queues.categories import Category
+from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
-from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
-from deskgrid.scheduler.turns import CATEGORIES, Claims, Turns
+from deskgrid.scheduler.state.slots import NEVER, Sent, Slot, Worker
+from deskgrid.scheduler.suitable import promise, suits
+from deskgrid.scheduler.turns import CATEGORIES, Claims, Turns, by_needs
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
 # round trip. Tasks longer than this are never sent ahead.
@@ -121,25 +122,35 @@ class Placing:
             self._place_pieces(pieces, categories, longer=False)
 
     def _place_pieces(self, pieces: Sequence[Category], categories: Sequence[Category], *, longer: bool) -> None:
-        for alike in by_environment(pieces):
+        for alike in by_needs(pieces):
             environment = alike[0].key.environment
-            with self._only_ready(environment) as ready:
+            with self._only_suitable(alike[0].key) as ready:
                 if ready:
                     others = [category for category in categories if category.key.environment in ("", environment)]
                     self._pieces.place(alike, others, longer=longer)
 
     @contextmanager
-    def _only_ready(self, environment: str) -> Iterator[bool]:
-        """Hide the slots where an environment is not ready. Yields whether others have room; if not, none is hidden."""
+    def _only_suitable(self, key: CategoryKey) -> Iterator[bool]:
+        """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, memory
+        and labels. Yields whether others have room; if not, none is hidden.
+        """
         grid = self._grid
-        if not environment:
+        if not key.environment and key.need is None:
             yield True
             return
-        if not grid.slots.has_room_in(environment):
+        others = list[Worker]()
+        has_room = False
+        for worker in grid.slots.workers.values():
+            if suits(grid, worker, key):
+                has_room = has_room or any(slot.rows is not None for slot in worker.slots)
+            else:
+                others.append(worker)
+        if not has_room:
             yield False
             return
-        hidden = grid.slots.hide(environment)
+        grid.slots.hide(others)
         yield True
+        hidden, grid.slots.hidden = grid.slots.hidden, []
         for slot in hidden:
             grid.slots.index(slot, grid.now)
 
@@ -164,10 +175,10 @@ class Placing:
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
-            categories = by_environment(categories)[0]
+            categories = by_needs(categories)[0]
             # A plan for everybody's tasks no longer holds when only some people have their turn.
             grid.changes += len(categories) < len(turns.categories)
-            with self._only_ready(categories[0].key.environment) as ready:
+            with self._only_suitable(categories[0].key) as ready:
                 more = ready and self._ask_about(categories, turns)
             if not more:
                 turns.over(categories)
@@ -183,8 +194,8 @@ class Placing:
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        for categories in by_environment(turns.categories[:CATEGORIES]):
-            with self._only_ready(categories[0].key.environment) as ready:
+        for categories in by_needs(turns.categories[:CATEGORIES]):
+            with self._only_suitable(categories[0].key) as ready:
                 if ready:
                     self._serve_claims_of(categories, turns)
 
@@ -238,7 +249,7 @@ class Placing:
         category = bag.category
         if many > 1:
             # Tasks of a bag with a limit go to as many slots as it may have.
-            many = 1 if category.restricted else self._how_many(slot, runtime, requirement, many)
+            many = 1 if category.restricted or category.memory else self._how_many(slot, runtime, requirement, many)
         if priority is None:
             category.discard(task, many)
         else:
@@ -258,6 +269,8 @@ class Placing:
             grid.budget -= 1
         if slot.queue:
             grid.tasks.move_all(tasks[-len(slot.queue) :], State.QUEUED)
+        if category.memory:
+            promise(grid, slot.worker, task, category.memory)
         return category
 
     def _how_many(self, slot: Slot, runtime: float, requirement: Requirement, most: int) -> int:
@@ -384,19 +397,3 @@ class Placing:
         grid = self._grid
         grid.budget -= len(work)
         grid.next_attempt += len(work)
-
-
-def by_environment(categories: Sequence[Category]) -> list[list[Category]]:
-    """Categories that need the same environment together, and first those whose next task is the longest."""
-    found: dict[str, list[Category]] = {}
-    for category in categories:
-        found.setdefault(category.key.environment, []).append(category)
-    if len(found) < 2:
-        return list(found.values())
-    return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)
-
-
-def _longest(category: Category) -> float:
-    """The runtime of the task that is next in a category."""
-    entries = category.priority.next_fit(math.inf), category.regular.next_fit(math.inf)
-    return max([entry.runtime for entry in entries if entry is not None], default=0.0)

@@ -117,7 +117,7 @@ class Trust:
             deadlines.look(slot, now + max(GRACE_S, due - slot.started))
 
     def _look_at_gang(self, gang: Gang, slot: Slot, now: float) -> None:
-        """A gang should have ended on ``slot``, and the worker there is silent: all of it is stopped, and waits again."""
+        """A gang should have ended on ``slot``, and the worker there is silent: it is stopped, and waits again."""
         deadlines, worker, attempt = self._deadlines, slot.worker, gang.attempt
         if deadlines.timeout(attempt.task) is None and not deadlines.runs_late(slot, now):
             deadlines.look(slot, now + max(GRACE_S, deadlines.due(slot) - slot.started))

@@ -1,8 +1,10 @@
-"""Categories: the tasks of bags alike in owner, priority, limit, licences and environment. Each has queues of its own.
+"""Categories: the tasks of bags alike in owner, priority, limit, licences and what they need of PCs.
+
+Each has queues of its own.
 
 Grid Engine calls this a job category. A policy is given the categories whose turn it is (`deskgrid.scheduler.turns`).
 A category whose limit is reached, or whose licences are in use, costs a pass one look, however many tasks wait there.
-So does one whose environment is ready on no worker with room. A grid with a single owner and no such bags has a single
+So does one whose tasks suit no worker with room. A grid with a single owner and no such bags has a single
 category.
 """
 
@@ -95,7 +97,18 @@ class Category:
     wait as jobs (`deskgrid.scheduler.queues.jobs`), not in its queues.
     """
 
-    __slots__ = ("_licences", "account", "key", "out", "parallel", "priority", "probing", "regular", "restricted")
+    __slots__ = (
+        "_licences",
+        "account",
+        "key",
+        "memory",
+        "out",
+        "parallel",
+        "priority",
+        "probing",
+        "regular",
+        "restricted",
+    )
 
     def __init__(self, key: CategoryKey, account: Account, order: str, licences: Licences) -> None:
         self.key = key
@@ -104,6 +117,7 @@ class Category:
         self.probing: dict[int, list[int]] = {}
         self.restricted = bool(key.limit or key.licences)
         self.parallel = key.need == GANGS
+        self.memory = 0 if key.need is None else key.need.memory
         self._licences = licences
         self.clear(order)
 

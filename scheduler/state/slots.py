@@ -1,25 +1,17 @@
-"""Workers, their slots, and the slots with room, indexed by remaining time.
-
-Remaining time (paper, Section 2.2): tl = ru - (et_running - elapsed) - sum of et_queued. While a task runs within its
-prediction, the uptime falls as fast as the elapsed time grows, and tl stands still. When the slot is idle, or its task
-is overdue, tl falls with the clock. So an index keeps two sorted lists: *anchored* (tl itself) and *falling* (tl +
-now). As time passes, only the few entries whose task becomes overdue have to be touched. Both are plain lists.
-Inserting or deleting among ten thousand entries takes a microsecond or two, less than any tree takes in Python, and
-usually few slots have room.
-"""
+"""Workers, their slots, and the slots with room (`deskgrid.scheduler.state.slot_index`)."""
 
 import heapq
 import math
 import sys
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from deskgrid.scheduler.model import DRIFT, OPEN_ENDED, Attempt, Window, Windows, agree, near
 from deskgrid.scheduler.state.bags import TaskBatch
+from deskgrid.scheduler.state.slot_index import Row, SlotIndex
 
 if TYPE_CHECKING:
     from deskgrid.scheduler.state.gangs import Gang
@@ -32,9 +24,6 @@ UPTIME_JITTER_S = 0.5
 TOGETHER_S = 60.0
 # When a worker last answered, if it never did.
 NEVER = -math.inf
-
-# An index entry: the key, then the load promised already (so that equal slots share the work), then the slot number.
-_Row = tuple[float, float, int]
 
 
 class Sent(NamedTuple):
@@ -76,8 +65,8 @@ class Slot:
     gang: "Gang | None" = None
     copied_in_vain: Attempt | None = None  # an attempt whose copy failed, so that it gets no other copy
     # The index list that has its entry (None when it has no room), and the entry.
-    rows: list[_Row] | None = None
-    row: _Row = (0.0, 0.0, 0)
+    rows: list[Row] | None = None
+    row: Row = (0.0, 0.0, 0)
 
     @property
     def due(self) -> float:
@@ -244,96 +233,6 @@ def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
     return Windows([Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows])
 
 
-class SlotIndex:
-    """Slots by remaining time, in seconds of speed 1. `SlotTable` puts them in and takes them out.
-
-    The tl of a slot of speed 0.5 falls half as fast. ``others``: the falling slots of other speeds than 1, by speed.
-    """
-
-    def __init__(self) -> None:
-        self.anchored: list[_Row] = []
-        self.falling: list[_Row] = []
-        self.others: dict[float, list[_Row]] = {}
-
-    def __len__(self) -> int:
-        count = len(self.anchored) + len(self.falling)
-        return count + sum(map(len, self.others.values())) if self.others else count
-
-    def rows(self) -> Iterator[_Row]:
-        """All entries."""
-        return chain(self.anchored, self.falling, *self.others.values())
-
-    def tightest(self, limit: float, now: float) -> _Row | None:
-        """(tl, load, slot number) of the slot with the smallest tl strictly above ``limit``."""
-        best = _first_above(self.anchored, limit)
-        if (falling := _first_above(self.falling, limit + now)) is not None:
-            key, load, number = falling
-            row = key - now, load + now, number
-            if best is None or row < best:
-                best = row
-        for speed, rows in self.others.items():
-            if (falling := _first_above(rows, limit + now * speed)) is not None:
-                key, load, number = falling
-                row = key - now * speed, load + now, number
-                if best is None or row < best:
-                    best = row
-        return best
-
-    def above(self, limit: float, now: float) -> Iterator[int]:
-        """The numbers of the idle slots with a tl strictly above ``limit``, the tightest first."""
-        rows = self.falling  # the tl of an idle slot falls
-        found = (number for _, _, number in islice(rows, bisect_right(rows, (limit + now, math.inf, 0)), None))
-        if not self.others:
-            return found
-        falling = [(1.0, rows), *self.others.items()]
-        left = sorted([(key - now * speed, number) for speed, rows in falling for key, _, number in rows])
-        return (number for tl, number in left if tl > limit)
-
-    def widest(self, now: float) -> float:
-        """The largest tl, or minus infinity."""
-        anchored = self.anchored[-1][0] if self.anchored else -math.inf
-        falling = self.falling[-1][0] - now if self.falling else -math.inf
-        if self.others:
-            falling = max(falling, *(rows[-1][0] - now * s if rows else -math.inf for s, rows in self.others.items()))
-        return max(anchored, falling)
-
-    def at(self, place: int) -> int:
-        """The slot number at ``place`` of ``len(self)``: for a policy that ignores remaining time."""
-        for rows in (self.anchored, self.falling, *self.others.values()):
-            if place < len(rows):
-                return int(rows[place][2])
-            place -= len(rows)
-        raise IndexError(place)
-
-    def check(self, slots: Mapping[int, Slot], alarms: Collection[tuple[float, int]], now: float) -> None:
-        """Raise `InvariantBroken` unless ``slots`` are here, by their tl. ``alarms``: the pending (due, slot) pairs."""
-        for rows in (self.anchored, self.falling, *self.others.values()):
-            agree("rows in order", rows, sorted(rows))
-        agree("slots with room", sorted(number for *_, number in self.rows()), sorted(slots))
-        for number, slot in slots.items():
-            row, anchored, speed = slot.row, slot.rows is self.anchored, slot.speed
-            falling = self.falling if speed == 1.0 else self.others.get(speed, [])
-            agree(f"rows of slot {number}", (self.anchored if anchored else falling).count(row), 1)
-            # An anchored slot stays anchored until the first pass after its task is due. An alarm triggers the change.
-            moves = (slot.due, number) not in alarms if anchored else slot.due > now
-            agree(f"slot {number} moves without notice", moves, False)
-            at = min(now, slot.due) if anchored else now
-            near(f"tl of slot {number}", row[0] - (0.0 if anchored else now * speed), slot.left_s(at))
-            load = slot.ahead_s + slot.queued_s
-            near(f"load of slot {number}", row[1], load + (slot.due if anchored else 0.0))
-
-
-def _first_above(rows: list[_Row], key: float) -> _Row | None:
-    """The first row with a key strictly above ``key``: usually the first of all, if tasks are short beside windows."""
-    if not rows:
-        return None
-    if rows[0][0] > key:
-        return rows[0]
-    if rows[-1][0] <= key:
-        return None
-    return rows[bisect_right(rows, (key, math.inf, 0))]
-
-
 class SlotTable:
     """Every slot of every worker that is up, and three indexes of the slots with room.
 
@@ -348,6 +247,8 @@ class SlotTable:
         self.queued = SlotIndex()
         # How many slots have room.
         self.with_room = 0
+        # Slots that have room, but not for the tasks whose turn it is.
+        self.hidden: list[Slot] = []
         # How many workers close their windows in each span of `TOGETHER_S`.
         self._closings: Counter[int] = Counter()
         self._due: list[tuple[float, int]] = []
@@ -398,18 +299,12 @@ class SlotTable:
             slot.rows = None
             self.with_room -= 1
 
-    def hide(self, environment: str) -> list[Slot]:
-        """Take the slots of workers where ``environment`` is not ready out of their indexes. Returns these slots."""
-        rows = [row for index in self.indexes() for row in index.rows()]
-        found = [slot for _, _, number in rows if environment not in (slot := self.slots[number]).worker.environments]
+    def hide(self, workers: Iterable[Worker]) -> None:
+        """Take the slots of ``workers`` out of their indexes, into ``hidden``."""
+        found = [slot for worker in workers for slot in worker.slots if slot.rows is not None]
         for slot in found:
             self.unindex(slot)
-        return found
-
-    def has_room_in(self, environment: str) -> bool:
-        """Whether a slot with room is of a worker where ``environment`` is ready."""
-        ready = (worker for worker in self.workers.values() if environment in worker.environments)
-        return any(slot.rows is not None for worker in ready for slot in worker.slots)
+        self.hidden += found
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from deskgrid.scheduler.model import Attempt, Windows
-from deskgrid.scheduler.state.slots import Sent, Slot, SlotIndex, SlotTable, Worker
+from deskgrid.scheduler.state.slot_index import SlotIndex
+from deskgrid.scheduler.state.slots import Sent, Slot, SlotTable, Worker
 
 SECONDS = st.sampled_from([0.0, 0.25, 1.0, 2.0, 4.0, 7.5, 20.0])
 UPTIMES = st.one_of(SECONDS, st.just(math.inf))
