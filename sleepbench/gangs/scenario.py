@@ -109,14 +109,16 @@ class GangRow:
 
 
 # The scenario that is run live: small enough for a machine with two cores, because the gangs only sleep. Arrivals are
-# so dense that gangs wait for each other, which is what policies differ in.
+# so dense that gangs wait for each other, which is what policies differ in. The seed is one for which attempts that are
+# late by some milliseconds change the mean turnaround by about 1 %, under each of four policies; others change it by up
+# to 5 %, because then another gang comes first.
 SITES = (SiteOfPCs("A", 8), SiteOfPCs("B", 8))
 GANGS = 40
 RANKS_MOST = 6
 # Seconds, before they are scaled.
-MEAN_GAP_S = 25.0
+MEAN_GAP_S = 18.0
 RUNTIMES_S = (20.0, 180.0)
-SEED = 18
+SEED = 14
 
 
 def default_scenario() -> GangScenario:
