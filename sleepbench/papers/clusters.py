@@ -39,7 +39,9 @@ def workload(system: str, swf: Path | None) -> Sequence[RigidJob]:
     """The jobs of a system: of the log for A1 and A2, if there is one; otherwise drawn. Raises `PaperError`."""
     table = table_of("tla")
     if swf is None or system not in table["facts"]["logged"]:
-        drawn = lublin_jobs(table["assumed"]["drawn_seed"], table["facts"]["drawn_jobs"], table["facts"]["drawn_machine"])
+        drawn = lublin_jobs(
+            table["assumed"]["drawn_seed"], table["facts"]["drawn_jobs"], table["facts"]["drawn_machine"]
+        )
         return [RigidJob(job.submitted_s - drawn[0].submitted_s, job.runtime_s, job.processors) for job in drawn]
     try:
         jobs = read_rigid(swf)

@@ -84,7 +84,7 @@ class Users:
 
 
 class Lab:
-    """The PCs, and the rates of what runs on them: for `Conditions.pace`. ``running``: the gangs, as of the last change."""
+    """The PCs, and the rates of what runs on them (`Conditions.pace`). ``running``: the gangs since the last change."""
 
     def __init__(self, mpl: int, saturated: bool, jobs: Sequence[LabJob], seed: str) -> None:
         facts = table_of("sdpn")["facts"]
