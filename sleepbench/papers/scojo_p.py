@@ -145,7 +145,8 @@ def downey(size: int) -> Speedup:
 
 def bounded_slowdown(job: LublinJob, gang: GangExecution) -> float:
     """Response time to the runtime on N_opt, or to 30 s if that is less (Section 5.1)."""
-    return max(1.0, (gang.end - gang.submitted) / max(job.runtime_s, _FACTS["slowdown_bound_s"]))
+    bound_s: float = _FACTS["slowdown_bound_s"]
+    return max(1.0, (gang.end - gang.submitted) / max(job.runtime_s, bound_s))
 
 
 def trials(asked: Asked) -> Sequence[Trial]:
