@@ -5,7 +5,7 @@ slower than the slowest of them, the slowest, and those whose windows close firs
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Sharing, Size

@@ -223,4 +223,4 @@ class Gangs:
         if load != pc.load:
             self._rates.load(pc, load)
             if pc.up:
-                self._driver.feed(ev.WorkerMeasured(pc.name, pc.speed, load))
+                self._driver.feed(ev.WorkerMeasured(pc.name, pc.told_speed, load))

@@ -25,10 +25,10 @@ class Stalled(SchedulerError):
 class SimulatedPC:
     """A PC, when it is there, and how many tasks it runs at once.
 
-    ``silent``: it takes work and never answers. ``speed``: it needs the runtime of a task divided by this. ``site``:
-    gangs run on PCs of one site. ``processors``: 0: as many as slots; if there are fewer, slots at work share them.
-    ``load``: how much of its processors others use at first, 0 to 1. ``memory``, ``labels``: as in
-    `deskgrid.scheduler.parallel.base.Host`.
+    ``silent``: it takes work and never answers. ``speed``: it needs the runtime of a task divided by this; where no
+    gangs arrive, nobody has measured it, and the scheduler is not told. ``site``: gangs run on PCs of one site.
+    ``processors``: 0: as many as slots; if there are fewer, slots at work share them. ``load``: how much of its
+    processors others use at first, 0 to 1. ``memory``, ``labels``: as in `deskgrid.scheduler.parallel.base.Host`.
     """
 
     name: str
