@@ -99,7 +99,7 @@ class LabTrial:
         if self.setting.mpl == MPLS[-1] and not self.setting.saturated:
             for window in windows:
                 yield from self._parts("window", ended, {f"sdpn-{window}": told["sdpn", window]})
-            yield from self._parts("parts", ended, usual)
+            yield from self._parts("parts", ended, {name: usual[name] for name in EXPERIMENTS["parts"].policies})
             for name, seconds in took.items():
                 yield self._row("cost", "4", name, 1000.0 * fmean(seconds), "ms")
 

@@ -102,10 +102,18 @@ class Lab:
         uses = {name: self.users.now(name, now) for name in self.names}
         jobs = [self._jobs[work.task] for work in running]
         places = [[(pc.name, count) for pc, count in work.ranks] for work in running]
-        slow = [(1.0, 1.0)] * len(jobs)
-        for _ in range(ROUNDS):
-            slow = _slowdowns(jobs, places, uses, slow)
+        slow = slowdowns(jobs, places, uses)
         return [sum(job.really) / _takes(job, each) for job, each in zip(jobs, slow, strict=True)]
+
+
+def slowdowns(
+    jobs: Sequence[LabJob], places: Sequence[Sequence[tuple[str, int]]], uses: dict[str, Use]
+) -> list[tuple[float, float]]:
+    """(SP, SC) of jobs on these PCs, with so many processes on each (Eq. 3 and 4)."""
+    slow = [(1.0, 1.0)] * len(jobs)
+    for _ in range(ROUNDS):
+        slow = _slowdowns(jobs, places, uses, slow)
+    return slow
 
 
 def _takes(job: LabJob, slow: tuple[float, float]) -> float:
