@@ -153,7 +153,7 @@ class Workers:
         if event.speed != worker.measured and rated(event.speed) != worker.speed:
             grid.change_all(worker)
             worker.measured = event.speed
-            worker.speed = rated(event.speed)
+            worker.speed, grid.slots.uneven = rated(event.speed), True
             for slot in worker.slots:
                 slot.speed = worker.speed
                 if slot.gang is not None:
