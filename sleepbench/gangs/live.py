@@ -5,7 +5,8 @@ arrive; the broker places it by the policy, and its workers know nothing but the
 Rule 2: time 0 is the same moment for all. PCs that come and go open their first windows then, and what runs at time 0
 has been begun right before it, on PCs of its site. A gang that is submitted before time 0 is submitted at it; its
 turnaround still counts from the time that the scenario says.
-Rule 3: sleeping takes no CPU, so two cores are enough for sixteen PCs. What others use of a PC cannot be pretended.
+Rule 3: all PCs that stay have run a rank before time 0: starting the process for it is no cost of the first gang only.
+Rule 4: sleeping takes no CPU, so two cores are enough for sixteen PCs. What others use of a PC cannot be pretended.
 """
 
 import time
@@ -39,14 +40,20 @@ LABEL = "sleepbench-{}"
 
 @dataclass(frozen=True, slots=True)
 class GangCosts:
-    """What a gang cost beside its work, in a live run. Seconds, medians of all gangs.
+    """What a gang cost beside its work, in a live run. Seconds.
 
-    ``start_s``: from when it could start, because it arrived or another one ended, until all its ranks had begun.
-    ``oversleep_s``: from then until the last one had ended, beyond what it was told to sleep.
+    ``start_s``, and ``rank_s`` for each of its ranks: from when it could start until all its ranks had begun. It could
+    when it arrived, or when another gang ended at its site. ``oversleep_s``, the median: from then until the last one
+    had ended, beyond what it was told to sleep.
     """
 
     start_s: float
+    rank_s: float
     oversleep_s: float
+
+    def start_of(self, ranks: int) -> float:
+        """How long a gang of so many ranks took to begin."""
+        return self.start_s + ranks * self.rank_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ def run_gangs(scenario: GangScenario, scale: float, policy: str, seed: int, prog
         processes.stop()
     sites = {pc.name: site.name for site in scaled.sites for pc in site.pcs()}
     rows = [_row(policy, one, sites, scale) for one in ran]
-    return LiveGangs(rows, measured(ran))
+    return LiveGangs(rows, measured(ran, sites))
 
 
 # --- the PCs ---------------------------------------------------------------------------------------------------------
@@ -113,7 +120,7 @@ def _start_sites(processes: Processes, grid: Grid, scenario: GangScenario, scale
         processes.start_worker(name, cycle, arguments, site.speed)
         processes.wait_for(lambda name=name: name in names(snapshot_of(grid)), f"{name} to join")  # type: ignore[misc]
     processes.wait_for(lambda: staying <= names(snapshot_of(grid), "up"), "all PCs that stay to be up")
-    return max(zero, time.monotonic()) if len(staying) < len(pcs) else time.monotonic()
+    return zero if len(staying) < len(pcs) else time.monotonic()
 
 
 def _number_of(scenario: GangScenario, site: str) -> int:
@@ -125,7 +132,9 @@ def _number_of(scenario: GangScenario, site: str) -> int:
 
 
 def _run(processes: Processes, grid: Grid, scenario: GangScenario, zero: float, progress: Progress) -> list[Ran]:
+    _warm_up(grid, scenario)
     _wait_till(zero)
+    zero = max(zero, time.monotonic())
     running = [_begin(grid, scenario, gang) for gang in scenario.running]
     for bag in running:
         processes.wait_for(lambda bag=bag: bag.progress().running > 0, "what runs at time 0 to begin")  # type: ignore[misc]
@@ -144,6 +153,18 @@ def _run(processes: Processes, grid: Grid, scenario: GangScenario, zero: float, 
     progress(len(bags))
     speeds = {pc.name: pc.speed for site in scenario.sites for pc in site.pcs()}
     return [_ran(gang, bags[gang.name].results()[0], zero, speeds) for gang in scenario.gangs]
+
+
+def _warm_up(grid: Grid, scenario: GangScenario) -> None:
+    """One gang on all PCs of each site that stay: then each has the process in which its ranks run."""
+    staying = [(number, site.staying()) for number, site in enumerate(scenario.sites)]
+    bags = [
+        grid.bag(nap_together, [[0.0]], runtime=0.0, gang=slots, labels={LABEL.format(number)}, name="warms up")
+        for number, slots in staying
+        if slots
+    ]
+    for bag in bags:
+        bag.results()
 
 
 def _wait_till(moment: float) -> None:
@@ -192,11 +213,21 @@ def _ran(gang: WaitingGang, ranks: Sequence[tuple[str, float, float]], zero: flo
     return Ran(gang, pcs, began, ended, slept)
 
 
-def measured(ran: Sequence[Ran]) -> GangCosts:
-    """What gangs cost beside their work, from when they began and ended."""
-    could = sorted([*(one.ended for one in ran), *(max(0.0, one.gang.at) for one in ran)])
-    starts = [one.began - max([moment for moment in could if moment <= one.began], default=0.0) for one in ran]
-    return GangCosts(median(starts), median([one.ended - one.began - one.asked for one in ran]))
+def measured(ran: Sequence[Ran], sites: Mapping[str, str]) -> GangCosts:
+    """What gangs cost beside their work, from when they began and ended. ``sites``: of the PCs.
+
+    Some began for another reason than the last event at their site, for example because the gang before them began
+    elsewhere. So the line through latency by ranks is the one by medians (Theil and Sen), which outliers do not move.
+    """
+    points: list[tuple[int, float]] = []
+    for one in ran:
+        ends = [other.ended for other in ran if sites[other.pcs[0]] == sites[one.pcs[0]]]
+        could = [moment for moment in (max(0.0, one.gang.at), *ends) if moment <= one.began]
+        points.append((len(one.pcs), one.began - max(could, default=0.0)))
+    slopes = [(late - soon) / (many - few) for few, soon in points for many, late in points if few < many]
+    rank_s = max(0.0, median(slopes)) if slopes else 0.0
+    start_s = max(0.0, median([latency - ranks * rank_s for ranks, latency in points]))
+    return GangCosts(start_s, rank_s, max(0.0, median([one.ended - one.began - one.asked for one in ran])))
 
 
 def _row(policy: str, ran: Ran, sites: Mapping[str, str], scale: float) -> GangRow:

@@ -137,6 +137,11 @@ def test_preparing_takes_its_time_and_is_no_part_of_it() -> None:
     assert times(run) == [(0, 0.5, 5.5, True), (1, 6.0, 9.0, True)]
 
 
+def test_preparing_may_take_longer_for_more_ranks() -> None:
+    run = simulator(pcs(3), [gang(2, 5.0), gang(1, 3.0)], Conditions(gang_start_s=0.5, rank_start_s=0.25)).run()
+    assert sorted(times(run)) == [(0, 1.0, 6.0, True), (1, 0.75, 3.75, True)]
+
+
 def test_no_rank_begins_before_its_pc_has_started() -> None:
     grid = [*pcs(1), SimulatedPC("late", lambda: iter([Span(3.0, math.inf, math.inf)]), site="A")]
     run = simulator(grid, [gang(2, 5.0)], Conditions(opening_s=2.0)).run()

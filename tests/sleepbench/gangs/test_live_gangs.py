@@ -29,7 +29,7 @@ from deskgrid.sleepbench.scenarios import ScenarioError
 from deskgrid.sleepbench.simulated import policy_of
 
 EXAMPLE = Path(__file__).with_name("tla.toml")
-COSTS = GangCosts(0.02, 0.004)
+COSTS = GangCosts(0.01, 0.005, 0.004)
 
 Runs = list[tuple[str, float, str, int]]
 
@@ -92,18 +92,36 @@ def test_a_moldable_gang_sleeps_less_on_more_ranks() -> None:
 # --- what it costs ---------------------------------------------------------------------------------------------------
 
 
-def ran(at: float, began: float, ended: float, slept: float) -> Ran:
-    return Ran(WaitingGang("x", at, Need(1, 1, gang=True), slept, slept), ["A1"], began, ended, slept)
+def ran(at: float, began: float, ended: float, slept: float, *, pcs: tuple[str, ...] = ("A1",)) -> Ran:
+    return Ran(WaitingGang("x", at, Need(1, 1, gang=True), slept, slept), pcs, began, ended, slept)
+
+
+WHERE = {"A1": "A", "A2": "A", "A3": "A", "B1": "B"}
 
 
 def test_costs_count_from_the_last_moment_at_which_a_gang_could_have_started() -> None:
-    # At its arrival, at the end of the first, and at the end of the second.
-    found = measured([ran(0.0, 0.1, 1.15, 1.0), ran(0.5, 1.2, 2.21, 1.0), ran(0.6, 2.25, 3.5, 1.0)])
-    assert (found.start_s, found.oversleep_s) == pytest.approx((0.05, 0.05))
+    # At its arrival, at the end of the first, and at the end of the second; what ends elsewhere does not matter.
+    first = [ran(0.0, 0.1, 1.15, 1.0), ran(0.5, 1.2, 2.21, 1.0), ran(0.6, 2.25, 3.5, 1.0)]
+    found = measured([*first, ran(0.0, 0.05, 2.24, 2.14, pcs=("B1",))], WHERE)
+    assert (found.start_s, found.rank_s, found.oversleep_s) == pytest.approx((0.05, 0.0, 0.05))
+
+
+def test_more_ranks_may_take_longer_to_begin_and_one_outlier_does_not_matter() -> None:
+    numbers = [(1, 0.15), (2, 0.2), (3, 0.25), (1, 0.15), (2, 0.2), (3, 3.0)]
+    arrivals = [100.0 * place for place in range(len(numbers))]
+    found = measured(
+        [
+            ran(at, at + takes, at + takes + 1.0, 1.0, pcs=("A1", "A2", "A3")[:ranks])
+            for at, (ranks, takes) in zip(arrivals, numbers, strict=True)
+        ],
+        WHERE,
+    )
+    assert (found.start_s, found.rank_s, found.oversleep_s) == pytest.approx((0.1, 0.05, 0.0))
+    assert found.start_of(6) == pytest.approx(0.4)
 
 
 def test_a_gang_that_was_submitted_before_time_0_could_start_then() -> None:
-    assert measured([ran(-5.0, 0.1, 1.1, 1.0)]).start_s == pytest.approx(0.1)
+    assert measured([ran(-5.0, 0.1, 1.1, 1.0)], WHERE).start_s == pytest.approx(0.1)
 
 
 # --- live ------------------------------------------------------------------------------------------------------------
@@ -181,7 +199,7 @@ def test_turnarounds_that_are_simulated_with_what_was_measured_agree(
         assert written["agrees"] is True
         assert written["ideal_s"] < written["simulated_s"]
         assert len(written["live"]) == len(written["simulated"]) == len(written["costs"]) == 2
-    assert all(text in result.output for text in ("easy", "ff", "+2.0%", "yes", "20.0", "4.0"))
+    assert all(text in result.output for text in ("easy", "ff", "+2.0%", "yes", "15.0", "40.0", "4.0"))
 
 
 @pytest.mark.parametrize(("check", "code"), [((), 0), (("--check",), 1)])
