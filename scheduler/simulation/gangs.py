@@ -112,7 +112,8 @@ class Gangs:
         gang.considered = command.considered
         driver, conditions = self._driver, self._conditions
         ready = max([pc.opened for pc, _ in gang.work.ranks]) + conditions.opening_s
-        begins = max(driver.now + conditions.gang_start_s, ready if conditions.opening_s else 0.0)
+        takes = conditions.gang_start_s + conditions.rank_start_s * len(gang.places)
+        begins = max(driver.now + takes, ready if conditions.opening_s else 0.0)
         if begins > driver.now:
             driver.at(begins, Order.ARRIVES, partial(self._begins, gang))
         else:
@@ -223,4 +224,4 @@ class Gangs:
         if load != pc.load:
             self._rates.load(pc, load)
             if pc.up:
-                self._driver.feed(ev.WorkerMeasured(pc.name, pc.speed, load))
+                self._driver.feed(ev.WorkerMeasured(pc.name, pc.told_speed, load))

@@ -59,8 +59,9 @@ class PCSlot:
 class PC:
     """A PC in a run. ``opened``: when its window opened; ``announced``: when it is to close, as the PC says.
 
-    ``load``: how much of its processors others use now, 0 to 1. ``shared``: whether work on it may become slower than
-    its speed says. ``works``: what was put there and has not ended; ``busy``: how many slots advance.
+    ``told_speed``: the speed that the scheduler is told. ``load``: how much of its processors others use now, 0 to 1.
+    ``shared``: whether work on it may become slower than its speed says. ``works``: what was put there and has not
+    ended; ``busy``: how many slots advance.
     """
 
     name: str
@@ -68,6 +69,7 @@ class PC:
     slots: list[PCSlot]
     silent: bool
     speed: float
+    told_speed: float
     site: str
     processors: int
     load: float
@@ -86,12 +88,13 @@ class PC:
         return usual if self.busy <= self.processors else usual * self.processors / self.busy
 
 
-def new_pc(pc: SimulatedPC, conditions: Conditions) -> PC:
-    """``pc`` as it is before a run."""
+def new_pc(pc: SimulatedPC, conditions: Conditions, *, told: bool) -> PC:
+    """``pc`` as it is before a run. ``told``: whether the scheduler is told its speed."""
     processors = pc.processors or pc.slots
     shared = processors < pc.slots or pc.load > 0.0 or conditions.loads is not None or conditions.redrawn is not None
-    slots, known = [*map(PCSlot, range(pc.slots))], (pc.speed, pc.site, processors, pc.load, shared, pc.memory)
-    return PC(pc.name, Calendar(pc.timetable), slots, pc.silent, *known, pc.labels)
+    slots, speeds = [*map(PCSlot, range(pc.slots))], (pc.speed, pc.speed if told else 1.0)
+    known = (pc.site, processors, pc.load, shared, pc.memory, pc.labels)
+    return PC(pc.name, Calendar(pc.timetable), slots, pc.silent, *speeds, *known)
 
 
 @dataclass(slots=True, eq=False)

@@ -25,10 +25,10 @@ class Stalled(SchedulerError):
 class SimulatedPC:
     """A PC, when it is there, and how many tasks it runs at once.
 
-    ``silent``: it takes work and never answers. ``speed``: it needs the runtime of a task divided by this. ``site``:
-    gangs run on PCs of one site. ``processors``: 0: as many as slots; if there are fewer, slots at work share them.
-    ``load``: how much of its processors others use at first, 0 to 1. ``memory``, ``labels``: as in
-    `deskgrid.scheduler.parallel.base.Host`.
+    ``silent``: it takes work and never answers. ``speed``: it needs the runtime of a task divided by this; where no
+    gangs arrive, nobody has measured it, and the scheduler is not told. ``site``: gangs run on PCs of one site.
+    ``processors``: 0: as many as slots; if there are fewer, slots at work share them. ``load``: how much of its
+    processors others use at first, 0 to 1. ``memory``, ``labels``: as in `deskgrid.scheduler.parallel.base.Host`.
     """
 
     name: str
@@ -130,7 +130,8 @@ class Conditions:
     ``saving_s``: a piece of a checkpointable task ends so many seconds before
     its window is announced to close, because saving takes time; ``period_s``: how often such a task saves besides.
 
-    ``gang_start_s``: how long a gang is prepared before it begins, instead of ``gap_s``. ``loads``: what others use of
+    ``gang_start_s``, ``rank_start_s``: how long a gang is prepared before it begins, instead of ``gap_s``: so long, and
+    so long for each of its ranks. ``loads``: what others use of
     the PCs as time goes on. ``redrawn``: draws the load of each PC anew when a gang arrives, and when one ends.
     ``pace``: gives the rates at which all gangs that run advance from now on, in seconds of work per second. It is
     asked, with the gangs (`deskgrid.scheduler.simulation.pcs.Work`) and the time, whenever one begins or ends, or a
@@ -147,6 +148,7 @@ class Conditions:
     saving_s: float = 0.0
     period_s: float = 60.0
     gang_start_s: float = 0.0
+    rank_start_s: float = 0.0
     loads: Loads | None = None
     redrawn: Callable[[Random], float] | None = None
     pace: "Callable[[Sequence[Work], float], Sequence[float]] | None" = None
@@ -154,7 +156,8 @@ class Conditions:
     def __post_init__(self) -> None:
         if not 0.0 <= self.slow <= 1.0:
             raise SchedulerError(f"a fraction of {self.slow} attempts")
-        values = (self.overhead_s, self.opening_s, self.jitter, self.gap_s, self.saving_s, self.gang_start_s)
+        values = (self.overhead_s, self.opening_s, self.jitter, self.gap_s, self.saving_s)
+        values = (*values, self.gang_start_s, self.rank_start_s)
         if not all(0.0 <= value < math.inf for value in values) or not self.period_s > 0.0:
             raise SchedulerError(f"conditions are finite numbers from 0 up: {self}")
 

@@ -87,10 +87,11 @@ class Simulator:
         self._left: dict[int, float] = {}
         slowest = min([pc.speed for pc in pcs], default=1.0) / (SLOWLY if conditions.slow else 1.0)
         self._longest_task_s = max(self._actual, default=0.0) / slowest
-        self._pcs = {pc.name: new_pc(pc, conditions) for pc in pcs}
+        gangs = any(arrival.need.parallel for arrival in arrivals)
+        self._pcs = {pc.name: new_pc(pc, conditions, told=gangs) for pc in pcs}
         # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
-        if self._silent and any(arrival.need.parallel for arrival in arrivals):
+        if self._silent and gangs:
             raise SchedulerError("a PC that never answers is not simulated beside gangs")
         self._conditions = conditions
         # Is told each event and its time, after it was handled, and may answer with more events.
@@ -212,11 +213,12 @@ class Simulator:
         if self._trace:
             self._spans.append((pc.name, span))
         uptime = span.announced - span.opens
-        holds = self._gangs.holds(pc)
-        known = (pc.name, len(pc.slots), uptime, self._coming(pc), pc.site, holds, pc.speed, pc.processors)
+        holds = self._gangs.holds(pc) if pc.works else ()
+        processors = 0 if pc.processors == len(pc.slots) else pc.processors
+        known = (pc.name, len(pc.slots), uptime, self._coming(pc), pc.site, holds, pc.told_speed, processors)
         self.feed(ev.WorkerJoined(*known, pc.memory, pc.labels))
         if pc.load:
-            self.feed(ev.WorkerMeasured(pc.name, pc.speed, pc.load))
+            self.feed(ev.WorkerMeasured(pc.name, pc.told_speed, pc.load))
         self._gangs.found()
         if span.closes != OPEN_ENDED:
             self.at(span.closes, Order.CLOSES, partial(self._closes, pc, span))

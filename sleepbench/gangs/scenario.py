@@ -31,6 +31,10 @@ class SiteOfPCs:
             later = timetable if opens == 0.0 else Later(timetable, opens)
             yield SimulatedPC(f"{self.name}{number}", later, speed=self.speed, site=self.name, load=self.load)
 
+    def staying(self) -> int:
+        """How many of its PCs are always there."""
+        return sum(up == math.inf for up in islice(in_turn(self.uptimes), self.slots))
+
 
 @dataclass(frozen=True, slots=True)
 class Later:
@@ -109,14 +113,16 @@ class GangRow:
 
 
 # The scenario that is run live: small enough for a machine with two cores, because the gangs only sleep. Arrivals are
-# so dense that gangs wait for each other, which is what policies differ in.
+# so dense that gangs wait for each other, which is what policies differ in. The seed is one for which the mean turnaround
+# changes by 2 or 3 % if attempts are late by some 2 % each; with others another gang then comes first, and it changes by
+# up to 20 %.
 SITES = (SiteOfPCs("A", 8), SiteOfPCs("B", 8))
 GANGS = 40
 RANKS_MOST = 6
 # Seconds, before they are scaled.
-MEAN_GAP_S = 25.0
+MEAN_GAP_S = 18.0
 RUNTIMES_S = (20.0, 180.0)
-SEED = 18
+SEED = 83
 
 
 def default_scenario() -> GangScenario:

@@ -5,7 +5,7 @@ Experiments: ``turnaround`` (Fig. 2, and Fig. 3 left), ``saturated`` (Fig. 3 rig
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from time import perf_counter
 
@@ -42,7 +42,7 @@ EXPERIMENTS = {
         "MPL/selection/placement",
         "mean deviation",
         "%",
-        _cases([4], COMBINATIONS),
+        _cases(MPLS[-1:], COMBINATIONS),
         NAMES,
     ),
     "parts": Experiment(
@@ -54,16 +54,14 @@ EXPERIMENTS = {
         ("historical", "hanzich", "sdpn"),
     ),
     "window": Experiment(
-        "What users do, measured for so long, at MPL 4",
-        "part/seconds/selection/placement",
+        "What users do, measured for so many seconds, at MPL 4",
+        "part/selection/placement",
         "deviation",
         "%",
-        _cases([WAITING, EXECUTION], _FACTS["windows"], COMBINATIONS),
-        ("sdpn",),
+        _cases([WAITING, EXECUTION], COMBINATIONS),
+        [f"sdpn-{window}" for window in _FACTS["windows"]],
     ),
-    "cost": Experiment(
-        "One prediction", "MPL/selection/placement", "mean time", "ms", _cases([4], COMBINATIONS), NAMES
-    ),
+    "cost": Experiment("One prediction", "MPL", "mean time", "ms", ["4"], NAMES),
 }
 
 
@@ -98,12 +96,12 @@ class LabTrial:
         ended = LabRun(self.setting, f"run {self.seed}", watch).run()
         usual = {name: told[name, _ASSUMED["window"]] for name in NAMES}
         yield from self._deviations(ended, usual)
-        if self.setting.mpl == 4 and not self.setting.saturated:
+        if self.setting.mpl == MPLS[-1] and not self.setting.saturated:
             for window in windows:
-                yield from self._parts("window", f"/{window}", ended, {"sdpn": told["sdpn", window]})
-            yield from self._parts("parts", "", ended, usual)
+                yield from self._parts("window", ended, {f"sdpn-{window}": told["sdpn", window]})
+            yield from self._parts("parts", ended, {name: usual[name] for name in EXPERIMENTS["parts"].policies})
             for name, seconds in took.items():
-                yield self._row("cost", self._case, name, 1000.0 * fmean(seconds), "ms")
+                yield self._row("cost", "4", name, 1000.0 * fmean(seconds), "ms")
 
     @property
     def _case(self) -> str:
@@ -125,20 +123,20 @@ class LabTrial:
             ]
             yield self._row(experiment, self._case, name, 100.0 * fmean(deviations), "%")
 
-    def _parts(
-        self, experiment: str, middle: str, ended: Sequence[Ended], told: Mapping[str, Sequence[Told]]
-    ) -> Iterator[Row]:
+    def _parts(self, experiment: str, ended: Sequence[Ended], told: Mapping[str, Sequence[Told]]) -> Iterator[Row]:
         for name, said in told.items():
-            waited = sum([each.waited for each in ended])
-            off = sum([abs(one.waits - really.waited) for one, really in zip(said, ended, strict=True)])
-            if waited:
-                yield self._row(experiment, f"{WAITING}{middle}/{self._combination}", name, 100.0 * off / waited, "%")
+            pairs = list(zip(said, ended, strict=True))
+            off = sum([abs(one.waits - really.waited) for one, really in pairs])
+            if waited := sum([each.waited for each in ended]):
+                yield self._row(experiment, f"{WAITING}/{self._combination}", name, 100.0 * off / waited, "%")
+            off = sum([abs(one.runs - really.ran) for one, really in pairs])
             ran = sum([each.ran for each in ended])
-            off = sum([abs(one.runs - really.ran) for one, really in zip(said, ended, strict=True)])
-            yield self._row(experiment, f"{EXECUTION}{middle}/{self._combination}", name, 100.0 * off / ran, "%")
+            yield self._row(experiment, f"{EXECUTION}/{self._combination}", name, 100.0 * off / ran, "%")
 
     def _row(self, experiment: str, case: str, policy: str, value: float, unit: str) -> Row:
-        return Row("sdpn", experiment, case, policy, self.seed, value, unit)
+        setting = self.setting
+        lab = {"mpl": setting.mpl, "selection": setting.selection, "placement": setting.placement}
+        return Row("sdpn", experiment, case, policy, self.seed, value, unit, lab)
 
 
 def trials(asked: Asked) -> list[Trial]:
@@ -150,7 +148,7 @@ def trials(asked: Asked) -> list[Trial]:
             (name, case, who) for name, cases in about.items() for case in cases for who in EXPERIMENTS[name].policies
         ]
         if any(asked.wants(*each) for each in wanted):
-            found += [LabTrial(setting, seed, replace(asked)) for seed in asked.seeds]
+            found += [LabTrial(setting, seed, asked) for seed in asked.seeds]
     return found
 
 
@@ -167,10 +165,10 @@ def _about(experiment: str, setting: Setting) -> list[str]:
     combination = f"{setting.selection}/{setting.placement}"
     if setting.saturated != (experiment == "saturated"):
         return []
-    cases = [case for case in EXPERIMENTS[experiment].cases if case.endswith(combination)]
     if experiment in ("parts", "window"):
-        return cases if setting.mpl == 4 else []
-    return [case for case in cases if case == f"{setting.mpl}/{combination}"]
+        return [f"{part}/{combination}" for part in (WAITING, EXECUTION) if setting.mpl == MPLS[-1]]
+    case = str(setting.mpl) if experiment == "cost" else f"{setting.mpl}/{combination}"
+    return [case] if case in EXPERIMENTS[experiment].cases else []
 
 
 PAPER = Paper("sdpn", "SDPN in a virtual laboratory", EXPERIMENTS, trials, RUNS)

@@ -4,7 +4,9 @@ Experiments: ``table`` (Table 4); ``estimates`` (Section 5.1, wrong runtimes); `
 ``allocation-depth`` (Sections 5.2 and 5.4). The value is the mean turnaround time of all jobs.
 """
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -67,6 +69,18 @@ EXPERIMENTS = {
 }
 
 
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Collect no cycles inside: there are few, and the collector would go over all jobs again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterTrial:
     """One run. ``options``: of the policy; ``factor``: of wrong estimates."""
@@ -89,7 +103,8 @@ class ClusterTrial:
             SimulatedPC(f"{name}0", slots=size, speed=speed, site=name)
             for name, size, speed in zip("ABCDEFGHIJ", clusters, vector, strict=False)
         ]
-        run = Simulator(make_policy(self.policy, **self.options), pcs, self._arrivals(jobs)).run()
+        with without_collector():
+            run = Simulator(make_policy(self.policy, **self.options), pcs, self._arrivals(jobs)).run()
         turnaround = fmean([gang.end - gang.submitted for gang in run.gangs])
         more = {"jobs": len(jobs), "load": load_of(jobs, sum(clusters)), "speeds": [round(each, 4) for each in vector]}
         return [Row("tla", self.experiment, self.case, self.policy, self.seed, turnaround, "s", more)]
@@ -128,7 +143,7 @@ def _trial(experiment: str, case: str, policy: str, seed: int, swf: Path | None)
     depth: int | None = _ASSUMED["simulation_depth"]
     if experiment == "simulation-depth":
         depth = None if last == ALL else int(last)
-    options: dict[str, object] = {"simulation_depth": depth} if policy == "tla" else {}
+    options: dict[str, object] = {"simulation_depth": depth, "explain": False} if policy == "tla" else {}
     if experiment == "allocation-depth":
         options["allocation_depth"] = int(last)
     factor = float(last) if experiment == "estimates" else 1.0

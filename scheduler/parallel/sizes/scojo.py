@@ -47,11 +47,16 @@ class Scojo(Sizes):
                 if job.task <= self._noted:
                     break
                 newest = max(newest, job.task)
-                self.coming.note(job, self.classes.class_of(optimum(job)))
+                self.learn(job)
             self._noted = newest
         if len(self._promised) > PROMISES:
             tasks = {job.task for job in waiting}
             self._promised = {task: size for task, size in self._promised.items() if task in tasks}
+
+    def learn(self, job: Job) -> None:
+        """Such jobs come, and at such times of the day. Only prediction needs that."""
+        if self.coming is not None:
+            self.coming.note(job, self.classes.class_of(optimum(job)))
 
     def size(self, look: Look, job: Job) -> Size:
         """The target, but not less than it was promised."""

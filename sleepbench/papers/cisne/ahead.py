@@ -67,13 +67,14 @@ class Model(Protocol):
 
 
 class Ahead:
-    """One simulation; it is a `ParallelView` of its own laboratory."""
+    """One simulation; it is a `ParallelView` of its own laboratory, in which there are no single tasks."""
 
     def __init__(self, moment: Moment, policy: ParallelPolicy, model: Model) -> None:
         self.now = moment.now
         self._policy = policy
         self._model = model
         self._jobs = dict(moment.waiting)
+        self.singles = False
         self._site = Site(SITE, slots=len(moment.uses) * moment.mpl, idle=len(moment.uses) * moment.mpl)
         self.sites = [self._site]
         self._site.hosts = [
@@ -126,12 +127,13 @@ class Ahead:
 
     def _next_end(self) -> Going:
         """Lines 4 to 7, and 14: go on until the next job ends (Eq. 5 and 6), which is no longer there then."""
-        rates = self._model.seconds(self._going)
-        step, first = min([(going.left * takes, place) for place, (going, takes) in enumerate(zip(self._going, rates))])
+        whole = self._model.seconds(self._going)
+        left = [going.left * seconds for going, seconds in zip(self._going, whole, strict=True)]
+        step = min(left)
         self.now += step
-        for going, takes in zip(self._going, rates, strict=True):
-            going.left = max(0.0, going.left - step / takes)
-        ended = self._going.pop(first)
+        for going, seconds in zip(self._going, whole, strict=True):
+            going.left = max(0.0, going.left - step / seconds)
+        ended = self._going.pop(left.index(step))
         self._site.running.remove(ended.held)
         for host, count in ended.held.ranks:
             host.idle += count

@@ -18,6 +18,8 @@ from deskgrid.sleepbench.papers.printed import table_of
 # How often shares and slowdowns, each of which depends on the other, are computed from each other.
 ROUNDS = 3
 SITE = "lab"
+# After so many seconds the luck of samples repeats itself.
+SAMPLES = 1009
 
 
 class Use(NamedTuple):
@@ -28,7 +30,10 @@ class Use(NamedTuple):
 
 
 class Users:
-    """What the users of all PCs do: each use lasts a random time, then there is another."""
+    """What the users of all PCs do: each use lasts a random time, then there is another.
+
+    That is what jobs feel. A sample of one second is another matter: it comes upon a moment of much or of little.
+    """
 
     def __init__(self, names: Sequence[str], saturated: bool, seed: str) -> None:
         self._assumed = table_of("sdpn")["assumed"]
@@ -38,6 +43,8 @@ class Users:
         self._saturated = set(names[1::2]) if saturated else set()
         self._since: dict[str, list[float]] = {name: [0.0] for name in names}
         self._uses: dict[str, list[Use]] = {name: [self._drawn(name)] for name in names}
+        noise = Random(f"sdpn samples {seed}")
+        self._noise = {name: [noise.expovariate(1.0) for _ in range(SAMPLES)] for name in names}
 
     def changes(self) -> Iterator[tuple[float, str, float]]:
         """(when, PC, part of its processor) from now on, as the simulator takes them; endless."""
@@ -58,9 +65,14 @@ class Users:
 
     def mean(self, name: str, at: float, window: float) -> Use:
         """The mean of samples of each second of a window before ``at``."""
-        seconds = range(min(int(window), int(at) + 1))
-        samples = [self.now(name, at - second) for second in seconds]
-        return Use(sum([use.cpu for use in samples]) / len(samples), sum([use.link for use in samples]) / len(samples))
+        noise, most, last = self._noise[name], self._assumed["local_most"], int(at)
+        cpu = link = 0.0
+        seconds = min(int(window), last + 1)
+        for second in range(last, last - seconds, -1):
+            use, luck = self.now(name, min(at, second)), noise[second % SAMPLES]
+            cpu += min(most, use.cpu * luck)
+            link += use.link * luck
+        return Use(cpu / seconds, link / seconds)
 
     def _lasts(self) -> float:
         return self._chance.expovariate(1.0 / self._assumed["use_s"])
@@ -72,7 +84,7 @@ class Users:
 
 
 class Lab:
-    """The PCs, and the rates of what runs on them: for `Conditions.pace`. ``running``: the gangs, as of the last change."""
+    """The PCs, and the rates of what runs on them (`Conditions.pace`). ``running``: the gangs since the last change."""
 
     def __init__(self, mpl: int, saturated: bool, jobs: Sequence[LabJob], seed: str) -> None:
         facts = table_of("sdpn")["facts"]
@@ -90,10 +102,18 @@ class Lab:
         uses = {name: self.users.now(name, now) for name in self.names}
         jobs = [self._jobs[work.task] for work in running]
         places = [[(pc.name, count) for pc, count in work.ranks] for work in running]
-        slow = [(1.0, 1.0)] * len(jobs)
-        for _ in range(ROUNDS):
-            slow = _slowdowns(jobs, places, uses, slow)
+        slow = slowdowns(jobs, places, uses)
         return [sum(job.really) / _takes(job, each) for job, each in zip(jobs, slow, strict=True)]
+
+
+def slowdowns(
+    jobs: Sequence[LabJob], places: Sequence[Sequence[tuple[str, int]]], uses: dict[str, Use]
+) -> list[tuple[float, float]]:
+    """(SP, SC) of jobs on these PCs, with so many processes on each (Eq. 3 and 4)."""
+    slow = [(1.0, 1.0)] * len(jobs)
+    for _ in range(ROUNDS):
+        slow = _slowdowns(jobs, places, uses, slow)
+    return slow
 
 
 def _takes(job: LabJob, slow: tuple[float, float]) -> float:

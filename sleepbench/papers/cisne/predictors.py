@@ -33,9 +33,11 @@ class Told(NamedTuple):
 
 
 class Predictor(Protocol):
-    """``name``: as in rows."""
+    """Says of each job, when it arrives, how long it will take."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As in rows."""
 
     def predict(self, moment: Moment) -> Told:
         """What becomes of the job that arrives: the last of those that wait."""
@@ -105,12 +107,12 @@ class Multiprogramming(Analytical):
 
 
 class Remembered:
-    """Li and Smith: a job takes as long as similar jobs did, whatever runs beside it. ``similar``: how long they did."""
+    """Li and Smith: a job takes as long as ``similar`` jobs did, whatever runs beside it."""
 
     def __init__(self, similar: Callable[[Kind], float]) -> None:
         self._similar = similar
         self._known: dict[Kind, float] = {}
-        self._least = table_of("sdpn")["assumed"]["least_left"]
+        self._least: float = table_of("sdpn")["assumed"]["least_left"]
 
     def begin(self, moment: Moment) -> None:
         """Nothing of the moment matters."""

@@ -105,7 +105,6 @@ def past(setting: Setting) -> Sequence[Past]:
         busy: list[int] = []
         run = LabRun(setting, f"day {day}", lambda run, task, busy=busy: busy.append(run.busy()))  # type: ignore[misc]
         found += [
-            Past(ended.job.kind, before, ended.waited, ended.ran)
-            for ended, before in zip(run.run(), busy, strict=True)
+            Past(ended.job.kind, before, ended.waited, ended.ran) for ended, before in zip(run.run(), busy, strict=True)
         ]
     return found

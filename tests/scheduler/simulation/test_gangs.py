@@ -137,6 +137,11 @@ def test_preparing_takes_its_time_and_is_no_part_of_it() -> None:
     assert times(run) == [(0, 0.5, 5.5, True), (1, 6.0, 9.0, True)]
 
 
+def test_preparing_may_take_longer_for_more_ranks() -> None:
+    run = simulator(pcs(3), [gang(2, 5.0), gang(1, 3.0)], Conditions(gang_start_s=0.5, rank_start_s=0.25)).run()
+    assert sorted(times(run)) == [(0, 1.0, 6.0, True), (1, 0.75, 3.75, True)]
+
+
 def test_no_rank_begins_before_its_pc_has_started() -> None:
     grid = [*pcs(1), SimulatedPC("late", lambda: iter([Span(3.0, math.inf, math.inf)]), site="A")]
     run = simulator(grid, [gang(2, 5.0)], Conditions(opening_s=2.0)).run()
@@ -199,11 +204,12 @@ def test_a_gang_that_is_lost_each_time_is_given_up() -> None:
 
 
 def test_a_cancelled_gang_ends_at_once_on_all_pcs() -> None:
-    made = simulator(pcs(2), [gang(2, 5.0), gang(2, 2.0), gang(2, 1.0, at=1.0)])
+    other = SimulatedPC("other", slots=3, site="B")
+    made = simulator([*pcs(2), other], [gang(2, 5.0), gang(3, 6.0), gang(2, 2.0), gang(2, 1.0, at=1.0)])
     ended: list[tuple[float, int]] = []
 
     def cancels(event: ev.Event, now: float) -> Iterator[ev.Event]:
-        if isinstance(event, ev.TasksSubmitted) and event.first == 2:
+        if isinstance(event, ev.TasksSubmitted) and event.first == 3:
             yield ev.TasksCancelled(((0, 1),))
         if isinstance(event, ev.AttemptsEnded):
             ended.append((now, event.ended[0].attempt.task))
@@ -211,7 +217,7 @@ def test_a_cancelled_gang_ends_at_once_on_all_pcs() -> None:
     made.beside = cancels
     with pytest.raises(Stalled):
         made.run()  # the task that was cancelled never ends
-    assert ended == [(3.0, 1), (4.0, 2)]
+    assert ended == [(3.0, 2), (4.0, 3), (6.0, 1)]
 
 
 # --- what others use -------------------------------------------------------------------------------------------------
@@ -224,6 +230,25 @@ def by_time(*changes: tuple[float, str, float]) -> Loads:
 def test_the_load_of_others_slows_a_gang_down_from_then_on() -> None:
     conditions = Conditions(loads=by_time((2.0, "pc1", 0.5), (6.0, "pc1", 0.0)))
     assert times(simulator(pcs(2), [gang(2, 5.0)], conditions).run()) == [(0, 0.0, 7.0, True)]
+
+
+def test_a_load_that_is_drawn_as_it_was_changes_nothing() -> None:
+    made = simulator(pcs(1), [gang(1, 4.0)], Conditions(redrawn=lambda chance: 0.0))
+    told: list[ev.Event] = []
+    made.beside = lambda event, now: told.append(event) or ()  # type: ignore[func-returns-value]
+    assert made.run().makespan_s == 4.0
+    assert not any(isinstance(event, ev.WorkerMeasured) for event in told)
+
+
+def test_the_scheduler_knows_how_fast_pcs_are_when_gangs_come() -> None:
+    def told(arrival: Arrival) -> list[float]:
+        made = simulator([SimulatedPC("a", speed=0.5, site="A")], [arrival])
+        speeds: list[float] = []
+        made.beside = lambda event, now: speeds.append(event.speed) or () if isinstance(event, ev.WorkerJoined) else ()  # type: ignore[func-returns-value]
+        made.run()
+        return speeds
+
+    assert (told(gang(1, 4.0)), told(Arrival([4.0]))) == ([0.5], [1.0])
 
 
 def test_a_load_from_the_beginning_is_known_when_the_pc_joins() -> None:
