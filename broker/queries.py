@@ -152,6 +152,10 @@ class Queries:
             return owner_refusal(who, bag.row.id, bag.row.owner)
         return "" if access == "everyone" else admin_refusal(who, f"{what!r}")
 
+    def need_note(self, options: wire.TaskOptions) -> str:
+        """What is told at submit of tasks with these options that no worker can run; empty if some can."""
+        return self._workers.need_note(options)
+
     def _connected(self) -> Counter[str]:
         return Counter([*self._clients(), *(worker.who.name for worker in self._workers.by_peer.values())])
 

@@ -11,10 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __all__ = [
+    "Amdahl",
     "Bag",
     "BagRejected",
     "Change",
     "DeskgridError",
+    "Downey",
     "Eta",
     "File",
     "Grid",
@@ -24,6 +26,7 @@ __all__ = [
     "PicklingFailed",
     "Progress",
     "PythonMismatch",
+    "RankLog",
     "RemoteError",
     "RemoteTraceback",
     "RequestFailed",
@@ -41,17 +44,20 @@ __all__ = [
 
 # The modules of the public names, except for the errors.
 _PLACES = {
+    "Amdahl": "scheduler.parallel.speedup",
     "Bag": "client.bag",
     "Change": "client.whatif",
+    "Downey": "scheduler.parallel.speedup",
     "Eta": "client.eta",
     "File": "files",
     "Grid": "client.grid",
     "Progress": "client.progress",
+    "RankLog": "client.bag",
     "Shared": "files",
-    "Task": "client.grid",
+    "Task": "client.task",
     "TaskLog": "client.bag",
     "__version__": "wire",
-    "task": "client.grid",
+    "task": "client.task",
 }
 
 _beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -59,10 +65,11 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
     __path__.append(_beside)
 
 if TYPE_CHECKING:
-    from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.bag import Bag, RankLog, TaskLog
     from deskgrid.client.eta import Eta
-    from deskgrid.client.grid import Grid, Task, task
+    from deskgrid.client.grid import Grid
     from deskgrid.client.progress import Progress
+    from deskgrid.client.task import Task, task
     from deskgrid.client.whatif import Change
     from deskgrid.errors import (
         BagRejected,
@@ -82,6 +89,7 @@ if TYPE_CHECKING:
         TaskTimeout,
     )
     from deskgrid.files import File, Shared
+    from deskgrid.scheduler.parallel.speedup import Amdahl, Downey
     from deskgrid.wire import VERSION as __version__
 else:
 

@@ -122,14 +122,20 @@ class LiveBroker(Live):
 class LiveWorker(Live):
     """A worker in a thread; its tasks run in processes as always. ``said`` is what it told people.
 
-    ``home``: where its identity is; without it, it has none when it ends.
+    ``home``: where its identity is; without it, it has none when it ends. ``more``: options of `WorkerOptions`.
     """
 
     def __init__(
-        self, join: JoinLine, name: str = "pc1", slots: int = 1, plan: Plan | None = None, home: Path | None = None
+        self,
+        join: JoinLine,
+        name: str = "pc1",
+        slots: int = 1,
+        plan: Plan | None = None,
+        home: Path | None = None,
+        **more: Any,
     ) -> None:
         self.said: list[str] = []
-        self._options = WorkerOptions(join, slots, name, home or Path(), "lab", plan)
+        self._options = WorkerOptions(join, slots, name, home or Path(), "lab", plan, speed=1.0, **more)
         super().__init__(name, self._work if home else self._work_in_a_new_home)
 
     def _work(self, stopping: Callable[[], bool]) -> None:

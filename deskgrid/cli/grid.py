@@ -115,7 +115,7 @@ def fitted_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
 
 
 def _cells(bag: "BagState") -> tuple[str, ...]:
-    from deskgrid.screen.tables import complete
+    from deskgrid.screen.bag_rows import complete
 
     numbers = (bag["total"], bag["done"], bag["failed"], bag["cancelled"], bag["running"], bag["waiting"])
     unknown = "ended" if complete(bag) else "unknown"

@@ -14,9 +14,10 @@ import pytest
 from deskgrid import wire
 from deskgrid.client import submission
 from deskgrid.client.bag import TaskLog
-from deskgrid.client.grid import Grid, task
+from deskgrid.client.grid import Grid
 from deskgrid.client.progress import Progress
 from deskgrid.client.replies import Waiter
+from deskgrid.client.task import task
 from deskgrid.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
 from deskgrid.wire import Outcome
 from tests.client.fakebroker import FakeGrid

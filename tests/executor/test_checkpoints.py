@@ -469,6 +469,7 @@ def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
         "0",
         str(tmp_path),
         "",
+        "",
     ]
     template = {"kind": "python", "python": HERE, "function": cloudpickle.dumps(saves_at_once), "folder": ""}
     told = frame(["template", "digest", template]) + frame(["run", "digest", [[1, 1, call(), b""]]])

@@ -71,7 +71,7 @@ class WorkerNode:
         """Whether it holds no work, nor results that are not written down."""
         if self.session is None:
             return True
-        return not self.session.unwritten and not any(load.given or load.waiting for load in self.session._loads)
+        return not self.session.unwritten and self.session.idle
 
     def start(self) -> None:
         """Start the agent."""

@@ -433,7 +433,7 @@ MUTATIONS = (
         "forget results that were said but not confirmed",
         "deskgrid.worker.session:Session._introduce",
         "self._owes_results = self._introduced and not self.joined",
-        "self._unwritten.clear()",
+        "self._work._results.unwritten.clear()",
         first=35,
     ),
     Mutation(
@@ -445,14 +445,14 @@ MUTATIONS = (
     ),
     Mutation(
         "take an assignment twice that arrives twice",
-        "deskgrid.worker.session:Session._assign",
+        "deskgrid.worker.work:SlotWork.assign",
         "work.number > self._assigned",
         "True",
         first=85,
     ),
     Mutation(
         "do not name at an introduction what waits",
-        "deskgrid.worker.session:Session._held",
+        "deskgrid.worker.work:SlotWork.held",
         "for attempt in [*load.given, *((work.task, work.number) for work in load.waiting)]",
         "for attempt in load.given",
         "drizzle",
@@ -474,7 +474,7 @@ MUTATIONS = (
     ),
     Mutation(
         "do not send a checkpoint again that the broker has not confirmed",
-        "deskgrid.worker.session:Session._deliver_all",
+        "deskgrid.worker.work:SlotWork.deliver_all",
         "self._out += self._checkpoints.unkept",
         "pass",
         "pieces",

@@ -32,6 +32,8 @@ def values(limit: Any) -> tuple[list[Any], list[Any]]:
             made = [least, most], [least - 1, most + 1]
         case fields.Real(most=most):
             made = [0.0, most], [-1.0, 2 * most]
+        case fields.Ratio(least=smallest, most=most):
+            made = [smallest, 1.0, most], [0.0, smallest / 2, 2 * most, 1, float("nan")]
         case fields.Flag():
             made = [True, False], [0, 1]
         case fields.Line(most=most):
