@@ -306,6 +306,8 @@ def _needs(why: Explanation) -> str:
 def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:
     """Explain in sentences why a task is in its present state."""
     start = f"task {item} (predicted {precise(why.runtime_s)})"
+    if why.state == State.SENT and why.need.parallel:
+        return [f"{start} runs on {why.on}"]
     if why.state != State.WAITING:
         copy = f"; a copy runs on {why.copy_on}" if why.copy_on else ""
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}{copy}"]
