@@ -68,6 +68,7 @@ class Queries:
         self.environments = Environments(state, workers.by_name, workers.by_peer)
         self.orders.gates.resumed = self.environments.forgive
         self.etas = Etas(state, self.operations, state.forecaster)
+        self.etas.lacking = workers.need_note
         overview = Overview(state, workers, throughput, clients, self.etas)
         self._overview = overview
         admission = Admission(state, self._connected)

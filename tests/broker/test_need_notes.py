@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.forecasts.etas import NO_FORECAST
 from deskgrid.broker.need_notes import (
     LONGER,
     WAIT,
@@ -147,7 +148,7 @@ def test_what_a_task_needs_at_once_is_said(need: Need, said: str) -> None:
         (Together(6, "lab", 90.0), "PCs of lab have room for it in 1 min 30 s, at the earliest"),
         (
             Together(8, "", 0.0),
-            "PCs have room for it, when other tasks there have ended, and tasks before it have begun",
+            "PCs have room for it, when other tasks there have ended, and those before it have begun",
         ),
     ],
 )
@@ -180,6 +181,10 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     assert text[2] == "at most 2 are together for so long at lab"
     client.answer_to(client.batch("b2", [b"0"], options=TaskOptions(labels=("gpu",))))
     assert client.ask("explain", bag="b2", item=0)["text"][-1] == "pc1 slot 1: the PC has not the label gpu"
+    assert client.ask("eta", bag="b2")["why"] == f"no PC has the label gpu; {WAIT}"
+    assert client.ask("eta", bag="b1")["why"] == NO_FORECAST
+    for question, args in (("advise", {}), ("whatif", {"changes": []})):
+        assert client.failed(question, bag="b1", **args) == NO_FORECAST
     two = TaskOptions(ranks=(2, 2), gang=True)
     answer = client.answer_to(client.batch("b3", [b"0"], options=two, runtime=2400.0))
     assert isinstance(answer, wire.Accepted)
