@@ -217,6 +217,8 @@ class Queries:
             task = self._task(bag, args["item"])
             waiting = int(scheduler.state(task) == State.WAITING)
         why = yield from explain(scheduler.grid, task, now)
+        gang = self._workers.attempts.gangs.explaining.text(task, why.state, now) if bag.need.parallel else None
+        rows = [] if bag.need.parallel else why.slots
         kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
         barred = [f"task {args['item']} waits: {self._barred(bag)}"] if why.state == State.BARRED else []
         return {
@@ -225,7 +227,7 @@ class Queries:
                 *kept_back,
                 *filter(None, [self.need_note(bag.row.options) if why.state == State.WAITING else ""]),
                 *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
-                *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now),
+                *(gang or _explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now)),
                 *self._failures(task, why),
             ],
             "waiting": waiting,
@@ -238,9 +240,9 @@ class Queries:
                     "short_s": slot.short_s,
                     "reason": reason(slot),
                 }
-                for slot in why.slots
+                for slot in rows
             ],
-            "coming": [asdict(window) for window in why.coming],
+            "coming": [asdict(window) for window in ([] if bag.need.parallel else why.coming)],
         }
 
     def _failures(self, task: int, why: Explanation) -> list[str]:

@@ -38,8 +38,8 @@ class Answers:
                 where, ended = self._take_gang(gang, each, event.worker, now)
             elif (found := self._take(each, event.worker, now)) is not None:
                 where, ended = found, each
-                if (speed := self._speed(where[0])) != 1.0:
-                    ended = each._replace(elapsed=each.elapsed * speed)
+                if self._grid.slots.uneven:
+                    ended = each._replace(elapsed=each.elapsed * self._speed(where[0]))
             else:
                 self._grid.counters.stale += 1
                 continue
@@ -174,7 +174,9 @@ class Answers:
         if outcome == Outcome.CRASH:
             grid.tasks.crashed(task, worker)
             places = grid.tasks.crashes(task)
-            again = len(places) < self._crash_limit or grid.quarantine.excuses(places)
+            # A gang may need the very worker that all its crashes were on.
+            excused = grid.quarantine.excuses(places) and not grid.tasks.known(task).bag.category.parallel
+            again = len(places) < self._crash_limit or excused
         else:
             errors = grid.tasks.erred(task)
             again = errors <= grid.tasks.known(task).bag.retries

@@ -151,7 +151,7 @@ class Workers:
             grid.change_all(worker)
             worker.measured, worker.load = event.speed, event.load
         if faster:
-            worker.speed = rated(event.speed)
+            worker.speed, grid.slots.uneven = rated(event.speed), True
             for slot in worker.slots:
                 slot.speed = worker.speed
                 if slot.gang is not None:

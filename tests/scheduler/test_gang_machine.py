@@ -26,6 +26,8 @@ SECONDS = st.sampled_from([0.0, 0.3, 1.0, 5.0, 20.0, 100.0])
 UPTIMES = st.sampled_from([3.0, 30.0, 300.0, OPEN_ENDED])
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 SITES = {"a": "lab", "b": "lab", "c": "lab", "d": "hall", "p": "perfect", "q": "perfect"}
+# Enough for what any worker may have since before a restart.
+MEMORY = {"a": 4, "b": 7, "c": 4, "d": 5}
 LICENCES = 1
 # By bag: what its tasks need, and its category.
 NEEDS = (
@@ -72,7 +74,7 @@ class GangMachine(RuleBasedStateMachine):
         self.next_task, self.next_held = 0, 1
         self.tell(ev.LicencesCounted({"lic": LICENCES}))
         for name in ("a", "b"):
-            self.join(name, 2, OPEN_ENDED, 1.0, 4, True, True, [])
+            self.join(name, 2, OPEN_ENDED, kept=[])
         self.submit(0, [1.0, 5.0])
         self.pass_due()
 
@@ -163,7 +165,7 @@ class GangMachine(RuleBasedStateMachine):
     def submit(self, bag: int, runtimes: list[float], **restored: Any) -> None:
         first, self.next_task = self.next_task, self.next_task + len(runtimes)
         self.bags.update(dict.fromkeys(range(first, self.next_task), bag))
-        more = {"key": KEYS[bag], "need": NEEDS[bag], "barred": bag in self.barred} | restored
+        more: dict[str, Any] = {"key": KEYS[bag], "need": NEEDS[bag], "barred": bag in self.barred} | restored
         self.tell(ev.TasksSubmitted(bag, first, len(runtimes), runtimes, 1, TIMEOUTS[bag], **more))
 
     @rule(bag=st.sampled_from([0, 1, 2]), names=st.lists(NAMES, min_size=2, max_size=2))
@@ -240,7 +242,6 @@ class GangMachine(RuleBasedStateMachine):
         slots=st.integers(1, 3),
         uptime=UPTIMES,
         speed=st.sampled_from([1.0, 0.5, 0.333, 2.0]),
-        memory=st.sampled_from([2, 4, 7]),
         labelled=st.booleans(),
         reachable=st.booleans(),
         kept=st.lists(st.integers(0, 5), max_size=6),
@@ -250,10 +251,10 @@ class GangMachine(RuleBasedStateMachine):
         name: str,
         slots: int,
         uptime: float,
-        speed: float,
-        memory: int,
-        labelled: bool,
-        reachable: bool,
+        *,
+        speed: float = 1.0,
+        labelled: bool = True,
+        reachable: bool = True,
         kept: list[int],
     ) -> None:
         """A window opens, or a worker is back over a new connection. It still has some of what it had."""
@@ -282,7 +283,7 @@ class GangMachine(RuleBasedStateMachine):
         )
         labels = PERFECT if labelled else frozenset[str]()
         event = ev.WorkerJoined(
-            name, slots, uptime, [(uptime + 10, 50.0)], SITES[name], holds, speed, 0, memory, labels, reachable
+            name, slots, uptime, [(uptime + 10, 50.0)], SITES[name], holds, speed, 0, MEMORY[name], labels, reachable
         )
         commands = self._join(event, lost)
         assert all(isinstance(command, ev.Stop) for command in commands)
@@ -337,7 +338,7 @@ class GangMachine(RuleBasedStateMachine):
     def gathered(self, data: st.DataObject) -> None:
         """All ranks of a gang should have come back since the restart."""
         task = data.draw(st.sampled_from(sorted(self.held)))
-        attempt, ranks = self.held[task]
+        attempt, _ = self.held[task]
         gang = self.grid.gangs.running.get(task)
         if gang is None:
             self.tell(ev.GangBegan(attempt))

@@ -18,7 +18,7 @@ from deskgrid import wire
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
-from deskgrid.worker.pc.address import free_port
+from deskgrid.worker.pc.address import free_port, interface_of
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.session import Identity, Session
@@ -35,17 +35,17 @@ class Pc:
     """A worker without its socket: ``say`` is called with what it sends, until it is cut off."""
 
     def __init__(
-        self, place: Path, name: str, slots: int, wake: Callable[[], None], *, mpi: bool, plan: Plan | None = None
+        self, place: Path, name: str, slots: int, wake: Callable[[], None], *, mpi: Mpi | None, plan: Plan | None = None
     ) -> None:
         self.name = name
         self.slots = slots
         self.place = place / name
         area = self.place / "area"
         area.mkdir(parents=True)
-        self.executor = Executor(slots, name, wake, tasks=area, mpi=Mpi("lo") if mpi else None)
+        self.executor = Executor(slots, name, wake, tasks=area, mpi=mpi)
         cache, wheels = FileCache(self.place / "cache", 10**9), WheelStore(self.place / "wheels", 10**9)
         self.stage = Stage(self.executor, cache, area, wake, wheels=wheels)
-        identity = Identity(name, f"session-{name}", name, "lab", "3.11", slots, address=LOCAL, mpi=mpi)
+        identity = Identity(name, f"session-{name}", name, "lab", "3.11", slots, address=LOCAL, mpi=mpi is not None)
         self.session = Session(identity, plan or OpenEnded(), self.stage, False, lambda: free_port(LOCAL, None))
         self.opening = 0
         self.joins: list[wire.Join] = []
@@ -103,9 +103,18 @@ class FakeBroker:
         self.starts = True
         self.takes = True
 
-    def pc(self, name: str = "pc1", slots: int = 1, *, mpi: bool = False, plan: Plan | None = None) -> Pc:
+    def pc(
+        self,
+        name: str = "pc1",
+        slots: int = 1,
+        *,
+        mpi: bool = False,
+        ports: tuple[int, int] | None = None,
+        plan: Plan | None = None,
+    ) -> Pc:
         """Another PC, which joins in the next turn."""
-        self.pcs.append(Pc(self.place, name, slots, self.woken.set, mpi=mpi, plan=plan))
+        how = Mpi(interface_of(LOCAL), ports) if mpi else None
+        self.pcs.append(Pc(self.place, name, slots, self.woken.set, mpi=how, plan=plan))
         return self.pcs[-1]
 
     def say(self, pc: Pc, message: wire.Message) -> None:

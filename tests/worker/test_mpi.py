@@ -115,3 +115,26 @@ def test_shared_memory_of_ranks_that_were_killed_is_swept(broker: FakeBroker, tm
         os.kill(int(written(tmp_path / f"{rank}.pid")), signal.SIGKILL)
     assert {row.outcome for row in broker.ran(gang)} == {wire.Outcome.CRASH}
     broker.until(lambda: not Leftovers().present(), 10.0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the ports of a process in /proc")
+def test_ranks_listen_only_on_the_ports_and_the_interface_that_they_were_given(broker: FakeBroker) -> None:
+    def run() -> list[tuple[str, int]]:
+        import os
+
+        from mpi4py import MPI
+
+        MPI.COMM_WORLD.barrier()
+        names = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
+        mine = {os.readlink(name) for name in names if os.path.lexists(name)}
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        listening = [row[1].split(":") for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in mine]
+        MPI.COMM_WORLD.barrier()
+        return [(address, int(port, 16)) for address, port in listening]
+
+    a, b = (broker.pc(name, mpi=True, ports=(41_000, 41_099)) for name in "ab")
+    gang = broker.gang(python_template(run), call(), (a, [0]), (b, [0]), mpi=True)
+    found = values(broker.ran(gang, MPI_S))
+    for listening in found:
+        assert [address for address, _ in listening] == ["0100007F"]
+        assert all(41_000 <= port <= 41_099 for _, port in listening)
