@@ -38,8 +38,8 @@ class Answers:
                 where, ended = self._take_gang(gang, each, event.worker, now)
             elif (found := self._take(each, event.worker, now)) is not None:
                 where, ended = found, each
-                if (speed := self._speed(where[0])) != 1.0:
-                    ended = each._replace(elapsed=each.elapsed * speed)
+                if self._grid.slots.uneven:
+                    ended = each._replace(elapsed=each.elapsed * self._speed(where[0]))
             else:
                 self._grid.counters.stale += 1
                 continue

@@ -31,9 +31,7 @@ def free_memory(grid: GridState, worker: Worker) -> float:
     machine = grid.gangs.machines.get(worker.name)
     promised = worker.promised
     owes = {attempt.task for attempt in grid.deadlines.debts.get(worker.name, ())} if promised else ()
-    for task in list(
-        promised
-    ):  # forgotten here, so that leaving costs nothing
+    for task in list(promised):  # forgotten here, so that leaving costs nothing
         slot = grid.bound.get(task)
         if (slot is None or slot.worker is not worker) and task not in owes:
             del promised[task]

@@ -50,6 +50,9 @@ class SlotIndex:
             row = key - now, load + now, number
             if best is None or row < best:
                 best = row
+        return self._tightest_of_others(best, limit, now) if self.others else best
+
+    def _tightest_of_others(self, best: Row | None, limit: float, now: float) -> Row | None:
         for speed, rows in self.others.items():
             if (falling := _first_above(rows, limit + now * speed)) is not None:
                 key, load, number = falling
@@ -78,11 +81,12 @@ class SlotIndex:
 
     def at(self, place: int) -> int:
         """The slot number at ``place`` of ``len(self)``: for a policy that ignores remaining time."""
-        for rows in (self.anchored, self.falling, *self.others.values()):
-            if place < len(rows):
-                return int(rows[place][2])
-            place -= len(rows)
-        raise IndexError(place)
+        if place < len(self.anchored):
+            return int(self.anchored[place][2])
+        place -= len(self.anchored)
+        if place < len(self.falling):
+            return int(self.falling[place][2])
+        return next(islice(chain(*self.others.values()), place - len(self.falling), None))[2]
 
     def check(self, slots: Mapping[int, "Slot"], alarms: Collection[tuple[float, int]], now: float) -> None:
         """Raise `InvariantBroken` unless ``slots`` are here, by their tl. ``alarms``: the pending (due, slot) pairs."""

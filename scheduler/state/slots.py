@@ -209,7 +209,7 @@ class Away:
     slots: int = 1
     last: Window | None = None
     gap: float | None = None
-    was: Worker | None = None
+    was: Worker | None = field(default=None, compare=False)
 
     @property
     def speed(self) -> float:
@@ -245,6 +245,8 @@ class SlotTable:
         self.idle = SlotIndex()
         self.spare = SlotIndex()
         self.queued = SlotIndex()
+        # Whether some worker has had another speed than 1.
+        self.uneven = False
         # How many slots have room.
         self.with_room = 0
         # Slots that have room, but not for the tasks whose turn it is.
@@ -257,6 +259,7 @@ class SlotTable:
     def join(self, worker: Worker, count: int) -> None:
         """Add ``worker`` with ``count`` idle slots."""
         self.workers[worker.name] = worker
+        self.uneven = self.uneven or worker.speed != 1.0
         self._count_closing(worker.ends_at, 1)
         for position in range(count):
             slot = Slot(self._next, worker, position, closes=worker.ends_at, speed=worker.speed)

@@ -76,7 +76,9 @@ class Grid:
             key=lambda window: window[0],
         )
 
-    def play(self, policy: ParallelPolicy, until: float = inf, actual: Callable[[Job], float] = lambda job: 1.0) -> None:
+    def play(
+        self, policy: ParallelPolicy, until: float = inf, actual: Callable[[Job], float] = lambda job: 1.0
+    ) -> None:
         """``actual``: how many times its prediction a job takes."""
         while self._events and self._events[0][0] <= until:
             self.now = self._events[0][0]
