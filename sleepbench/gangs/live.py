@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from deskgrid import Bag, Grid
-from deskgrid.scheduler.parallel.speedup import Measured
+from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.sleepbench.gangs.scenario import GangRow, GangScenario, RunningGang, WaitingGang
 from deskgrid.sleepbench.live import (
     CYCLES_S,
@@ -186,7 +186,7 @@ def _begin(grid: Grid, scenario: GangScenario, gang: RunningGang) -> Bag[Any, An
 
 
 def _submit(grid: Grid, gang: WaitingGang) -> Bag[Any, Any]:
-    need, speedup = gang.need, gang.need.speedup
+    need, speedup = gang.need, cast("Amdahl | Downey | Measured | None", gang.need.speedup)
     return grid.bag(
         nap_together,
         [asked(gang)],

@@ -14,8 +14,12 @@ class Rigid(Sizes):
     name: ClassVar[str] = "rigid"
 
     def size(self, look: Look, job: Job) -> Size:
-        """The same whenever it is asked."""
-        return Size(working_set(job.need))
+        """The same whenever it is asked, as long as one site has so many slots."""
+        need, ranks = job.need, working_set(job.need)
+        if ranks > need.least:
+            have = [sum([host.slots // need.slots for host in site.hosts]) for site in look.view.sites]
+            ranks = max(need.least, min(ranks, max(have, default=ranks)))
+        return Size(ranks)
 
 
 def working_set(need: Need) -> int:
