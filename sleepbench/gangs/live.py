@@ -108,7 +108,7 @@ def _start_sites(processes: Processes, grid: Grid, scenario: GangScenario, scale
     """Start all PCs. Returns time 0, on the monotonic clock, when the PCs that stay are there."""
     pcs = [(site, number, pc.name) for site in scenario.sites for number, pc in enumerate(site.pcs())]
     zero = time.monotonic() + max(LEAD_LEAST_S, LEAD_FACTOR * len(pcs) * start_took)
-    staying = set[str]()
+    staying, all_stay = set[str](), all(site.staying() == site.slots for site in scenario.sites)
     for site, number, name in pcs:
         uptime, cycle = site.uptimes[number % len(site.uptimes)], None
         if uptime == inf:
@@ -118,9 +118,10 @@ def _start_sites(processes: Processes, grid: Grid, scenario: GangScenario, scale
             cycle = write_cycle(processes.folder / f"{name}.cycle", pairs)
         arguments = ["--site", site.name, "--label", LABEL.format(_number_of(scenario, site.name))]
         processes.start_worker(name, cycle, arguments, site.speed)
-        processes.wait_for(lambda name=name: name in names(snapshot_of(grid)), f"{name} to join")  # type: ignore[misc]
+        if not all_stay:  # one after the other, so that each takes equally long
+            processes.wait_for(lambda name=name: name in names(snapshot_of(grid)), f"{name} to join")  # type: ignore[misc]
     processes.wait_for(lambda: staying <= names(snapshot_of(grid), "up"), "all PCs that stay to be up")
-    return zero if len(staying) < len(pcs) else time.monotonic()
+    return time.monotonic() if all_stay else zero
 
 
 def _number_of(scenario: GangScenario, site: str) -> int:
