@@ -1,6 +1,7 @@
 """The shortest first, so that few wait for long ones; who waits rises, so that nobody waits for ever.
 
-Of jobs that came together, which are one piece of work to somebody, the largest is first: the last of them ends sooner.
+Of jobs that came together, which are one piece of work to somebody, the largest is first: the last of them ends sooner,
+and windows that are long enough for it are not spent on others.
 """
 
 import math
@@ -25,20 +26,18 @@ class Shortest:
     backfills = True
 
     def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
-        """The least work first; of those that came together, the most work."""
-        together: defaultdict[float, list[tuple[float, Job]]] = defaultdict(list)
+        """The least work first; of those that came together, the most."""
+        together: defaultdict[float, list[Job]] = defaultdict(list)
         for job in waiting:
-            together[job.arrived].append((work(job), job))
+            together[job.arrived].append(job)
         ranked = []
         for arrived, jobs in together.items():
             rise = PATIENCE * (now - arrived)
-            if len(jobs) == 1:
-                ranked.append((jobs[0][0] - rise, arrived, jobs))
-                continue
-            jobs.sort(key=_largest)
-            ranked.append((fmean([seconds for seconds, _ in jobs]) - rise, arrived, jobs))
-        ranked.sort()
-        return [job for *_, jobs in ranked for _, job in jobs]
+            if len(jobs) > 1:
+                jobs.sort(key=work, reverse=True)
+            ranked.append((fmean(map(work, jobs)) - rise, arrived, jobs))
+        ranked.sort(key=_turn)
+        return [job for *_, jobs in ranked for job in jobs]
 
 
 def work(job: Job) -> float:
@@ -47,5 +46,5 @@ def work(job: Job) -> float:
     return need.seconds(job.runtime, need.least) * math.pow(need.least * need.slots, WIDTH)
 
 
-def _largest(each: tuple[float, Job]) -> float:
-    return -each[0]
+def _turn(batch: tuple[float, float, list[Job]]) -> tuple[float, float]:
+    return batch[:2]

@@ -14,12 +14,12 @@ class Rigid(Sizes):
     name: ClassVar[str] = "rigid"
 
     def size(self, look: Look, job: Job) -> Size:
-        """The same whenever it is asked, as long as one site has so many slots."""
-        need, ranks = job.need, working_set(job.need)
-        if ranks > need.least:
-            have = [sum([host.slots // need.slots for host in site.hosts]) for site in look.view.sites]
-            ranks = max(need.least, min(ranks, max(have, default=ranks)))
-        return Size(ranks)
+        """The same whenever it is asked, but never more than the largest site has."""
+        need = job.need
+        if need.least == need.most:
+            return Size(need.most)
+        sites = [sum([host.slots // need.slots for host in site.hosts]) for site in look.view.sites]
+        return Size(max(need.least, min(working_set(need), max(sites, default=0))))
 
 
 def working_set(need: Need) -> int:
