@@ -14,7 +14,7 @@ from deskgrid.broker import server as server_module
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker import link as link_module
-from deskgrid.worker import session as session_module
+from deskgrid.worker import work as work_module
 from deskgrid.worker.agent import WorkerError
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import PATIENCE_S
@@ -208,7 +208,7 @@ def test_a_message_that_nobody_foresaw_does_not_end_the_worker(
     def fail(work: object, message: object, now: float) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(session_module.SlotWork, "receive", fail)
+    monkeypatch.setattr(work_module.SlotWork, "receive", fail)
     worker = grid.start_worker(line=broker.line)
     assert isinstance(broker.receive(), wire.Join)
     broker.send(wire.encode(wire.Recall((wire.Ref(1, 1),))))
