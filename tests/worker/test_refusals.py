@@ -14,6 +14,7 @@ from deskgrid.broker import server as server_module
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker import link as link_module
+from deskgrid.worker import session as session_module
 from deskgrid.worker import work as work_module
 from deskgrid.worker.agent import WorkerError
 from tests.live import LiveGrid, LiveWorker
