@@ -146,11 +146,13 @@ class Workers:
         worker = grid.slots.workers.get(event.worker)
         if worker is None:
             return
-        faster = rated(event.speed) != worker.speed
-        if faster or abs(event.load - worker.load) >= LOAD_STEP:
+        if abs(event.load - worker.load) >= LOAD_STEP:
+            worker.load = event.load
+            grid.gangs.loaded(worker)
+            grid.changes += 1
+        if event.speed != worker.measured and rated(event.speed) != worker.speed:
             grid.change_all(worker)
-            worker.measured, worker.load = event.speed, event.load
-        if faster:
+            worker.measured = event.speed
             worker.speed, grid.slots.uneven = rated(event.speed), True
             for slot in worker.slots:
                 slot.speed = worker.speed

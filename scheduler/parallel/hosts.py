@@ -5,14 +5,13 @@ slower than the slowest of them, the slowest, and those whose windows close firs
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
 
 _SPEED = itemgetter(0)
-_POWER = attrgetter("power")
 
 # Takes PCs, each with the number of ranks that it can have, and returns those that a job gets; none if it gets none.
 Choose = Callable[[list[tuple[Host, int]]], list[tuple[Host, int]]]
@@ -130,8 +129,8 @@ def _spare(each: tuple[float, Host, int]) -> tuple[float, float, int]:
 
 def _by_power(look: Look, site: Site, job: Job, size: Size, reserved: Reserved | None) -> Start | None:
     """The PCs with the greatest effective power, until they have ``size.power`` together."""
-    hosts = sorted([host for host in site.hosts if host.idle], key=_POWER, reverse=True)
-    return in_order(look, job, hosts, lambda free: strongest(free, job.need, size.power)[1], reserved)
+    hosts = sorted([host for host in site.hosts if host.idle], key=size.of, reverse=True)
+    return in_order(look, job, hosts, lambda free: strongest(free, job.need, size)[1], reserved)
 
 
 def in_order(look: Look, job: Job, hosts: Sequence[Host], choose: Choose, reserved: Reserved | None) -> Start | None:
@@ -148,16 +147,16 @@ def in_order(look: Look, job: Job, hosts: Sequence[Host], choose: Choose, reserv
     return None
 
 
-def strongest(hosts: list[tuple[Host, int]], need: Need, power: float) -> tuple[int, list[tuple[Host, int]]]:
-    """As few of ``hosts``, in their order, as have ``power`` together; nothing if even all have less."""
+def strongest(hosts: list[tuple[Host, int]], need: Need, size: Size) -> tuple[int, list[tuple[Host, int]]]:
+    """As few of ``hosts``, in their order, as have ``size.power`` together; nothing if even all have less."""
     chosen: list[tuple[Host, int]] = []
-    ranks, lacks = 0, power
+    ranks, lacks = 0, size.power
     for host, count in hosts:
         taken = 0
         while taken < count and ranks < need.most and (lacks > 0.0 or ranks < need.least):
             taken += 1
             ranks += 1
-            lacks -= host.power
+            lacks -= size.of(host)
         if taken:
             chosen.append((host, taken))
     enough = ranks >= need.least and (lacks <= 0.0 or ranks == need.most)

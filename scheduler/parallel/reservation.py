@@ -195,8 +195,8 @@ class _Sweep:
         """The PCs that become free last, so that others can use those that are free before; or the strongest."""
         hosts = [(host, count) for host, count in self.places.items() if count > 0]
         if size.power:
-            hosts.sort(key=lambda each: each[0].power, reverse=True)
-            _, chosen = strongest(hosts, self.job.need, size.power)
+            hosts.sort(key=lambda each: size.of(each[0]), reverse=True)
+            _, chosen = strongest(hosts, self.job.need, size)
             return Reserved(self.job, tuple(chosen), at, self.seconds) if chosen else None
         hosts.sort(key=lambda each: (-self.since[each[0]], each[0].speed, self.closes[each[0]]))
         chosen, lacks = [], size.ranks

@@ -132,6 +132,11 @@ class GangTable:
             self.kept.pop(slot.number, None)
         self.touched.discard(worker.name)
 
+    def loaded(self, worker: Worker) -> None:
+        """Others use more or less of a PC: only policies for parallel tasks read that."""
+        if (machine := self.machines.get(worker.name)) is not None:
+            machine.host.load = worker.load
+
     def refresh(self, machine: Machine, free: list[Slot], others: list[tuple[float, int]], memory: float) -> None:
         """Single tasks have other slots of a PC. ``others``: when these should be free. ``memory``: what is free."""
         host, worker = machine.host, machine.worker

@@ -8,6 +8,7 @@ from deskgrid.cli.front import Later, LaterGroup
 COMMANDS = (
     ("simulate", "deskgrid.sleepbench.cli.simulate:simulate", "Compute what any policy would do, in virtual time."),
     ("grids", "deskgrid.sleepbench.cli.grids:grids", "Compare policies on random grids, in virtual time."),
+    ("gangs", "deskgrid.sleepbench.cli.gangs:gangs", "Compute what policies do with gangs, in virtual time."),
     ("live", "deskgrid.sleepbench.cli.live:live", "Run it on real processes of this machine."),
     ("compare", "deskgrid.sleepbench.cli.compare:compare", "Run it live and simulate the same: whether both agree."),
     ("paper", "deskgrid.sleepbench.cli.paper:paper", "Repeat a paper on parallel tasks, beside what it printed."),

@@ -14,6 +14,9 @@ from typing import Protocol
 
 from deskgrid.sleepbench.simulated import leave_interrupts_to_the_parent
 
+# The policies of our own, by name: each paper's experiments try them beside its own.
+OURS: tuple[str, ...] = ("packing",)
+
 
 class PaperError(Exception):
     """An experiment cannot be made from what was given; says why."""

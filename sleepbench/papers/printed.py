@@ -96,9 +96,9 @@ def beside(printed: Sequence[Printed], rows: Sequence[Row]) -> Iterator[Beside]:
 
 
 def mean_of(rows: Sequence[Row], experiment: str, case: str, policy: str) -> float | None:
-    """The mean over the seeds; None if there is no such row."""
-    wanted = (experiment, case, policy)
-    values = [row.value for row in rows if (row.experiment, row.case, row.policy) == wanted]
+    """The mean over the seeds, and over all cases that begin so, as for ``--case``; None if there is no such row."""
+    some = [row for row in rows if (row.experiment, row.policy) == (experiment, policy)]
+    values = [row.value for row in some if f"{row.case}/".startswith(f"{case}/")]
     return fmean(values) if values else None
 
 

@@ -67,7 +67,7 @@ def _size(known: Parameters, chance: Random) -> int:
     power = chance.uniform(low, high)
     if kind <= known["serial_prob"] + known["pow2_prob"]:
         power = math.floor(power + 0.5)
-    return math.floor(2.0**power + 0.5)
+    return int(2.0**power + 0.5)
 
 
 def _runtime(known: Parameters, chance: Random, size: int) -> float:
