@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar, NamedTuple, Protocol
 
-from deskgrid.scheduler.parallel.base import Host, Job, ParallelView, Start
+from deskgrid.scheduler.parallel.base import Host, Job, ParallelView, Site, Start
 
 
 class Size(NamedTuple):
@@ -60,6 +60,10 @@ class Look:
     sizes: "HowMany"
     margin: float = 0.0
     sharing: Sharing = PLAIN
+    # What `hosts` has found, with the idle slots of the site at that time.
+    free: dict[tuple[Site, int, int, frozenset[str]], tuple[int, list[tuple[float, Host, int]]]] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(slots=True, eq=False)
