@@ -122,6 +122,9 @@ class Etas:
         return bag.row.number in self._found and fresh
 
     def _barred(self, bag: OpenBag) -> str:
+        options = bag.row.options
+        if options.gang or options.slots > 1:
+            return "its tasks are parallel, and nobody can say yet when they will be done"
         if bag.paused:
             return "it is paused"
         if bag.waits_for:

@@ -6,10 +6,13 @@ from dataclasses import dataclass, replace
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
+from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.views.together import Together, best_together
 
 # The most slots, and the most coming windows (one for each worker), in one explanation: they fit on a screen.
 ROWS = 20
@@ -28,7 +31,8 @@ class SlotReason:
     how long the worker has owed an answer for an attempt taken back from the slot, which gets nothing until then; None
     if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine. ``early_s``: how much earlier
     than announced it leaves on average (less than 0: later), if it does not keep its hours.
-    ``ready``: whether the environment of the task is ready there.
+    ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
+    has not; ``memory``: bytes of the PC, if the task needs more than that.
     """
 
     worker: str
@@ -39,6 +43,8 @@ class SlotReason:
     quarantined: Quarantined | None = None
     ready: bool = True
     early_s: float | None = None
+    lacks: tuple[str, ...] = ()
+    memory: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,8 @@ class Explanation:
     prediction error. ``errors``: how often the task has failed and was tried again. ``again_s``: if it pauses, in how
     many seconds it is tried again. ``needs_s``: what a slot must have left: for all of a task, or for a piece of one
     that is ``checkpointable``. ``fraction``: how much of that is done; ``idle_pieces``: its last pieces that brought
-    nothing.
+    nothing. ``need``: what it needs beside its seconds. If that is several slots at once, ``together`` says how many
+    can be together (None: none), and no slots and windows are listed.
     """
 
     state: State
@@ -113,6 +120,8 @@ class Explanation:
     fraction: float | None
     idle_pieces: int
     copy_on: str = ""
+    need: Need = SINGLE
+    together: Together | None = None
 
 
 def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
@@ -122,16 +131,19 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     """
     runtime = grid.tasks.runtime(task)
     bag = grid.tasks.known(task).bag
+    if bag.need.parallel:
+        yield len(grid.slots.workers) + len(grid.away)
+        return _parallel(grid, task, bag.need, now)
     margin = grid.policy.requirement.margin
     needs = grid.policy.requirement.needs(runtime) if bag.piece is None else bag.needs_s(runtime) + margin
-    progress, environment = grid.tasks.progress.find(task), bag.category.key.environment
+    progress = grid.tasks.progress.find(task)
     slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), grid.longest_window(now), 0
     up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
     for name, windows, its in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
         early_s = grid.hours.early(name) if its else None
-        reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, environment) for slot in its]
+        reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, bag) for slot in its]
         slots += [replace(each, early_s=early_s) for each in reasons] if early_s is not None else reasons
         coming += _next_window(name, windows, needs, now)
         rows += 1 + len(its) + len(windows)
@@ -158,18 +170,44 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     )
 
 
+def _parallel(grid: GridState, task: int, need: Need, now: float) -> Explanation:
+    """`explain` for a task that needs several slots at once."""
+    runtime, margin, gang = grid.tasks.runtime(task), grid.policy.requirement.margin, grid.gangs.running.get(task)
+    return Explanation(
+        state=grid.tasks.state(task),
+        runtime_s=runtime,
+        margin_s=margin,
+        needs_s=need.seconds(runtime, need.least) + margin,
+        errors=grid.tasks.errors(task),
+        again_s=max(0.0, (grid.pauses.until(task) or now) - now),
+        on="" if gang is None else ", ".join([worker.name for worker in gang.workers()]),
+        slots=(),
+        coming=(),
+        longest_window_s=grid.longest_window(now),
+        checkpointable=False,
+        fraction=None,
+        idle_pieces=0,
+        need=need,
+        together=best_together(grid, need, runtime, now),
+    )
+
+
 def _reason(
     slot: Slot,
     more_than: float,
     now: float,
     quarantined: Quarantined | None,
-    environment: str,
+    bag: Bag,
 ) -> SlotReason:
-    left = slot.remaining(now)
+    left, traits, need, environment = slot.remaining(now), slot.worker.traits, bag.need, bag.category.key.environment
     silent = None if slot.owes is None else now - slot.started
     ready = not environment or environment in slot.worker.environments
     short = max(0.0, more_than - left)
-    return SlotReason(slot.worker.name, slot.position, left, short, silent, quarantined, ready)
+    lacks = tuple(sorted(need.labels - traits.labels))
+    memory = traits.memory if traits.memory < need.memory else None
+    return SlotReason(
+        slot.worker.name, slot.position, left, short, silent, quarantined, ready, lacks=lacks, memory=memory
+    )
 
 
 def _next_window(worker: str, windows: Iterable[Window], needs: float, now: float) -> list[ComingWindow]:
@@ -179,7 +217,11 @@ def _next_window(worker: str, windows: Iterable[Window], needs: float, now: floa
 
 
 def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
-    return sorted(slots, key=lambda reason: (not reason.ready, reason.short_s, reason.left_s))[:ROWS]
+    return sorted(slots, key=_distance)[:ROWS]
+
+
+def _distance(reason: SlotReason) -> tuple[bool, bool, float, float]:
+    return bool(reason.lacks) or reason.memory is not None, not reason.ready, reason.short_s, reason.left_s
 
 
 def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:

@@ -1,130 +1,128 @@
-"""Short, similar tasks are placed many at a time; still only those that fit, and every slot gets some."""
+"""How many ranks can be together for long enough, and when; and what explanations say of it."""
+
+import math
 
 import pytest
 
-from deskgrid.scheduler.model import Attempt
-from deskgrid.scheduler.placing import AHEAD_TASKS, WORKER_TASKS, Placing
-from deskgrid.scheduler.policies.packing import TASKS
-from deskgrid.scheduler.policies.placement import TOGETHER_S, TOGETHER_TASKS
-from deskgrid.scheduler.queues.by_arrival import OldestFirst
-from deskgrid.scheduler.queues.longest_first import LongestFirst
-from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
-from deskgrid.scheduler.queues.task_ranges import grouped
-from deskgrid.scheduler.state.slots import Sent
-from tests.scheduler.builders import Grid, packing, pgs
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.speedup import Amdahl
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.views.together import Together, best_together
+from tests.scheduler.test_views import explained
+
+GIB = 2**30
 
 
-def busy_grid(*uptimes: float, tasks: int, runtime: float) -> Grid:
-    """PCs of one slot that are up for so long, and one batch for them."""
-    grid = Grid(packing(queue_s=1.0))
-    for number, uptime in enumerate(uptimes):
-        grid.pc(f"pc{number}", uptime)
-    grid.tasks(*[runtime] * tasks)
-    return grid
+def grid(*joined: ev.WorkerJoined) -> Scheduler:
+    """A grid with these workers up, whose policy keeps no margin."""
+    scheduler = Scheduler(make_policy("fcfs"))
+    for event in joined:
+        scheduler.handle(event, 0.0)
+    return scheduler
 
 
-def test_alike_are_those_of_one_runtime_that_follow_each_other() -> None:
-    queue = LongestFirst()
-    queue.add(grouped(range(5), [2.0, 2.0, 2.0, 1.0, 1.0]))
-    entry = queue.next_fit(10.0)
-    assert entry is not None
-    assert (entry.task, entry.alike) == (0, 3)
-    queue.take(entry, 2)
-    rest = queue.next_fit(10.0, entry)
-    assert rest is not None
-    assert (rest.task, rest.alike, len(queue)) == (2, 1, 3)
-    queue.check()
+def pc(name: str, slots: int = 2, uptime: float = 100.0, **has: object) -> ev.WorkerJoined:
+    return ev.WorkerJoined(name, slots, uptime, **{"site": "lab", **has})  # type: ignore[arg-type]
 
 
-def test_what_was_discarded_is_nobody_alike() -> None:
-    queue = LongestFirst()
-    queue.add(grouped(range(5), [2.0] * 5))
-    queue.discard(1)
-    entry = queue.next_fit(10.0)
-    assert entry is not None
-    assert entry.alike == 1
+def best(scheduler: Scheduler, need: Need, runtime: float = 50.0) -> tuple[int, str, float] | None:
+    found = best_together(scheduler.grid, need, runtime, 0.0)
+    margin = scheduler.grid.policy.requirement.margin
+    return found and (found.ranks, found.site, round(found.starts_in_s, 6) if not margin else found.starts_in_s)
 
 
-def test_in_the_order_of_arrival_nothing_is_known_to_be_alike() -> None:
-    queue = OldestFirst()
-    queue.add(grouped(range(5), [2.0] * 5))
-    entry = queue.next_fit(10.0)
-    assert entry is not None
-    assert entry.alike == 1
+FOUR, SIX = Need(least=4, most=4, gang=True), Need(least=6, most=6, gang=True)
 
 
-def test_some_are_taken_out_of_the_middle_of_a_run() -> None:
-    runs = RuntimeIndex()
-    runs.add(grouped(range(10), [1.0] * 10), 0)
-    runs.take(1.0, 3, 4)
-    runs.check()
-    assert [(task, held) for _, _, task, held in runs.forwards()] == [(0, 3), (7, 3)]
-    runs.take(1.0, 7, 3)
-    assert [(task, held) for _, _, task, held in runs.forwards()] == [(0, 3)]
+def test_slots_of_one_site_are_together_now() -> None:
+    assert best(grid(pc("a"), pc("b"), pc("c", site="other")), FOUR) == (4, "lab", 0.0)
 
 
-def test_every_slot_gets_as_many_short_tasks() -> None:
-    grid = busy_grid(1000.0, 1000.0, 1000.0, tasks=12_000, runtime=1e-3)
-    handed = {worker: len(tasks) for worker, tasks in grid.tell_pass().items()}
-    assert set(handed) == {"pc0", "pc1", "pc2"}
-    assert max(handed.values()) - min(handed.values()) <= TOGETHER_S / 1e-3
+def test_without_a_pc_or_with_windows_that_are_too_short_nothing_is_together() -> None:
+    assert best(grid(), FOUR) is None
+    assert best(grid(pc("a")), FOUR, 100.0) is None
 
 
-def test_the_last_tasks_that_are_said_to_take_hardly_any_time_are_shared_out() -> None:
-    count = TASKS + TOGETHER_TASKS * 3 // 2  # so many that there is no plan
-    grid = busy_grid(float("inf"), float("inf"), tasks=count, runtime=1e-6)
-    assert {worker: len(tasks) for worker, tasks in grid.tell_pass().items()} == {"pc0": count // 2, "pc1": count // 2}
+def test_the_most_that_are_together_are_told_if_there_are_never_enough() -> None:
+    scheduler = grid(pc("a"), pc("b"), pc("c", uptime=20.0), pc("d", site="other", slots=5))
+    assert best(scheduler, SIX) == (5, "other", 0.0)
 
 
-def test_of_tasks_that_take_no_time_a_slot_holds_a_bounded_number() -> None:
-    grid = busy_grid(1000.0, tasks=AHEAD_TASKS * 3, runtime=0.0)
-    assert len(grid.tell_pass()["pc0"]) == AHEAD_TASKS
-    assert len(grid.queues()["pc0"]) == AHEAD_TASKS
+def test_it_waits_for_the_window_in_which_there_are_enough() -> None:
+    later = pc("c", uptime=20.0, windows=[(60.0, 10.0), (90.0, 200.0)])
+    scheduler = grid(pc("a", uptime=math.inf), pc("b", uptime=math.inf), later)
+    assert best(scheduler, SIX) == (6, "lab", 90.0)
 
 
-def test_of_such_tasks_a_worker_with_many_slots_holds_no_more_than_one_with_few() -> None:
-    grid = Grid(packing(queue_s=1.0))
-    grid.pc("pc0", 1000.0, slots=64)
-    slot = grid.inside.slots.workers["pc0"].slots[0]
-    slot.queue.append((0, 0.0))
-    most = WORKER_TASKS // 64
-    slot.sent.extend([Sent(Attempt(1, 1), 0.0, 0.0)] * (most - 1))
-    assert Placing(grid.inside).may_send(slot)
-    slot.sent.append(slot.sent[0])
-    assert not Placing(grid.inside).may_send(slot)
+def test_windows_that_do_not_overlap_for_long_enough_do_not_add_up() -> None:
+    scheduler = grid(pc("a", uptime=100.0), pc("b", uptime=10.0, windows=[(60.0, 200.0)]))
+    assert best(scheduler, FOUR) == (2, "lab", 0.0)
 
 
-def test_a_queue_that_has_room_for_one_task_gets_one_however_short() -> None:
-    grid = Grid(pgs(queue_length=1))
-    grid.pc("pc0", 1000.0)
-    grid.tasks(*[0.0] * (AHEAD_TASKS * 2))
-    assert len(grid.tell_pass()["pc0"]) == AHEAD_TASKS
-    assert len(grid.queues()["pc0"]) == 1
+def test_a_pc_that_is_away_comes_back() -> None:
+    scheduler = grid(pc("a", uptime=math.inf), pc("b"))
+    scheduler.handle(ev.WorkerLeft("b", planned=True, windows=[(30.0, 100.0)]), 0.0)
+    assert best(scheduler, FOUR) == (4, "lab", 30.0)
 
 
-def test_a_worker_that_has_never_answered_gets_one_of_them() -> None:
-    grid = Grid(packing(queue_s=1.0))
-    grid.pc("pc0", 1000.0, new=True)
-    tasks = grid.tasks(*[1e-3] * (TASKS + 8 * TOGETHER_TASKS))
-    grid.expect(pc0=tasks[:1])
-    assert grid.queues() == {}
-    grid.end(tasks[0])
-    assert len(grid.tell_pass()["pc0"]) > 100
+def test_a_pc_that_others_do_not_reach_is_a_site_of_its_own() -> None:
+    scheduler = grid(pc("a", reachable=False), pc("b", reachable=False, slots=3))
+    assert best(scheduler, FOUR) == (3, "b", 0.0)
 
 
-@pytest.mark.parametrize("runtime", [1e-5, 1e-4, 1e-3, 3e-3])
-def test_no_more_are_placed_together_than_fit_the_window(runtime: float) -> None:
-    count = 5 * TOGETHER_TASKS
-    grid = busy_grid(20.5 * runtime, tasks=count, runtime=runtime)
-    placed = grid.tell_pass()["pc0"]
-    queued = grid.queues().get("pc0", [])
-    assert 19 <= len(placed) + len(queued) <= 20
-    assert len(grid.priority()) == count - len(placed) - len(queued)
+def test_a_slow_pc_needs_more_time() -> None:
+    scheduler = grid(pc("a", speed=0.4), pc("b"))
+    assert best(scheduler, FOUR) == (2, "lab", 0.0)
 
 
-def test_where_no_seconds_may_be_queued_a_slot_gets_one_task_at_a_time() -> None:
-    grid = Grid(packing(queue_s=0.0))
-    grid.pc("pc0", 1000.0)
-    grid.tasks(*[1e-3] * (TASKS + TOGETHER_TASKS))
-    assert len(grid.tell_pass()["pc0"]) == 1
-    assert grid.queues().get("pc0", []) == []
+def test_labels_and_memory_of_pcs_count() -> None:
+    scheduler = grid(pc("a", labels=frozenset({"gpu"}), memory=3 * GIB), pc("b", memory=8 * GIB))
+    assert best(scheduler, Need(2, 2, gang=True, labels=frozenset({"gpu"}))) == (2, "lab", 0.0)
+    assert best(scheduler, Need(4, 4, gang=True, memory=2 * GIB)) == (3, "lab", 0.0)
+    assert best(grid(pc("a")), Need(2, 2, gang=True, memory=GIB)) == (2, "lab", 0.0)
+    assert best(scheduler, Need(2, 2, gang=True, labels=frozenset({"fpga"}))) is None
+
+
+def test_several_slots_are_of_one_pc() -> None:
+    assert best(grid(pc("a", slots=3), pc("b", slots=3)), Need(slots=4)) is None
+    assert best(grid(pc("a", slots=5), pc("b", slots=3)), Need(2, 2, slots=2, gang=True)) == (3, "lab", 0.0)
+
+
+def test_a_moldable_task_needs_the_time_of_its_least_ranks() -> None:
+    need = Need(2, 8, gang=True, speedup=Amdahl(0.0))
+    assert best(grid(pc("a")), need, 190.0) == (2, "lab", 0.0)
+    assert best(grid(pc("a")), need, 210.0) is None
+
+
+def submitted(scheduler: Scheduler, need: Need) -> int:
+    scheduler.handle(ev.TasksSubmitted(bag=1, first=1, count=1, runtimes=(50.0,), need=need), 0.0)
+    scheduler.handle(ev.PassDue(), 0.0)
+    return 1
+
+
+def test_a_parallel_task_is_explained_by_what_can_be_together() -> None:
+    scheduler = grid(pc("a"), pc("b"))
+    why = explained(scheduler, submitted(scheduler, SIX), 0.0)
+    assert (why.need, why.together, why.slots, why.on) == (SIX, Together(4, "lab", 0.0), (), "")
+
+
+def test_a_gang_that_has_slots_is_on_all_its_workers() -> None:
+    scheduler = grid(pc("a"), pc("b"))
+    assert explained(scheduler, submitted(scheduler, FOUR), 0.0).on == "a, b"
+
+
+@pytest.mark.parametrize(
+    ("need", "lacks", "memory"),
+    [
+        (Need(labels=frozenset({"gpu", "tpu"})), ("tpu",), None),
+        (Need(memory=4 * GIB), (), float(2 * GIB)),
+    ],
+)
+def test_slots_of_pcs_that_lack_something_come_last_and_say_what(
+    need: Need, lacks: tuple[str, ...], memory: float | None
+) -> None:
+    scheduler = grid(pc("a", 1, labels=frozenset({"gpu"}), memory=2 * GIB))
+    (slot,) = explained(scheduler, submitted(scheduler, need), 0.0).slots
+    assert (slot.lacks, slot.memory) == (lacks, memory)
