@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from deskgrid.scheduler.parallel.base import Host
-from deskgrid.scheduler.parallel.choices import Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.ap2 import AP2
 from deskgrid.scheduler.parallel.sizes.hap import HAP
@@ -26,7 +26,7 @@ def lab(load: float = 0.0) -> list[Host]:
     return [*slow, *fast]
 
 
-def size_of(sizes: Sizes, waiting: int, going: int = 0, load: float = 0.0) -> Size:
+def size_of(sizes: HowMany, waiting: int, going: int = 0, load: float = 0.0) -> Size:
     hosts = lab(load)
     grid = grid_of(hosts, [])
     for number in range(going):
@@ -81,7 +81,7 @@ def test_pcs_that_lack_a_label_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("sizes", [AP2(), MAP(), HAP(), RHAP(), Max()])
-def test_a_rigid_job_gets_what_it_asks_for(sizes: Sizes) -> None:
+def test_a_rigid_job_gets_what_it_asks_for(sizes: HowMany) -> None:
     look = look_at(grid_of(lab(), [gang(0, 7, 10.0)]), sizes)
     assert sizes.size(look, look.queue[0]).ranks == 7
     assert not sizes.size(look, look.queue[0]).power
