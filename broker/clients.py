@@ -11,12 +11,10 @@ from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential, owner_refusal
 from deskgrid.broker.bags import NO_WORKER, OpenBag, checked_runtimes, too_long
 from deskgrid.broker.environments import key_of
-from deskgrid.broker.need_notes import never_together
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.broker.watchers import Watchers
-from deskgrid.scheduler.views.together import best_together
 
 # A client that has been silent for this long is gone: while it waits for anything, it pings every few seconds. (A
 # client that was killed is gone when its connection ends.) An open bag counts as closed when all its tasks have ended
@@ -330,11 +328,9 @@ class Clients:
 
     def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:
         """A note that tells the submitter at once if some tasks of a bag cannot run now."""
-        scheduler, need = self._state.scheduler, self._state.scheduler.grid.tasks.bags[bag.row.number].need
-        if need.parallel and scheduler.longest_window(now):
-            longest = max(runtimes)
-            best = best_together(scheduler.grid, need, longest, now)
-            return never_together(need, need.seconds(longest, need.least), best) or bag.note
+        scheduler = self._state.scheduler
+        if bag.parallel and scheduler.longest_window(now):
+            return self._queries.never_together(bag.need, max(runtimes), now) or bag.note
         if not scheduler.policy.timed:
             return bag.note
         margin, needs_s = scheduler.policy.requirement.margin, scheduler.bag_needs(bag.row.number)

@@ -18,7 +18,7 @@ from deskgrid.broker.environment_list import EnvironmentList
 from deskgrid.broker.environments import Environments
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
-from deskgrid.broker.need_notes import lacks_text, together_text, what_is_needed
+from deskgrid.broker.need_notes import lacks_text
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
@@ -33,6 +33,7 @@ from deskgrid.broker.workers import Workers
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy, policy_options
 from deskgrid.scheduler.views.explain import Explanation, Restraint, SlotReason, Waiting, explain, restraint, waiting_of
 
@@ -68,6 +69,7 @@ class Queries:
         self.environments = Environments(state, workers.by_name, workers.by_peer)
         self.orders.gates.resumed = self.environments.forgive
         self.etas = Etas(state, self.operations, state.forecaster)
+        self.etas.lacking = workers.need_note
         overview = Overview(state, workers, throughput, clients, self.etas)
         self._overview = overview
         admission = Admission(state, self._connected)
@@ -157,6 +159,10 @@ class Queries:
         """What is told at submit of tasks with these options that no worker can run; empty if some can."""
         return self._workers.need_note(options)
 
+    def never_together(self, need: Need, runtime: float, now: float) -> str:
+        """What is told at submit of parallel tasks for which no windows are long enough; empty if some are."""
+        return self._workers.attempts.gangs.explaining.never(need, runtime, now)
+
     def _connected(self) -> Counter[str]:
         return Counter([*self._clients(), *(worker.who.name for worker in self._workers.by_peer.values())])
 
@@ -219,12 +225,13 @@ class Queries:
         gang = self._workers.attempts.gangs.explaining.text(task, why.state, now) if bag.need.parallel else None
         rows = [] if bag.need.parallel else why.slots
         kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
+        missing = self.need_note(bag.row.options) if why.state == State.WAITING and gang is None else ""
         barred = [f"task {args['item']} waits: {self._barred(bag)}"] if why.state == State.BARRED else []
         return {
             "text": barred
             or [
                 *kept_back,
-                *filter(None, [self.need_note(bag.row.options) if why.state == State.WAITING else ""]),
+                *([missing] if missing else []),
                 *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
                 *(gang or _explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now)),
                 *self._failures(task, why),
@@ -296,8 +303,6 @@ def _kept_back(why: Restraint) -> list[str]:
 def _needs(why: Explanation) -> str:
     """Say how much time a waiting task needs, and what for."""
     needs = precise(why.needs_s)
-    if why.need.parallel:
-        needs = f"{what_is_needed(why.need)} for {needs}"
     if not why.checkpointable:
         return f"it needs {needs}, which includes a safety margin of {precise(why.margin_s)}"
     done = "" if why.fraction is None else f"; {why.fraction:.0%} of it is done"
@@ -314,8 +319,6 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
     if not workers:
         return [f"{start} waits: no worker is connected"]
     lines = [f"{start} waits: {_needs(why)}"]
-    if why.need.parallel:
-        return [*lines, together_text(why.need, why.together)]
     if why.needs_s >= why.longest_window_s:
         longest = precise(why.longest_window_s)
         lines.append(f"no window that is open or announced is that long: the longest is {longest}")

@@ -13,6 +13,8 @@ from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.parallel.need import Need
 
+# How a note ends of a bag whose tasks need longer windows than there are.
+LONGER = "the tasks wait for longer windows"
 # Workers that are named in one sentence.
 NAMED = 8
 
@@ -65,12 +67,23 @@ class Explaining:
             return f"{what}; no worker is connected"
         found = self.together(need, self._state.scheduler.runtime(task), now)
         if found.ranks < need.least:
-            if not found.ranks:
-                return f"{what}; no PC that is known has that for so long"
-            return f"{what}; at most {found.ranks * need.slots} are together, {self._when(found.starts_in_s, now)}"
+            return f"{what}; {self._too_few(need, found, now)}"
         if found.starts_in_s > 0.0:
             return f"{what}; so many are together {self._when(found.starts_in_s, now)}"
         return f"{what}; so many are together now, but other work is there, or comes first"
+
+    def never(self, need: Need, runtime: float, now: float) -> str:
+        """What is told of tasks for which there are never enough slots together for long enough; empty if there are."""
+        found = self.together(need, runtime, now)
+        if found.ranks >= need.least:
+            return ""
+        seconds = precise(need.seconds(runtime, need.least))
+        return f"a task needs {_wanted(need)} for {seconds}; {self._too_few(need, found, now)}: {LONGER}"
+
+    def _too_few(self, need: Need, found: Together, now: float) -> str:
+        if not found.ranks:
+            return "no PC that is known has that for so long"
+        return f"at most {found.ranks * need.slots} are together, {self._when(found.starts_in_s, now)}"
 
     def _when(self, seconds: float, now: float) -> str:
         """``now``, ``18:00``, or ``Tuesday 18:00``."""

@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
-from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Slot
-from deskgrid.scheduler.views.together import Together, best_together
 
 # The most slots, and the most coming windows (one for each worker), in one explanation: they fit on a screen.
 ROWS = 20
@@ -102,8 +100,7 @@ class Explanation:
     prediction error. ``errors``: how often the task has failed and was tried again. ``again_s``: if it pauses, in how
     many seconds it is tried again. ``needs_s``: what a slot must have left: for all of a task, or for a piece of one
     that is ``checkpointable``. ``fraction``: how much of that is done; ``idle_pieces``: its last pieces that brought
-    nothing. ``need``: what it needs beside its seconds. If that is several slots at once, ``together`` says how many
-    can be together (None: none), and no slots and windows are listed.
+    nothing.
     """
 
     state: State
@@ -120,8 +117,6 @@ class Explanation:
     fraction: float | None
     idle_pieces: int
     copy_on: str = ""
-    need: Need = SINGLE
-    together: Together | None = None
 
 
 def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
@@ -131,9 +126,6 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     """
     runtime = grid.tasks.runtime(task)
     bag = grid.tasks.known(task).bag
-    if bag.need.parallel:
-        yield len(grid.slots.workers) + len(grid.away)
-        return _parallel(grid, task, bag.need, now)
     margin = grid.policy.requirement.margin
     needs = grid.policy.requirement.needs(runtime) if bag.piece is None else bag.needs_s(runtime) + margin
     progress = grid.tasks.progress.find(task)
@@ -167,28 +159,6 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
         fraction=None if progress is None else progress.fraction,
         idle_pieces=0 if progress is None else progress.idle,
         copy_on=copy.slot.worker.name if copy is not None and copy.slot is not None else "",
-    )
-
-
-def _parallel(grid: GridState, task: int, need: Need, now: float) -> Explanation:
-    """`explain` for a task that needs several slots at once."""
-    runtime, margin, gang = grid.tasks.runtime(task), grid.policy.requirement.margin, grid.gangs.running.get(task)
-    return Explanation(
-        state=grid.tasks.state(task),
-        runtime_s=runtime,
-        margin_s=margin,
-        needs_s=need.seconds(runtime, need.least) + margin,
-        errors=grid.tasks.errors(task),
-        again_s=max(0.0, (grid.pauses.until(task) or now) - now),
-        on="" if gang is None else ", ".join([worker.name for worker in gang.workers()]),
-        slots=(),
-        coming=(),
-        longest_window_s=grid.longest_window(now),
-        checkpointable=False,
-        fraction=None,
-        idle_pieces=0,
-        need=need,
-        together=best_together(grid, need, runtime, now),
     )
 
 

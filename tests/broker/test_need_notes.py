@@ -6,17 +6,9 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.need_notes import (
-    LONGER,
-    WAIT,
-    lacks_text,
-    need_note,
-    never_together,
-    together_text,
-    what_is_needed,
-)
-from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.views.together import Together
+from deskgrid.broker.forecasts.etas import NO_FORECAST
+from deskgrid.broker.gangs.explaining import LONGER
+from deskgrid.broker.need_notes import WAIT, lacks_text, need_note
 from deskgrid.wire import TaskOptions
 from tests.broker.office import Office
 from tests.peers import COMMAND
@@ -121,46 +113,6 @@ def test_a_bag_that_no_pc_can_run_is_accepted_and_told(office: Office) -> None:
 
 # --- what explain says -----------------------------------------------------------------------------------------------
 
-SIX = Need(6, 6, gang=True)
-
-
-@pytest.mark.parametrize(
-    ("need", "said"),
-    [
-        (Need(slots=4), "4 slots of one PC"),
-        (Need(gang=True), "1 rank of one site"),
-        (SIX, "6 ranks of one site"),
-        (Need(2, 16, gang=True), "2 to 16 ranks of one site"),
-        (Need(6, 6, slots=2, gang=True), "6 ranks of one site, each on 2 slots of one PC,"),
-    ],
-)
-def test_what_a_task_needs_at_once_is_said(need: Need, said: str) -> None:
-    assert what_is_needed(need) == said
-
-
-@pytest.mark.parametrize(
-    ("best", "said"),
-    [
-        (None, "no PC that is known has what it needs for so long"),
-        (Together(4, "lab", 0.0), "at most 4 are together for so long at lab"),
-        (Together(1, "", 90.0), "at most 1 is together for so long, in 1 min 30 s"),
-        (Together(6, "lab", 90.0), "PCs of lab have room for it in 1 min 30 s, at the earliest"),
-        (
-            Together(8, "", 0.0),
-            "PCs have room for it, when other tasks there have ended, and tasks before it have begun",
-        ),
-    ],
-)
-def test_when_ranks_are_together_is_said(best: Together | None, said: str) -> None:
-    assert together_text(SIX, best) == said
-
-
-def test_a_gang_that_is_never_together_for_long_enough_is_told_at_submit() -> None:
-    told = never_together(SIX, 2400.0, Together(4, "lab", 0.0))
-    assert told == f"a task needs 6 ranks of one site for 40 min; at most 4 are together for so long at lab: {LONGER}"
-    assert never_together(SIX, 2400.0, None).startswith("a task needs 6 ranks of one site for 40 min, and no window ")
-    assert never_together(SIX, 2400.0, Together(6, "lab", 5.0)) == ""
-
 
 def test_what_a_pc_lacks_is_said() -> None:
     assert lacks_text(("gpu",), None) == "the PC has not the label gpu"
@@ -175,12 +127,17 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     gang = TaskOptions(ranks=(4, 4), gang=True)
     client.answer_to(client.batch("b1", [b"0"], options=gang, runtime=60.0))
     text = client.ask("explain", bag="b1", item=0)["text"]
-    assert text[0].startswith("a task needs 4 ranks at one site, and PCs have room for 2 at most")
-    assert text[1].startswith("task 0 (predicted 1 min 00 s) waits: it needs 4 ranks of one site for 1 min 0")
-    assert text[2] == "at most 2 are together for so long at lab"
+    waits = "task 0 (predicted 1 min 00 s) waits: it needs 4 slots of one site for 1 min 00 s"
+    assert text == [f"{waits}; at most 2 are together, now"]
     client.answer_to(client.batch("b2", [b"0"], options=TaskOptions(labels=("gpu",))))
-    assert client.ask("explain", bag="b2", item=0)["text"][-1] == "pc1 slot 1: the PC has not the label gpu"
+    text = client.ask("explain", bag="b2", item=0)["text"]
+    assert (text[0], text[-1]) == (f"no PC has the label gpu; {WAIT}", "pc1 slot 1: the PC has not the label gpu")
+    assert client.ask("eta", bag="b2")["why"] == f"no PC has the label gpu; {WAIT}"
+    assert client.ask("eta", bag="b1")["why"] == NO_FORECAST
+    for question, args in (("advise", {}), ("whatif", {"changes": []})):
+        assert client.failed(question, bag="b1", **args) == NO_FORECAST
     two = TaskOptions(ranks=(2, 2), gang=True)
     answer = client.answer_to(client.batch("b3", [b"0"], options=two, runtime=2400.0))
     assert isinstance(answer, wire.Accepted)
-    assert answer.note == f"a task needs 2 ranks of one site for 40 min, and no window known is that long: {LONGER}"
+    wants = "a task needs 2 slots of one site for 40 min; no PC that is known has that for so long"
+    assert answer.note == f"{wants}: {LONGER}"

@@ -301,6 +301,24 @@ def test_slots_are_no_longer_kept_when_the_gang_that_waited_is_gone() -> None:
     lab.grid.expect(b=[other])
 
 
+def test_what_is_kept_in_windows_to_come_keeps_no_slot_now() -> None:
+    lab = Lab()
+    policy: Any = lab.grid.scheduler.policy
+    lab.pcs("a", uptime=100)
+    lab.pcs("b", uptime=100)
+    lab.grid.tell(ev.WorkerLeft("b", planned=True, windows=[(200, 100)]))
+
+    def steps(view: ParallelView) -> list[Start | Keep]:
+        (site,) = view.sites
+        (opens, _, host), *_ = view.coming(site)
+        return [Keep(view.waiting[0], ((site.hosts[0], 1), (host, 1)), opens)]
+
+    policy.parallel = Told(steps)
+    lab.submit(10)
+    (single,) = lab.grid.tasks(50, bag=1)
+    lab.grid.expect(a=[single])
+
+
 def test_a_piece_of_a_task_goes_to_no_slot_that_is_kept() -> None:
     lab = Lab()
     lab.pcs("a", "b", uptime=1000)
@@ -670,6 +688,47 @@ def test_slots_of_all_speeds_are_found_by_what_is_left_of_them() -> None:
     grid.pc("c", 100, speed=2.0)
     tasks = grid.tasks(55, 45, 150)
     grid.expect(a=tasks[1:2], b=tasks[:1], c=tasks[2:])
+
+
+def test_plans_and_last_places_take_the_speeds_of_pcs_into_account() -> None:
+    grid = Grid(packing(confidence=0.9))
+    grid.pc("slow", 100, speed=0.5, windows=[(200, 100)])
+    grid.pc("quick", 100, windows=[(200, 100)])
+    tasks = grid.tasks(90, 90, 45, 40)
+    assert grid.tell_pass() == {"slow": [tasks[2]], "quick": [tasks[0]]}
+    grid.wait(91)
+    grid.end(tasks[0], elapsed=91.0, worker="quick")
+    grid.end(tasks[2], elapsed=90.0, worker="slow")
+    grid.leave("slow")
+    grid.leave("quick")
+    grid.tell_pass()
+    grid.wait(110)
+    grid.pc("quick", 100)
+    grid.expect(quick=[tasks[1]])
+
+
+def test_a_chance_is_taken_where_a_task_is_likely_to_end_at_that_speed() -> None:
+    grid = Grid(packing(confidence=0.9))
+    grid.pc("slow", 100, speed=0.5)
+    learned = grid.tasks(*[10.0] * 12)
+    for task, seconds in zip(learned, (5, 10, 20, 40) * 3, strict=True):
+        grid.tell_pass()
+        running = next(t for t in learned if grid.state(t) == State.SENT)
+        grid.end(running, elapsed=2.0 * seconds, worker="slow")
+        del task
+    (task,) = grid.tasks(10.0)
+    assert grid.tell_pass() == {"slow": [task]}
+    grid.wait(10)
+    assert grid.view.expected_free(0) > 20.0
+
+
+def test_a_slot_that_a_gang_has_is_expected_to_be_free_when_the_gang_ends() -> None:
+    lab = Lab()
+    lab.pcs("a", slots=2)
+    lab.submit(10)
+    lab.starts()
+    assert [lab.grid.view.expected_free(number) for number in (0, 1)] == [10.0, 10.0]
+    assert [(at.free, at.closes) for at in lab.grid.view.open_slots()] == [(10.0, math.inf)] * 2
 
 
 def test_any_slot_may_be_asked_for_whatever_its_speed() -> None:

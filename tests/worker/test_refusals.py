@@ -205,10 +205,10 @@ def test_garbage_from_a_broker_is_skipped(grid: LiveGrid, broker: BareBroker) ->
 def test_a_message_that_nobody_foresaw_does_not_end_the_worker(
     grid: LiveGrid, broker: BareBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(session: object, message: object) -> None:
+    def fail(work: object, message: object, now: float) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(session_module.Session, "_recall", fail)
+    monkeypatch.setattr(session_module.SlotWork, "receive", fail)
     worker = grid.start_worker(line=broker.line)
     assert isinstance(broker.receive(), wire.Join)
     broker.send(wire.encode(wire.Recall((wire.Ref(1, 1),))))
