@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.needs import need_of
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import HOLD
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.queues.categories import rounded_piece
+from deskgrid.scheduler.queues.categories import key_need, rounded_piece
 
 if TYPE_CHECKING:
     from deskgrid.broker.orders import Orders
