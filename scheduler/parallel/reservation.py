@@ -15,7 +15,9 @@ from deskgrid.scheduler.parallel.hosts import kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
 
 # PCs of a site can all have different speeds. At most so many are tried as that of the slowest rank.
-LEVELS = 8
+LEVELS = 4
+# Of PCs that are away, the speeds of those count that are back soonest: of so many windows.
+NEXT = 200
 
 
 def earliest(look: Look, job: Job, size: Size) -> Reserved | None:
@@ -49,7 +51,7 @@ def _at_site(horizon: _Horizon, job: Job, size: Size, until: float) -> Iterator[
         return
     ranks = size.ranks if not size.power else job.need.least
     base = job.need.seconds(job.runtime, ranks)
-    for speed in _levels({*site.hosts, *[host for *_, host in coming]}, job.need):
+    for speed in _levels({*site.hosts, *[host for *_, host in coming[:NEXT]]}, job.need):
         found = _Sweep(horizon, job, base / speed, speed).first(size, until)
         if found is not None:
             yield found

@@ -38,7 +38,10 @@ class Alike:
         if not size.power:
             return min(offers(look, job, size, reserved), key=_soonest, default=None)
         found = [
-            each for site in look.view.sites if site.idle for each in self._at(look, site, job, size.power, reserved)
+            each
+            for site in look.view.sites
+            if site.idle >= job.need.least * job.need.slots
+            for each in self._at(look, site, job, size.power, reserved)
         ]
         return max(found, key=lambda each: each[:2])[2] if found else None
 
