@@ -174,7 +174,9 @@ class Answers:
         if outcome == Outcome.CRASH:
             grid.tasks.crashed(task, worker)
             places = grid.tasks.crashes(task)
-            again = len(places) < self._crash_limit or grid.quarantine.excuses(places)
+            # A gang may need the very worker that all its crashes were on.
+            excused = grid.quarantine.excuses(places) and not grid.tasks.known(task).bag.category.parallel
+            again = len(places) < self._crash_limit or excused
         else:
             errors = grid.tasks.erred(task)
             again = errors <= grid.tasks.known(task).bag.retries

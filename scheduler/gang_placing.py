@@ -113,11 +113,6 @@ class GangPlacing:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a parallel task waits."""
-        return any(queue.jobs for queue in self._table.queues.values())
-
     def decide(self) -> list[StartGang]:
         """Ask the policy, if there is a reason to. Returns what is to begin."""
         grid, table = self._grid, self._table
@@ -146,7 +141,7 @@ class GangPlacing:
         """Look at the slots of a worker."""
         grid, worker = self._grid, machine.worker
         free, others = list[Slot](), list[tuple[float, int]]()
-        shut = worker.name in grid.quarantine.workers
+        shut = grid.quarantine.shuts_out(worker)
         for slot in worker.slots:
             if slot.gang is not None:
                 continue
@@ -242,6 +237,8 @@ class GangPlacing:
         gang.ranks = places
         table.running[task] = gang
         table.enter(gang, Running(job, ranks[0][0].site, tuple(ranks), grid.now, grid.now + seconds))
+        for host, _ in ranks if grid.quarantine.workers else ():
+            self._refresh(table.machines[host.name])  # a worker that is tried gets nothing else
         bag.category.put_out(1, gang.out_s)
         grid.tasks.move(task, State.SENT)
         grid.counters.attempts += 1

@@ -15,16 +15,16 @@ class Size(NamedTuple):
     """How much a job gets: so many ``ranks``; or, if ``power`` is not 0, as few as have that effective power together.
 
     A job that cannot have all of it waits. Ranks by power are never fewer or more than the job's need allows.
-    ``nominal``: the power of a PC is its speed, whatever load others have there.
+    ``equal``: all PCs count as equally fast, and the power of a slot is the part of it that others leave.
     """
 
     ranks: int
     power: float = 0.0
-    nominal: bool = False
+    equal: bool = False
 
     def of(self, host: Host) -> float:
         """The power of one rank on a host, as this size counts it."""
-        return host.speed if self.nominal else host.power
+        return 1.0 - host.load if self.equal else host.power
 
 
 class Sharing(NamedTuple):

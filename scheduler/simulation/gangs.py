@@ -16,10 +16,11 @@ from deskgrid.scheduler.simulation.runs import Arrival, Conditions, Execution, G
 
 @dataclass(slots=True, eq=False)
 class _Gang:
-    """An attempt of a gang, from when it is prepared. ``places``: the slots of each rank."""
+    """An attempt of a gang, from when it is prepared. ``places``: the slots of each rank; ``by_pc``: of all on a PC."""
 
     attempt: Attempt
     places: Sequence[ev.RankPlace]
+    by_pc: Mapping[str, Sequence[int]]
     work: Work
     considered: Mapping[str, float] | None = None
 
@@ -122,13 +123,17 @@ class Gangs:
     def _put(self, attempt: Attempt, places: Sequence[ev.RankPlace]) -> _Gang:
         task = attempt.task
         arrival, seconds = self._arrivals[task]
-        ranks: dict[PC, int] = {}
-        for worker, _ in places:
-            pc = self._pcs[worker]
-            ranks[pc] = ranks.get(pc, 0) + 1
+        width, before = len(places[0].slots), ""
+        by_pc: dict[str, list[int]] = {}
+        taken: list[int] = []
+        for worker, slots in places:
+            if worker != before:
+                taken, before = by_pc.setdefault(worker, []), worker
+            taken += slots
+        ranks = tuple([(self._pcs[name], len(taken) // width) for name, taken in by_pc.items()])
         left = self._takes(task, arrival.need.seconds(seconds, len(places)))
-        work = Work(task, tuple(ranks.items()), len(places[0].slots), left, partial(self._ends, task))
-        self._gangs[task] = gang = _Gang(attempt, places, work)
+        work = Work(task, ranks, width, left, partial(self._ends, task))
+        self._gangs[task] = gang = _Gang(attempt, places, by_pc, work)
         self._rates.put(work)
         return gang
 
@@ -184,18 +189,15 @@ class Gangs:
         return self._record(gang, done=False) if gang.work.started <= self._driver.now else 0.0
 
     def _record(self, gang: _Gang, done: bool) -> float:
-        work, now, slots = gang.work, self._driver.now, dict[str, tuple[int, ...]]()
-        for worker, numbers in gang.places:
-            slots[worker] = slots.get(worker, ()) + numbers
+        work, now = gang.work, self._driver.now
+        slots = tuple([(name, tuple(numbers)) for name, numbers in gang.by_pc.items()])
         ranks = tuple([(pc.name, count) for pc, count in work.ranks])
         site, submitted = work.ranks[0][0].site, self._arrivals[work.task][0].at
         self.executions.append(
-            GangExecution(
-                work.task, site, ranks, tuple(slots.items()), submitted, work.started, now, done, gang.considered
-            )
+            GangExecution(work.task, site, ranks, slots, submitted, work.started, now, done, gang.considered)
         )
         if self._traced is not None:
-            for worker, numbers in slots.items():
+            for worker, numbers in slots:
                 for number in numbers:
                     self._traced(Execution(worker, number, work.task, work.started, now, done))
         return now - work.started

@@ -92,9 +92,20 @@ def new_pc(pc: SimulatedPC, conditions: Conditions, *, told: bool) -> PC:
     """``pc`` as it is before a run. ``told``: whether the scheduler is told its speed."""
     processors = pc.processors or pc.slots
     shared = processors < pc.slots or pc.load > 0.0 or conditions.loads is not None or conditions.redrawn is not None
-    slots, speeds = [*map(PCSlot, range(pc.slots))], (pc.speed, pc.speed if told else 1.0)
-    known = (pc.site, processors, pc.load, shared, pc.memory, pc.labels)
-    return PC(pc.name, Calendar(pc.timetable), slots, pc.silent, *speeds, *known)
+    return PC(
+        name=pc.name,
+        calendar=Calendar(pc.timetable),
+        slots=[*map(PCSlot, range(pc.slots))],
+        silent=pc.silent,
+        speed=pc.speed,
+        told_speed=pc.speed if told else 1.0,
+        site=pc.site,
+        processors=processors,
+        load=pc.load,
+        shared=shared,
+        memory=pc.memory,
+        labels=pc.labels,
+    )
 
 
 @dataclass(slots=True, eq=False)

@@ -156,8 +156,8 @@ class Conditions:
     def __post_init__(self) -> None:
         if not 0.0 <= self.slow <= 1.0:
             raise SchedulerError(f"a fraction of {self.slow} attempts")
-        values = (self.overhead_s, self.opening_s, self.jitter, self.gap_s, self.saving_s)
-        values = (*values, self.gang_start_s, self.rank_start_s)
+        values = [self.overhead_s, self.opening_s, self.jitter, self.gap_s, self.saving_s]
+        values += [self.gang_start_s, self.rank_start_s]
         if not all(0.0 <= value < math.inf for value in values) or not self.period_s > 0.0:
             raise SchedulerError(f"conditions are finite numbers from 0 up: {self}")
 

@@ -9,6 +9,7 @@ from deskgrid.cli.base import Refusal
 from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, write_json
 from deskgrid.sleepbench.cli.values import chosen_policies
+from deskgrid.sleepbench.gangs.scenario import GangRow
 from deskgrid.sleepbench.scenarios import ScenarioError
 
 
@@ -54,7 +55,7 @@ def gangs(*, scenario_file: Path, policy: tuple[str, ...], seed: int, file: Path
         scenario = read_gangs(scenario_file)
     except ScenarioError as error:
         raise click.BadParameter(str(error), param_hint="--scenario-file") from error
-    found = []
+    found: list[GangRow] = []
     for name in policy:
         try:
             found += simulate_gangs(scenario, name, policy_of(name, {}, seed))

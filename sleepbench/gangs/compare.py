@@ -39,8 +39,9 @@ class GangSetting:
         """The rows of a simulated run, unscaled; ``costs`` None: on an ideal grid. Raises `Stalled`."""
         conditions = IDEAL
         if costs is not None:
-            takes = {"overhead_s": costs.oversleep_s, "gang_start_s": costs.start_s, "rank_start_s": costs.rank_s}
-            conditions = Conditions(**takes, seed=seed)
+            conditions = Conditions(
+                overhead_s=costs.oversleep_s, gang_start_s=costs.start_s, rank_start_s=costs.rank_s, seed=seed
+            )
         policy = policy_of(self.policy, self.options, seed)
         rows = simulate_gangs(self.scenario.scaled(self.scale), self.policy, policy, conditions)
         return [_unscaled(row, self.scale) for row in rows]

@@ -39,6 +39,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 # Nobody would wait for a simulation with more.
 SLOTS_MOST = 100_000
 SECONDS_MOST = 1e12
+ALWAYS: tuple[float, ...] = (math.inf,)
 
 T = TypeVar("T")
 
@@ -119,7 +120,7 @@ class _Reader:
                 raise part.error("name", f"name: there is another site {name!r}")
             slots = part.value("slots", _slots)
             speed, load = part.value("speed", _seconds, 1.0), part.value("load", _load, 0.0)
-            uptimes, restart = part.value("uptimes", _uptimes, (math.inf,)), part.value("restart", _from_0, 0.0)
+            uptimes, restart = part.value("uptimes", _uptimes, ALWAYS), part.value("restart", _from_0, 0.0)
             if len(uptimes) > slots:
                 raise part.error("uptimes", f"uptimes: {len(uptimes)} of them, for {slots} PCs of one slot each")
             found[name] = SiteOfPCs(name, slots, speed, load, uptimes, restart)

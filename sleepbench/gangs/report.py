@@ -30,11 +30,11 @@ def _line(row: GangRow) -> tuple[str, ...]:
     return row.gang, row.site, f"{row.slots}", *(f"{seconds:.2f}" for seconds in times), considered
 
 
-COMPARED = ("", "live", "simulated", "ideal", "off", "agree", "1 rank ms", "6 ranks ms", "oversleep ms")
+COMPARED = ("", "live", "simul.", "ideal", "off", "agree", "1 rank", "6 ranks", "late")
 COMPARED_CAPTION = (
-    "mean turnaround in the scenario's seconds, medians of the runs; simulated: with the costs measured live; ideal: "
-    f"without any; off: live from simulated; agree: within {TOLERANCE:.0%}; ranks: from when a gang of so many could "
-    "start until they had begun; oversleep: by how much it took longer"
+    "mean turnaround in the scenario's seconds, medians of the runs; simul.: simulated with the costs measured live; "
+    f"ideal: without any; off: live from simulated; agree: within {TOLERANCE:.0%}; ranks: ms from when a gang of so "
+    "many could start until they had begun; late: by how many ms it took longer"
 )
 
 

@@ -113,9 +113,9 @@ class GangRow:
 
 
 # The scenario that is run live: small enough for a machine with two cores, because the gangs only sleep. Arrivals are
-# so dense that gangs wait for each other, which is what policies differ in. The seed is one for which the mean turnaround
-# changes by 2 or 3 % if attempts are late by some 2 % each; with others another gang then comes first, and it changes by
-# up to 20 %.
+# so dense that gangs wait for each other, which is what policies differ in. The seed is one for which the mean
+# turnaround changes by 2 or 3 % if attempts are late by some 2 % each; with others, another gang then comes first, and
+# it changes by up to 20 %.
 SITES = (SiteOfPCs("A", 8), SiteOfPCs("B", 8))
 GANGS = 40
 RANKS_MOST = 6

@@ -1,9 +1,9 @@
 """A look at a grid as it is, for tests of one choice: so many jobs run, and these wait."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from deskgrid.scheduler.parallel.base import Host, Job, Start
-from deskgrid.scheduler.parallel.choices import Look, Sizes
+from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelView, Start
+from deskgrid.scheduler.parallel.choices import HowMany, Look
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Measured
 from tests.scheduler.parallel.played import Grid, gang
@@ -18,7 +18,7 @@ def grid_of(hosts: Sequence[Host], waiting: Sequence[Job], now: float = 0.0) -> 
     return grid
 
 
-def look_at(grid: Grid, sizes: Sizes) -> Look:
+def look_at(grid: Grid, sizes: HowMany) -> Look:
     """What a choice sees now."""
     return Look(grid, grid.now, list(grid.waiting), sizes)
 
@@ -44,5 +44,5 @@ def of_paper(task: int, size: int, seconds: float, arrived: float = 0.0) -> Job:
 class _Nobody:
     name = "nobody"
 
-    def decide(self, view: object) -> Sequence[Start]:
-        return ()
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
+        return iter(())

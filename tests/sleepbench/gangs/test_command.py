@@ -137,3 +137,8 @@ def test_no_folder_no_file_and_no_such_policy(tmp_path: Path) -> None:
     assert "there is no policy 'x'" in invoke("--scenario-file", EXAMPLE, "--policy", "x").output
     result = invoke("--scenario-file", EXAMPLE, "--json", tmp_path / "none" / "rows.json")
     assert (result.exit_code, "there is no folder" in result.output) == (2, True)
+
+
+def test_the_page_shows_the_same_example() -> None:
+    page = (EXAMPLE.parents[3] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert f"```toml\n{EXAMPLE.read_text(encoding='utf-8')}```" in page

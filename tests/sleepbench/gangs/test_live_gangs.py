@@ -29,7 +29,7 @@ from deskgrid.sleepbench.scenarios import ScenarioError
 from deskgrid.sleepbench.simulated import policy_of
 
 EXAMPLE = Path(__file__).with_name("tla.toml")
-COSTS = GangCosts(0.01, 0.005, 0.004)
+COSTS = GangCosts(0.1, 0.05, 0.004)
 
 Runs = list[tuple[str, float, str, int]]
 
@@ -199,7 +199,7 @@ def test_turnarounds_that_are_simulated_with_what_was_measured_agree(
         assert written["agrees"] is True
         assert written["ideal_s"] < written["simulated_s"]
         assert len(written["live"]) == len(written["simulated"]) == len(written["costs"]) == 2
-    assert all(text in result.output for text in ("easy", "ff", "+2.0%", "yes", "15.0", "40.0", "4.0"))
+    assert all(text in result.output for text in ("easy", "ff", "+2.0%", "yes", "150.0", "400.0", "4.0"))
 
 
 @pytest.mark.parametrize(("check", "code"), [((), 0), (("--check",), 1)])

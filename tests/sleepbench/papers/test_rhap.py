@@ -10,7 +10,7 @@ from deskgrid.sleepbench.papers.base import Asked
 from deskgrid.sleepbench.papers.rhap import PAPER, USUAL, RhapTrial, drawn, load_of_others, pcs
 
 
-def mean(policy: str, case: str, experiment: str = "load", seeds: int = 2, jobs: int = 500) -> float:
+def mean(policy: str, case: str, experiment: str = "load", seeds: int = 2, jobs: int = 300) -> float:
     found = [RhapTrial(experiment, case, policy, seed, jobs).rows() for seed in range(seeds)]
     return fmean(row.value for rows in found for row in rows)
 

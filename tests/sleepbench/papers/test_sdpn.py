@@ -19,7 +19,7 @@ from deskgrid.sleepbench.papers.sdpn import EXPERIMENTS, LabTrial, trials
 def short_memory() -> Iterator[None]:
     """Fewer earlier days are remembered: the rest of an experiment is as it is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(table_of("sdpn")["assumed"], "days", 2)
+        patch.setitem(table_of("sdpn")["assumed"], "days", 1)
         runs.past.cache_clear()
         yield
     runs.past.cache_clear()
