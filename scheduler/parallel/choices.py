@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar, NamedTuple, Protocol
 
-from deskgrid.scheduler.parallel.base import Host, Job, ParallelView, Start
+from deskgrid.scheduler.parallel.base import Host, Job, ParallelView, Site, Start
 
 
 class Size(NamedTuple):
     """How much a job gets: so many ``ranks``; or, if ``power`` is not 0, as few as have that effective power together.
 
     A job that cannot have all of it waits. Ranks by power are never fewer or more than the job's need allows.
-    ``nominal``: the power of a PC is its speed, whatever load others have there.
+    ``equal``: all PCs count as equally fast, and the power of a slot is the part of it that others leave.
     """
 
     ranks: int
     power: float = 0.0
-    nominal: bool = False
+    equal: bool = False
 
     def of(self, host: Host) -> float:
         """The power of one rank on a host, as this size counts it."""
-        return host.speed if self.nominal else host.power
+        return 1.0 - host.load if self.equal else host.power
 
 
 class Sharing(NamedTuple):
@@ -60,6 +60,10 @@ class Look:
     sizes: "HowMany"
     margin: float = 0.0
     sharing: Sharing = PLAIN
+    # What `hosts` has found, with the idle slots of the site at that time.
+    free: dict[tuple[Site, int, int, frozenset[str]], tuple[int, list[tuple[float, Host, int]]]] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(slots=True, eq=False)

@@ -4,11 +4,15 @@ The head of the queue starts as soon as it can. While it waits, the earliest tim
 it, and if the choice of the next backfills, others start that do not delay it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 
-from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
+from deskgrid.scheduler.parallel.base import Job, Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
 from deskgrid.scheduler.parallel.reservation import earliest
+
+# So many jobs that differ in what they need are tried while the head waits, so that a decision takes milliseconds.
+TRIED = 50
 
 
 class Composed:
@@ -52,8 +56,40 @@ class Composed:
     def _fill(self, look: Look, reserved: Reserved | None) -> Iterator[Start]:
         if not any(site.idle for site in look.view.sites):
             return
+        failed = _Failed()
         for job, size in self.sizes.fill(look, look.queue[1:], reserved):
+            if failed.covers(job, size):
+                continue
             start = self.where.place(look, job, size, reserved)
-            if start is not None:
+            if start is None:
+                failed.add(job, size)
+                if failed.count == TRIED:
+                    return
+            else:
                 yield start
                 look.queue.remove(job)
+
+
+class _Failed:
+    """Jobs that fit nowhere: neither do those that need as much, or more, for as long, or longer."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._seconds: defaultdict[tuple[object, ...], dict[int, float]] = defaultdict(dict)
+
+    def covers(self, job: Job, size: Size) -> bool:
+        """Whether it need not be tried."""
+        seconds = job.need.seconds(job.runtime, size.ranks)
+        return any(ranks <= size.ranks and least <= seconds for ranks, least in self._seconds[_kind(job, size)].items())
+
+    def add(self, job: Job, size: Size) -> None:
+        """It has been tried, and others that it does not cover."""
+        self.count += 1
+        self._seconds[_kind(job, size)][size.ranks] = job.need.seconds(job.runtime, size.ranks)
+
+
+def _kind(job: Job, size: Size) -> tuple[object, ...]:
+    need = job.need
+    if size.power:
+        return need.slots, need.memory, need.labels, size.power, need.most, need.speedup
+    return need.slots, need.memory, need.labels

@@ -11,6 +11,9 @@ from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
 
+# PCs of a site can all have different speeds. At most about so many are tried as that of the slowest rank.
+LEVELS = 8
+
 _SPEED = itemgetter(0)
 
 # Takes PCs, each with the number of ranks that it can have, and returns those that a job gets; none if it gets none.
@@ -68,21 +71,42 @@ def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Start | None:
 def _by_ranks(look: Look, site: Site, job: Job, ranks: int, reserved: Reserved | None) -> Start | None:
     need = job.need
     base = need.seconds(job.runtime, ranks)
-    free = [
-        (host.speed, host, count) for host in site.hosts if host.idle and (count := places(host, need, look.sharing))
-    ]
+    free = _free(look, site, need)
     if sum([count for _, _, count in free]) < ranks:
         return None
-    free.sort(key=_SPEED, reverse=True)
-    held = 0
+    for last in _slowest(free, ranks):
+        seconds = base / free[last][0]
+        usable = _usable(look, free[: last + 1], need, seconds, reserved)
+        if sum([count for *_, count in usable]) >= ranks:
+            return Start(job, _tightest(usable, ranks), seconds)
+    return None
+
+
+def _slowest(free: list[tuple[float, Host, int]], ranks: int) -> Iterator[int]:
+    """Which of these PCs may be the slowest that it gets: of all that are equally fast the last, and not too many."""
+    held, skipped = 0, len(free)  # the first is not skipped
+    least = len(free) // LEVELS
     for last, (speed, _, count) in enumerate(free):
         held += count
-        if held >= ranks and (last + 1 == len(free) or free[last + 1][0] < speed):
-            seconds = base / speed
-            usable = _usable(look, free[: last + 1], need, seconds, reserved)
-            if sum([count for *_, count in usable]) >= ranks:
-                return Start(job, _tightest(usable, ranks), seconds)
-    return None
+        skipped += 1
+        end = last + 1 == len(free)
+        if held >= ranks and (end or (skipped > least and free[last + 1][0] < speed)):
+            yield last
+            skipped = 0
+
+
+def _free(look: Look, site: Site, need: Need) -> list[tuple[float, Host, int]]:
+    """The PCs with room, the fastest first; the same for all jobs with such a need, until one of them starts."""
+    what = site, need.slots, need.memory, need.labels
+    idle, free = look.free.get(what, (-1, []))
+    if idle != site.idle:
+        sharing = look.sharing
+        free = [
+            (host.speed, host, count) for host in site.hosts if host.idle and (count := places(host, need, sharing))
+        ]
+        free.sort(key=_SPEED, reverse=True)
+        look.free[what] = site.idle, free
+    return free
 
 
 def _usable(
@@ -112,14 +136,19 @@ def _beside(host: Host, need: Need, reserved: Reserved) -> int:
 
 def _tightest(usable: list[tuple[float, Host, int]], ranks: int) -> tuple[tuple[Host, int], ...]:
     """So many ranks, first on slow PCs, on those that close first, and on those with the fewest free slots."""
+    return tuple(first([(host, count) for _, host, count in sorted(usable, key=_spare)], ranks))
+
+
+def first(hosts: list[tuple[Host, int]], ranks: int) -> list[tuple[Host, int]]:
+    """So many ranks on the first of these PCs; none if they have no room for them."""
     chosen = []
-    for _, host, count in sorted(usable, key=_spare):
+    for host, count in hosts:
         taken = min(count, ranks)
         chosen.append((host, taken))
         ranks -= taken
         if not ranks:
-            break
-    return tuple(chosen)
+            return chosen
+    return []
 
 
 def _spare(each: tuple[float, Host, int]) -> tuple[float, float, int]:

@@ -1,6 +1,6 @@
 """HAP (Dandamudi, Zhou 2004; Eq. 5 of the RHAP paper): as MAP, but a part of the power of all PCs, not of their slots.
 
-The load of others does not count.
+The load of others does not count for the part.
 """
 
 from typing import ClassVar

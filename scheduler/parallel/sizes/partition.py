@@ -4,6 +4,9 @@ A. Chhabra, G. Singh, Performance Evaluation of Adaptive Scheduling Algorithm fo
 (Eqs. 1 to 8). A job waits for its whole partition, which is never more than a site has. A rigid job gets what it asks
 for.
 
+What a job gets is what others leave of its PCs, also if they did not count in the partition: so AP2, MAP and HAP wait
+for more PCs than they planned (Section VI b: "the actual number of available BPUs can be lower").
+
 A basic processing unit (BPU) is the power of one slot of the slowest PC.
 """
 
@@ -28,23 +31,29 @@ def running(look: Look) -> int:
 
 
 def by_processors(look: Look, need: Need, jobs: float) -> Size:
-    """The job's share of all slots."""
-    sites = [sum([host.slots // need.slots for host in hosts]) for hosts in _hosts(look, need)]
-    part = min(share(sum(sites), jobs), max(sites, default=0), need.most)
-    return Size(max(need.least, part))
+    """The job's share of all slots. It gets as many as are that many if others leave it only a part of each."""
+    if need.least == need.most:
+        return Size(need.most)
+    hosts = _hosts(look, need)
+    slots = sum([host.slots // need.slots for some in hosts for host in some])
+    most = [sum([host.slots // need.slots * (1.0 - host.load) for host in some]) for some in hosts]
+    return Size(need.least, min(share(slots, jobs), WHOLE * max(most, default=0.0)), equal=True)
 
 
 def by_power(look: Look, need: Need, jobs: float, *, loaded: bool, most: float = inf) -> Size:
-    """The job's share of all power. ``loaded``: less what others use. ``most``: the most BPUs of a job."""
+    """The job's share of all power. ``loaded``: less what others use. ``most``: the most BPUs of a job.
+
+    What it gets is always counted as others leave it.
+    """
     if need.least == need.most:
         return Size(need.most)
+    left = [sum([host.slots // need.slots * host.power for host in hosts]) for hosts in _hosts(look, need)]
     if loaded:
-        sites = [sum([host.slots // need.slots * host.power for host in hosts]) for hosts in _hosts(look, need)]
+        total = sum(left)
     else:
-        sites = [sum([host.slots // need.slots * host.speed for host in hosts]) for hosts in _hosts(look, need)]
+        total = sum([host.slots // need.slots * host.speed for hosts in _hosts(look, need) for host in hosts])
     unit = _unit(look)
-    part = min(share(sum(sites) / unit, jobs), most) * unit
-    return Size(need.least, min(part, WHOLE * max(sites, default=unit)), nominal=not loaded)
+    return Size(need.least, min(min(share(total / unit, jobs), most) * unit, WHOLE * max(left, default=unit)))
 
 
 def units(look: Look) -> float:
