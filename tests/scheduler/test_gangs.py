@@ -866,13 +866,45 @@ def test_jobs_take_new_predictions() -> None:
     assert [job.runtime for job in queue.jobs] == [7.0, 7.0]
 
 
+def test_the_end_of_a_gang_moves_with_its_prediction() -> None:
+    lab = Lab()
+    lab.pcs("a", slots=4)
+    (task,) = lab.submit(10, need=Need(4, 4, speedup=Amdahl(0.0)))
+    (instant,) = lab.submit(0, bag=1)
+    lab.starts()
+    lab.grid.wait(1)
+    lab.grid.predict({task: 20.0})
+    (site,) = lab.grid.inside.gangs.sites
+    assert [running.ends for running in site.running] == [5.0]
+    assert lab.grid.scheduler.outlived({task: 4.0}, 1.0) == {}
+    assert set(lab.grid.scheduler.outlived({task: 6.0}, 1.0)) == {task}
+    lab.grid.tell(ev.BagPredicted(0, 8.0))
+    assert [running.ends for running in site.running] == [2.0]
+    lab.end(task)
+    lab.grid.wait(1)
+    assert lab.starts() == {instant: "a a"}
+    assert lab.grid.scheduler.outlived({instant: 1.0}, 2.0).keys() == {instant}
+    lab.grid.predict({instant: 3.0})
+    assert [running.ends for running in site.running] == [5.0]
+
+
+def test_what_a_slow_pc_needed_counts_at_speed_one() -> None:
+    grid = Grid(pgs())
+    grid.pc("slow", 100, speed=0.5)
+    (task,) = grid.tasks(10)
+    grid.expect(slow=[task])
+    grid.wait(30)
+    assert grid.scheduler.outlived({task: 19.0}, 30.0) == {}
+    assert grid.scheduler.outlived({task: 30.0}, 30.0)[task] >= 15.0
+
+
 def test_windows_to_come_are_known_of_pcs_that_are_up_and_away() -> None:
     lab, seen = Lab(), list[Any]()
     policy: Any = lab.grid.scheduler.policy
 
     def steps(view: ParallelView) -> list[Start]:
         found = [[(o, c, host.name) for o, c, host in view.coming(site)] for site in view.sites]
-        seen.extend([found, [view.coming(site) is view.coming(site) for site in view.sites], view.singles])
+        seen.extend([found, view.singles])
         return []
 
     policy.parallel = Told(steps)
@@ -883,7 +915,11 @@ def test_windows_to_come_are_known_of_pcs_that_are_up_and_away() -> None:
     lab.grid.tell(ev.UptimeRefreshed("never", 0.0, [(1, 2)]))
     lab.submit(10)
     lab.starts()
-    assert seen == [[[], [(15, 24, "b"), (20, 25, "a")]], [True, True], False]
+    assert seen == [[[], [(15, 24, "b"), (20, 25, "a")]], False]
+    lab.grid.wait(16)
+    lab.submit(10)
+    lab.starts()
+    assert seen[2] == [[], [(16, 24, "b"), (20, 25, "a")]]
 
 
 def test_a_gang_is_one_task_and_its_slots_are_busy() -> None:
