@@ -136,14 +136,19 @@ def _beside(host: Host, need: Need, reserved: Reserved) -> int:
 
 def _tightest(usable: list[tuple[float, Host, int]], ranks: int) -> tuple[tuple[Host, int], ...]:
     """So many ranks, first on slow PCs, on those that close first, and on those with the fewest free slots."""
+    return tuple(first([(host, count) for _, host, count in sorted(usable, key=_spare)], ranks))
+
+
+def first(hosts: list[tuple[Host, int]], ranks: int) -> list[tuple[Host, int]]:
+    """So many ranks on the first of these PCs; none if they have no room for them."""
     chosen = []
-    for _, host, count in sorted(usable, key=_spare):
+    for host, count in hosts:
         taken = min(count, ranks)
         chosen.append((host, taken))
         ranks -= taken
         if not ranks:
-            break
-    return tuple(chosen)
+            return chosen
+    return []
 
 
 def _spare(each: tuple[float, Host, int]) -> tuple[float, float, int]:

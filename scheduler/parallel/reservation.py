@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.parallel.base import Host, Job, Site
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
-from deskgrid.scheduler.parallel.hosts import kept_idle, seats, strongest
+from deskgrid.scheduler.parallel.hosts import first, kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
 
 # PCs of a site can all have different speeds. At most so many are tried as that of the slowest rank.
 LEVELS = 4
+# So many windows to come are looked at: those of a day if 50 PCs have a new one every two hours.
+AHEAD = 600
 # Of PCs that are away, the speeds of those count that are back soonest: of so many windows.
 NEXT = 200
 
@@ -27,7 +29,7 @@ def earliest(look: Look, job: Job, size: Size) -> Reserved | None:
     """
     best: Reserved | None = None
     for site in look.view.sites:
-        horizon = _Horizon(look, site, look.view.coming(site))
+        horizon = _Horizon(look, site, look.view.coming(site)[:AHEAD])
         for found in _at_site(horizon, job, size, best.at if best is not None else inf):
             if best is None or (found.at, found.seconds) < (best.at, best.seconds):
                 best = found
@@ -201,13 +203,7 @@ class _Sweep:
             _, chosen = strongest(hosts, self.job.need, size)
             return Reserved(self.job, tuple(chosen), at, self.seconds) if chosen else None
         hosts.sort(key=lambda each: (-self.since[each[0]], each[0].speed, self.closes[each[0]]))
-        chosen, lacks = [], size.ranks
-        for host, count in hosts:
-            taken = min(count, lacks)
-            chosen.append((host, taken))
-            lacks -= taken
-            if not lacks:
-                break
+        chosen = first(hosts, size.ranks)
         return Reserved(self.job, tuple(chosen), at, self.seconds)
 
 

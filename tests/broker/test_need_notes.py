@@ -134,7 +134,8 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     assert (text[0], text[-1]) == (f"no PC has the label gpu; {WAIT}", "pc1 slot 1: the PC has not the label gpu")
     assert client.ask("eta", bag="b2")["why"] == f"no PC has the label gpu; {WAIT}"
     assert client.ask("eta", bag="b1")["why"] == NO_FORECAST
-    for question, args in (("advise", {}), ("whatif", {"changes": []})):
+    asked: tuple[tuple[str, dict[str, list[str]]], ...] = (("advise", {}), ("whatif", {"changes": []}))
+    for question, args in asked:
         assert client.failed(question, bag="b1", **args) == NO_FORECAST
     two = TaskOptions(ranks=(2, 2), gang=True)
     answer = client.answer_to(client.batch("b3", [b"0"], options=two, runtime=2400.0))

@@ -26,10 +26,13 @@ def memory_of_this_pc() -> int:
 
 def _posix() -> int:
     """As sysconf says. Raises OSError and ValueError."""
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    if min(pages, size) <= 0:
-        raise ValueError(f"{pages} pages of {size} bytes")
-    return pages * size
+    if sys.platform == "win32":
+        raise ValueError("Windows is asked in another way")
+    else:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        if min(pages, size) <= 0:
+            raise ValueError(f"{pages} pages of {size} bytes")
+        return pages * size
 
 
 def _windows() -> int:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
-from deskgrid.scheduler.parallel.hosts import in_order, offers, places
+from deskgrid.scheduler.parallel.hosts import first, in_order, offers, places
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 from deskgrid.scheduler.parallel.where.best_fit import left
@@ -54,7 +54,7 @@ class Alike:
             ranks, part = _ranks(hosts, need, power)
             # With more ranks it may end before a window closes.
             while part >= ENOUGH and ranks <= need.most:
-                start = in_order(look, job, hosts, partial(_first, ranks), reserved)
+                start = in_order(look, job, hosts, partial(first, ranks=ranks), reserved)
                 if start is not None:
                     yield part, -ranks * min([host.speed for host, _ in start.ranks]), start
                     break
@@ -88,18 +88,6 @@ def _ranks(hosts: Sequence[Host], need: Need, power: float) -> tuple[int, float]
         if ranks >= need.least and reached > part:
             best, part = ranks, reached
     return best, part
-
-
-def _first(ranks: int, free: list[tuple[Host, int]]) -> list[tuple[Host, int]]:
-    """So many ranks on the first PCs; none if there are too few."""
-    chosen = []
-    for host, count in free:
-        taken = min(count, ranks)
-        chosen.append((host, taken))
-        ranks -= taken
-        if not ranks:
-            return chosen
-    return []
 
 
 def _soonest(start: Start) -> tuple[float, int]:

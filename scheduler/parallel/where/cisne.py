@@ -6,12 +6,13 @@ the one is chosen where the PCs that the job gets are the least loaded.
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Sharing, Size
-from deskgrid.scheduler.parallel.hosts import in_order
+from deskgrid.scheduler.parallel.hosts import first, in_order
 
 
 class Normal:
@@ -27,19 +28,13 @@ class Normal:
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
         """The start on the PCs that are the least loaded on average."""
-
-        def first(free: list[tuple[Host, int]]) -> list[tuple[Host, int]]:
-            return free[: size.ranks] if len(free) >= size.ranks else []
-
         best: Start | None = None
         least = inf
         for site in look.view.sites:
             if site.idle < size.ranks * job.need.slots:
                 continue
             hosts = sorted([host for host in site.hosts if host.idle], key=self._order(site, job))
-            start = in_order(
-                look, job, hosts, lambda free: free[: size.ranks] if len(free) >= size.ranks else [], reserved
-            )
+            start = in_order(look, job, hosts, partial(first, ranks=size.ranks), reserved)
             if start is not None and (load := sum([_load(host) for host, _ in start.ranks])) < least:
                 best, least = start, load
         return best

@@ -3,7 +3,7 @@
 It checks each start: on free slots of PCs that are up, of one site, that have what the job needs.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -49,6 +49,7 @@ class Grid:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = count()
         self._up: set[Host] = set()
+        self._coming: dict[Site, list[tuple[float, float, Host]]] = {}
         self._began: dict[Running, Start] = {}
         for host in self.hosts:
             for opens, closes in self.windows.get(host.name, [(0.0, inf)]):
@@ -63,18 +64,13 @@ class Grid:
         return self
 
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
-        if not self.windows:
-            return ()
-        return sorted(
-            [
-                (opens, closes, host)
-                for host in self.hosts
-                if host.site is site
-                for opens, closes in self.windows.get(host.name, [])
-                if opens > self.now
-            ],
-            key=lambda window: window[0],
-        )
+        known = self._coming.get(site)
+        if known is None:
+            windows = [
+                (*each, host) for host in self.hosts if host.site is site for each in self.windows.get(host.name, [])
+            ]
+            known = self._coming[site] = sorted(windows, key=lambda window: window[0])
+        return known[bisect_right(known, self.now, key=lambda window: window[0]) :]
 
     def play(
         self, policy: ParallelPolicy, until: float = inf, actual: Callable[[Job], float] = lambda job: 1.0

@@ -4,9 +4,11 @@ import pytest
 
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.parallel.base import Host, Job, ParallelPolicy, Site
-from deskgrid.scheduler.parallel.choices import Sharing
+from deskgrid.scheduler.parallel.choices import Look, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.sizes.share import Share
 from deskgrid.scheduler.parallel.speedup import Amdahl
+from deskgrid.scheduler.parallel.where.fastest import Fastest
 from deskgrid.scheduler.policies import make_policy, policy_options
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
 
@@ -165,3 +167,30 @@ def test_a_rigid_job_goes_where_it_ends_first_and_of_equal_sites_where_it_fits_b
     grid.submit([gang(1, 2, 10.0), gang(2, 2, 20.0)])
     grid.play(parallel("packing"))
     assert places(grid) == {2: ["C0"] * 2, 1: ["B0"] * 2}
+
+
+def test_a_size_by_power_can_be_had_at_the_fastest_site_too() -> None:
+    site = Site("A")
+    hosts = [Host(f"a{number}", site, 1, 1, speed=speed) for number, speed in enumerate((0.5, 1.0, 1.0))]
+    grid = Grid(hosts)
+    grid.play(parallel("easy"))
+    job = Job(1, Need(1, 3, speedup=Amdahl(0.0)), 8.0, 0.0)
+    start = Fastest().place(Look(grid, 0.0, [job], Share()), job, Size(1, power=1.5))
+    assert start is not None
+    assert [host.name for host, _ in start.ranks] == ["a1", "a2"]
+    assert Fastest().place(Look(grid, 0.0, [job], Share()), job, Size(1, power=9.0)) is not None  # all that it may have
+
+
+def test_pcs_that_others_use_wholly_count_for_nothing() -> None:
+    grid = Grid([*hosts_of("A", 2, load=1.0), *hosts_of("B", 1, 8)])
+    grid.submit([Job(1, Need(1, 4, speedup=Amdahl(0.0)), 8.0, 0.0), Job(2, Need(3, 4, speedup=Amdahl(0.0)), 8.0, 0.0)])
+    grid.play(parallel("packing"))
+    assert {name for names in places(grid).values() for name in names} == {"B0"}
+
+
+def test_a_moldable_job_in_a_gap_does_not_grow() -> None:
+    """Job 2 waits for all from 10 on. With its share, job 3 would end later; with more ranks, sooner: it waits."""
+    grid = Grid(hosts_of("A", 10)).submit([gang(1, 2, 10.0), gang(2, 10, 0.5, 0.1)])
+    grid.submit([Job(3, Need(1, 8, speedup=Amdahl(0.0)), 50.0, 0.2)])
+    grid.play(parallel("packing"))
+    assert [done.job.task for done in sorted(grid.done, key=lambda done: done.began)] == [1, 2, 3]
