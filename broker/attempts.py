@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from deskgrid import wire
 from deskgrid.broker.checkpoints import EACH_S, Checkpoints, drop_ended
 from deskgrid.broker.crash_report import with_places
+from deskgrid.broker.gangs.gangs import Gangs
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.worker_session import WorkerSession
@@ -58,6 +59,7 @@ class Attempts:
         self._crashes: dict[int, Sequence[str]] = {}
         self._from = ""
         self._checkpoints = Checkpoints(state)
+        self.gangs = Gangs(state, by_name, self.handle, self.send_template)
 
     def handle(self, event: ev.Event, now: float) -> None:
         """Pass an event to the scheduler, and carry out its commands."""
@@ -65,6 +67,8 @@ class Attempts:
             self._note_given(event.worker)
         for command in self._state.handle(event, now):
             self.carry_out(command)
+        if isinstance(event, ev.WorkerLeft | ev.HoldExpired) and self.gangs.table:
+            self.gangs.table.drop_dead()
 
     def carry_out(self, command: ev.Command) -> None:
         """Carry out a command of the scheduler."""
@@ -72,6 +76,8 @@ class Attempts:
             self._assign(command)
         elif isinstance(command, ev.Settle):
             self._settle(command.attempts)
+        elif isinstance(command, ev.StartGang):
+            self.gangs.starts.start(command, self._state.scheduler.now)
         elif isinstance(command, ev.Stuck):
             self._give_up(command.attempts)
         else:
@@ -82,7 +88,8 @@ class Attempts:
     def _note_given(self, name: str) -> None:
         """Remember which session was given this worker's attempts, because the worker may lose them now."""
         session, lookup = self._by_name[name].session, self._lookup()
-        found = [(attempt, lookup.find(attempt)) for attempt in self._state.scheduler.attempts_at(name)]
+        attempts = [each for each in self._state.scheduler.attempts_at(name) if each not in self.gangs.table]
+        found = [(attempt, lookup.find(attempt)) for attempt in attempts]
         self.restore((a.task, a.number, session, None if where is None else where[1]) for a, where in found)
 
     def restore(self, rows: Iterable[tuple[int, int, str, float | None]]) -> None:
@@ -127,7 +134,8 @@ class Attempts:
         scheduler = self._state.scheduler
         owed, stopping = scheduler.owed_by(worker.name), scheduler.stopping_at(worker.name)
         others = [attempt for attempt in attempts if attempt in owed or attempt in stopping]
-        return [*self.its_own(worker, attempts, self._lookup()), *others]
+        ranks = [attempt for attempt in attempts if self.gangs.table.at(worker, *attempt) is not None]
+        return [*self.its_own(worker, attempts, self._lookup()), *others, *ranks]
 
     def stopped(self, worker: WorkerSession, held: Sequence[wire.Running], now: float) -> dict[Attempt, float]:
         """How long each attempt ran that was given to a worker, and that it hands back after it had begun.
@@ -143,9 +151,13 @@ class Attempts:
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> list[ev.HeldAttempt]:
         """The attempts that a joining worker holds, except those given to other workers, which it is told to stop."""
-        lookup, held, others = self._lookup(), list[ev.HeldAttempt](), list[wire.Ref]()
+        lookup, held, others = self._lookup(), self.gangs.gathering.held(worker, running, now), list[wire.Ref]()
         for r in running:
             attempt, elapsed = Attempt(r.task, r.number), r.elapsed
+            if attempt in self.gangs.table:
+                if self.gangs.table.at(worker, *attempt) is None:
+                    others.append(wire.Ref(*attempt))
+                continue
             found = lookup.find(attempt)
             holder = self._holder(attempt, found)
             if holder not in (None, "", worker.session):
@@ -162,17 +174,19 @@ class Attempts:
 
     def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
         """A worker gives back attempts that it has not begun, or has stopped."""
-        attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
+        attempts = self.gangs.ends.returned(worker, message.attempts, now)
         self.handle(ev.AttemptsReturned(worker.name, self.given_to(worker, attempts)), now)
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
-        lookup, next_task = self._lookup(), self._state.book.next_task
+        lookup, next_task, gangs = self._lookup(), self._state.book.next_task, self.gangs.table
         self._results = {}
         failed: list[wire.Result] = []
         for result in message.results:
             if result.outcome in _OUTCOMES and result.task < next_task:
                 attempt = Attempt(result.task, result.number)
+                if gangs and attempt in gangs:
+                    continue  # each of its ranks ends by itself
                 found = lookup.find(attempt)
                 holder = self._holder(attempt, found)
                 if holder in (None, "", worker.session):
@@ -230,6 +244,8 @@ class Attempts:
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
         """Record the results in the current message that ended their tasks."""
+        if self.gangs.ends.settle(attempts):
+            return
         rows: list[ResultRow] = []
         ended, worker = self._state.posix(self._state.scheduler.now), self._by_name[self._from]
         tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
@@ -374,9 +390,10 @@ class Attempts:
 
     def _take_back(self, command: ev.Recall | ev.Stop | ev.GiveUp) -> None:
         """Recall or stop attempts."""
+        self.gangs.table.drop_dead(command.attempts)
         worker = self._by_name.get(command.worker)
-        if worker is None:
-            return  # the worker has left in the meantime
+        if worker is None or self.gangs.ends.has_stopped(command.worker, command.attempts):
+            return  # the worker has left in the meantime, or has done it
         refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
         if isinstance(command, ev.GiveUp):
             self.restore((ref.task, ref.number, worker.session, None) for ref in refs)

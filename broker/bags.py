@@ -8,12 +8,14 @@ from itertools import repeat
 from math import inf
 from typing import Any, NamedTuple
 
+from deskgrid.broker.needs import need_of
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import JOINED_TASKS, BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.model import Attempt
+from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.prediction.runtimes import Prediction
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
@@ -200,6 +202,8 @@ class OpenBag:
     environment_key: str = ""
     waits_for: set[int] = field(default_factory=set)
     cannot_run: str = ""
+    # What each of its tasks needs beside its seconds.
+    need: Need = SINGLE
     # The requests for results that wait: by peer and request, after which block.
     watchers: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
@@ -234,7 +238,7 @@ class OpenBag:
             None if options.limit is None else self.row.number,
             environment=self.environment_key,
         )
-        known |= {"key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
+        known |= {"need": self.need, "key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
         if options.probes:
             places = [item - batch.start for item in dict.fromkeys(options.probes)]
             known["probes"] = [batch.first + place for place in places if 0 <= place < batch.count]
@@ -254,6 +258,11 @@ class OpenBag:
         each = runtimes if len(runtimes) == count or not first else runtimes * count
         more = (self.first_transfer_s if place < first else self.transfer_s for place in range(len(each)))
         return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
+
+    @property
+    def parallel(self) -> bool:
+        """Whether each of its tasks needs several slots at once, or is a gang."""
+        return self.row.options.gang or self.row.options.slots > 1
 
     @property
     def why_paused(self) -> str:
@@ -303,7 +312,7 @@ class BagBook:
 
     def open(self, row: BagRow) -> OpenBag:
         """Add a bag."""
-        bag = OpenBag(row, row.closed)
+        bag = OpenBag(row, row.closed, need=need_of(row.options))
         self.by_id[row.id] = self.by_number[row.number] = bag
         self._next_bag = max(self._next_bag, row.number + 1)
         return bag

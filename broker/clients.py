@@ -322,11 +322,15 @@ class Clients:
         joins = self._state.book.extend(bag, batch)
         self._state.quotas.extended(bag.row.owner, count, size, batches=not joins)
         self._state.handle(bag.submitted(batch), now)
-        bag.note = self._note(runtimes, bag, now)
+        # What no PC has is told once, with the first batch.
+        missing = "" if batch.start else self._queries.need_note(bag.row.options)
+        bag.note = missing or self._note(runtimes, bag, now)
 
     def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:
         """A note that tells the submitter at once if some tasks of a bag cannot run now."""
         scheduler = self._state.scheduler
+        if bag.parallel and scheduler.longest_window(now):
+            return self._queries.never_together(bag.need, max(runtimes), now) or bag.note
         if not scheduler.policy.timed:
             return bag.note
         margin, needs_s = scheduler.policy.requirement.margin, scheduler.bag_needs(bag.row.number)

@@ -13,6 +13,7 @@ from itertools import islice
 from deskgrid import wire
 from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
 from deskgrid.broker.forecasts.etas import Etas
+from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import Shared, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
@@ -110,6 +111,9 @@ class Overview:
             "name": bag.row.name,
             "owner": bag.row.owner,
             "kind": bag.row.kind,
+            "gang": bag.row.options.gang,
+            "ranks": list(bag.row.options.ranks),
+            "slots": bag.row.options.slots,
             "total": view.total,
             "done": view.done,
             "failed": view.failed,
@@ -132,6 +136,8 @@ class Overview:
         """The note of a bag as of now: workers may have come since it was submitted."""
         if bag.waits_for and not bag.complete:
             return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
+        if bag.note.endswith(WAIT):
+            return self._workers.need_note(bag.row.options)
         if bag.note != NO_WORKER or not window_s:
             return bag.note
         margin_s = self._state.scheduler.policy.requirement.margin
@@ -241,6 +247,12 @@ class Overview:
             "name": session.name,
             "host": join.host,
             "site": join.site,
+            "labels": sorted(join.labels),
+            "processors": join.processors or join.slots,
+            "memory": join.memory or None,
+            "speed": session.speed,
+            "load": session.load,
+            "reachable": join.address is not None,
             "state": session.state,
             "kind": join.kind,
             "plan": join.plan,
@@ -253,17 +265,17 @@ class Overview:
             "note": trouble(scheduler, session.name),
             "slot_count": view.slot_count,
             "busy": view.busy,
-            "slots": [self._slot_row(slot) for slot in view.slots],
+            "slots": [self._slot_row(session.name, slot) for slot in view.slots],
         }
 
     def _queues(self) -> Queues:
         queues = queues_view(self._state.scheduler.grid)
         return {"regular": queues.regular, "priority": queues.priority, "longest_s": queues.longest_s}
 
-    def _slot_row(self, slot: SlotView) -> SlotState:
+    def _slot_row(self, worker: str, slot: SlotView) -> SlotState:
         return {
             "slot": slot.slot,
-            "running": None if slot.running is None else self._task_row(*slot.running),
+            "running": None if slot.running is None else self._task_row(worker, slot.slot, *slot.running),
             "copy": slot.copy,
             "ahead": slot.ahead,
             "ahead_s": slot.ahead_s,
@@ -272,9 +284,19 @@ class Overview:
             "left_s": slot.left_s,
         }
 
-    def _task_row(self, task: int, runtime: float, elapsed: float) -> RunningTask:
+    def _task_row(self, worker: str, slot: int, task: int, runtime: float, elapsed: float) -> RunningTask:
         bag, item = self._state.book.item(task)
-        return {"bag": bag.row.id, "item": item, "runtime_s": runtime, "elapsed_s": max(0.0, elapsed)}
+        gang = self._workers.attempts.gangs.table.find(task)
+        ranks = gang.ranks if gang is not None and bag.row.options.gang else []
+        mine = (rank for rank, at in enumerate(ranks) if at.worker == worker and slot in at.slots)
+        return {
+            "bag": bag.row.id,
+            "item": item,
+            "runtime_s": runtime,
+            "elapsed_s": max(0.0, elapsed),
+            "rank": next(mine, None),
+            "ranks": max(1, len(ranks)),
+        }
 
 
 def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, slots: int, busy: int) -> Totals:

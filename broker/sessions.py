@@ -98,6 +98,7 @@ class Sessions:
                 self._restore(batch, ended[batch.bag], now)
             except IllegalEvent as error:
                 raise Damaged(f"the journal contradicts itself: {error}") from error
+        self.workers.attempts.gangs.gathering.restore(now)
         for number, size in journal.recovery.result_sizes().items():
             if number in book.by_number:
                 self.state.grown(book.by_number[number], size)
@@ -122,6 +123,8 @@ class Sessions:
         joins = state.book.extend(bag, batch)
         state.quotas.extended(bag.row.owner, batch.count, batch.size, batches=not joins)
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
+        if bag.need.parallel:  # one that was prepared later has taken its place
+            sent = [row for row in sent if state.journal.ranks.has_begun(row[0], row[1])]
         bag.remembered.update(task for task, _, _ in sent)
         copies = [row for row in state.journal.recovery.copies(batch.first, batch.count) if row[0] not in over]
         held, held_copies = ([Attempt(task, number) for task, number, _ in rows] for rows in (sent, copies))
@@ -158,7 +161,9 @@ class Sessions:
             return False
         if isinstance(message, wire.Part):
             return self.transfers.records(peer, who, message)
-        return not isinstance(message, wire.Finished | wire.Saved) or self.workers.expects(peer, message)
+        if isinstance(message, wire.Finished | wire.Saved | wire.RanksEnded):
+            return self.workers.expects(peer, message)
+        return True
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """Handle a message of a peer with the credential ``who``."""
@@ -269,7 +274,8 @@ class Sessions:
         self.workers.expire(now)
         if self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
-            self.state.handle(ev.HoldExpired(), now)
+            self.workers.attempts.handle(ev.HoldExpired(), now)
+        self.workers.attempts.gangs.look(now)
         self.clients.sweep(now)
         self.transfers.sweep(now)
         self.transfers.send_some()

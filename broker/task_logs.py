@@ -8,7 +8,7 @@ from deskgrid.broker.operations import Slices
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler.model import ENDED, State
-from deskgrid.wire.details import OutputRow
+from deskgrid.wire.details import OutputRow, RankRow
 
 # The cost of reading a block in units (`deskgrid.broker.operations`).
 BLOCK_UNITS = 300
@@ -16,6 +16,8 @@ BLOCK_UNITS = 300
 OUTPUT_BLOCKS = 20
 OUTPUT_ROWS = 200
 OUTPUT_BYTES = 1_000
+# What the ranks of one gang have printed, in one answer. As JSON, a byte may take six.
+RANKS_BYTES = wire.ANSWER_BYTES // 8
 
 
 def task_log(state: BrokerState, task: int) -> Slices:
@@ -31,9 +33,10 @@ def task_log(state: BrokerState, task: int) -> Slices:
         row = state.failed_attempts.last(task)
     if row is None:
         nothing: dict[str, Any] = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
-        return {"state": now.name.lower(), **nothing}
+        return {"state": now.name.lower(), **nothing, "rank": None, "ranks": []}
     error = _error_text(row)
     over = now in (State.DONE, State.FAILED)
+    bag = state.book.by_number[row.bag]
     return {
         "state": wire.Outcome(row.outcome).name.lower() if over else now.name.lower(),
         "worker": row.worker,
@@ -41,7 +44,33 @@ def task_log(state: BrokerState, task: int) -> Slices:
         "stdout": shortened(row.stdout, wire.PRINTED_BYTES),
         "stderr": shortened(row.stderr, wire.PRINTED_BYTES),
         "error": None if error is None else shortened(error.encode(errors="replace"), wire.PRINTED_BYTES),
+        "rank": _rank_of(bag, row),
+        "ranks": _rank_rows(state, task) if bag.row.options.gang else [],
     }
+
+
+def _rank_of(bag: OpenBag, row: ResultRow) -> int | None:
+    """Of a gang, the rank whose output a row has: the one that failed first, or else rank 0."""
+    if not bag.row.options.gang:
+        return None
+    return 0 if row.outcome == wire.Outcome.DONE else wire.read_failure(row.payload).rank or 0
+
+
+def _rank_rows(state: BrokerState, task: int) -> list[RankRow]:
+    """What each rank of the newest attempt of a gang printed."""
+    outputs = state.journal.ranks.outputs(task)
+    most = min(wire.PRINTED_BYTES, RANKS_BYTES // max(1, 2 * len(outputs)))
+    return [
+        {
+            "rank": output.rank,
+            "worker": output.worker,
+            "state": "stopped" if output.outcome is None else wire.Outcome(output.outcome).name.lower(),
+            "elapsed_s": output.elapsed,
+            "stdout": shortened(output.stdout, most),
+            "stderr": shortened(output.stderr, most),
+        }
+        for output in outputs
+    ]
 
 
 def bag_output(state: BrokerState, bag: OpenBag, after: int) -> Slices:
@@ -57,17 +86,18 @@ def bag_output(state: BrokerState, bag: OpenBag, after: int) -> Slices:
             some = state.journal.printed_in(seq, OUTPUT_ROWS)
             found += [row for row in reversed(some) if row.outcome != wire.Outcome.CANCELLED]
             yield BLOCK_UNITS + size
-    rows = [_output_row(row) for row in reversed(found[:OUTPUT_ROWS])]
+    rows = [_output_row(bag, row) for row in reversed(found[:OUTPUT_ROWS])]
     return {"output": rows, "after": max([after, *(seq for seq, _ in blocks)])}
 
 
-def _output_row(row: ResultRow) -> OutputRow:
+def _output_row(bag: OpenBag, row: ResultRow) -> OutputRow:
     error = _error_text(row)
     return {
         "item": row.item,
         "state": wire.Outcome(row.outcome).name.lower(),
         "worker": row.worker,
         "elapsed_s": row.elapsed,
+        "rank": _rank_of(bag, row),
         "stdout": shortened(row.stdout, OUTPUT_BYTES),
         "stderr": shortened(row.stderr, OUTPUT_BYTES),
         "error": None if error is None else shortened(error.encode(errors="replace"), OUTPUT_BYTES),

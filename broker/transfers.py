@@ -43,7 +43,7 @@ HOLD_BYTES = 256
 # Parts that one slice drops, and its cost.
 DROPPED_PARTS = 200
 DROP_UNITS = 8_000
-_ATTEMPT = re.compile(r"(\d{1,19})\.(\d{1,19})")
+_ATTEMPT = re.compile(r"(\d{1,19})\.(\d{1,19})(?:\.\d{1,4})?")
 
 
 class NoRoom(str):

@@ -46,6 +46,14 @@ class WorkerSession:
     # yet.
     lately: int = 0
     unready: int = 0
+    # As last measured: `speed` is 1 for the fastest PC; `loads`: means of 1, 30 and 120 s, or none.
+    speed: float = 1.0
+    loads: tuple[float, ...] = ()
+
+    @property
+    def load(self) -> float:
+        """How much of its processors others than our tasks use, from 0 to 1: the mean of the longest time."""
+        return self.loads[-1] if self.loads else 0.0
 
     def first_runs(self, bag: int, count: int) -> int:
         """How many of the next ``count`` results of ``bag`` are the first on their slots after those of another bag."""

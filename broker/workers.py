@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from deskgrid import wire
 from deskgrid.broker.attempts import UNTAKEN_LIMIT, Attempts
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.need_notes import need_note
+from deskgrid.broker.needs import labels_of
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import How
 from deskgrid.broker.worker_session import WorkerSession
@@ -49,6 +51,11 @@ class Workers:
         self._faded_at = math.inf
         self._slots = 0
 
+    def need_note(self, options: wire.TaskOptions) -> str:
+        """Why no worker that is known can run tasks with these options; empty if some can, or if there are none."""
+        asks = options.gang or options.slots > 1 or options.memory or options.labels
+        return need_note(options, [session.join for session in self.by_name.values()]) if asks else ""
+
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
@@ -63,6 +70,8 @@ class Workers:
         self._refresh_lease(worker, now)
         if isinstance(message, wire.Finished):
             self.attempts.finished(worker, message, now)
+        elif isinstance(message, wire.FROM_RANKS):
+            self.attempts.gangs.receive(worker, message, now)
         elif isinstance(message, wire.Heartbeat):
             self._heartbeat(worker, message, now)
         elif isinstance(message, wire.Leave):
@@ -106,11 +115,13 @@ class Workers:
         self._refresh_lease(worker, now)
         return True
 
-    def expects(self, peer: bytes, message: wire.Finished | wire.Saved) -> bool:
+    def expects(self, peer: bytes, message: wire.Finished | wire.Saved | wire.RanksEnded) -> bool:
         """Whether ``message`` has a large value of work that its sender was given: nobody else may fill the disk."""
         worker = self.by_peer.get(peer)
         if isinstance(message, wire.Saved):
             return worker is not None and self.attempts.may_save(worker, message)
+        if isinstance(message, wire.RanksEnded):
+            return worker is not None and self.attempts.gangs.expects(worker, message)
         large = [
             Attempt(result.task, result.number) for result in message.results if not isinstance(result.payload, bytes)
         ]
@@ -147,6 +158,7 @@ class Workers:
                 self.by_peer.pop(worker.peer, None)
                 worker.templates = set()
             worker.peer, worker.join = peer, join
+        worker.speed = join.speed
         self.by_peer[peer] = worker
         self._refresh_lease(worker, now)
         worker.sent_windows = self._state.windows.table_for(join.name)
@@ -193,7 +205,23 @@ class Workers:
         uptime = math.inf if join.uptime is None else join.uptime
         self._state.window_log.opened(worker.name, join, now)
         holds = self.attempts.held(worker, join.running, now)
-        self.attempts.handle(ev.WorkerJoined(worker.name, join.slots, uptime, join.windows, join.site, holds), now)
+        self.attempts.handle(
+            ev.WorkerJoined(
+                worker.name,
+                join.slots,
+                uptime,
+                join.windows,
+                join.site,
+                holds,
+                speed=join.speed,
+                processors=join.processors,
+                memory=join.memory or math.inf,
+                labels=labels_of(join),
+                reachable=join.address is not None,
+            ),
+            now,
+        )
+        self.attempts.gangs.gathering.rejoined(worker, join.running, now)
 
     def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
         """The known session of a joining worker. For a new session, forget workers of the same name that are gone."""
@@ -226,6 +254,15 @@ class Workers:
             return
         uptime = math.inf if beat.uptime is None else beat.uptime
         self.attempts.handle(ev.UptimeRefreshed(worker.name, uptime, beat.windows), now)
+        if beat.speed is not None or beat.loads is not None:
+            self._measured(worker, beat, now)
+
+    def _measured(self, worker: WorkerSession, beat: wire.Heartbeat, now: float) -> None:
+        """A worker says how fast it is, and how much of it others use."""
+        worker.speed = worker.speed if beat.speed is None else beat.speed
+        worker.loads = worker.loads if beat.loads is None else beat.loads
+        if worker.state == "up":
+            self.attempts.handle(ev.WorkerMeasured(worker.name, worker.speed, worker.load), now)
 
     def _leave(self, worker: WorkerSession, leave: wire.Leave, now: float) -> None:
         self._state.note(
@@ -250,7 +287,8 @@ class Workers:
             # Attempts that the worker does not name as stopped have not started, have ended, or are still on their way
             # to it.
             sent = self._state.scheduler.attempts_at(worker.name)
-            unstarted = [attempt for attempt in sent if attempt not in stopped]
+            begun = {*stopped, *self.attempts.gangs.begun_at(worker.name)}
+            unstarted = [attempt for attempt in sent if attempt not in begun]
             left = ev.WorkerLeft(worker.name, True, early, unstarted, windows)
             self._left(left, "stop" if early else "departure", now)
         else:

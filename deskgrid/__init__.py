@@ -11,10 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __all__ = [
+    "Amdahl",
     "Bag",
     "BagRejected",
     "Change",
     "DeskgridError",
+    "Downey",
     "Eta",
     "File",
     "Grid",
@@ -24,6 +26,7 @@ __all__ = [
     "PicklingFailed",
     "Progress",
     "PythonMismatch",
+    "RankLog",
     "RemoteError",
     "RemoteTraceback",
     "RequestFailed",
@@ -41,17 +44,20 @@ __all__ = [
 
 # The modules of the public names, except for the errors.
 _PLACES = {
-    "Bag": "client.bag",
-    "Change": "client.whatif",
-    "Eta": "client.eta",
-    "File": "files",
-    "Grid": "client.grid",
-    "Progress": "client.progress",
-    "Shared": "files",
-    "Task": "client.grid",
-    "TaskLog": "client.bag",
-    "__version__": "wire",
-    "task": "client.grid",
+    "Amdahl": "deskgrid.scheduler.parallel.speedup",
+    "Bag": "deskgrid.client.bag",
+    "Change": "deskgrid.client.whatif",
+    "Downey": "deskgrid.scheduler.parallel.speedup",
+    "Eta": "deskgrid.client.eta",
+    "File": "deskgrid.files",
+    "Grid": "deskgrid.client.grid",
+    "Progress": "deskgrid.client.progress",
+    "RankLog": "deskgrid.client.bag",
+    "Shared": "deskgrid.files",
+    "Task": "deskgrid.client.task",
+    "TaskLog": "deskgrid.client.bag",
+    "__version__": "deskgrid.wire",
+    "task": "deskgrid.client.task",
 }
 
 _beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -59,10 +65,11 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
     __path__.append(_beside)
 
 if TYPE_CHECKING:
-    from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.bag import Bag, RankLog, TaskLog
     from deskgrid.client.eta import Eta
-    from deskgrid.client.grid import Grid, Task, task
+    from deskgrid.client.grid import Grid
     from deskgrid.client.progress import Progress
+    from deskgrid.client.task import Task, task
     from deskgrid.client.whatif import Change
     from deskgrid.errors import (
         BagRejected,
@@ -82,13 +89,14 @@ if TYPE_CHECKING:
         TaskTimeout,
     )
     from deskgrid.files import File, Shared
+    from deskgrid.scheduler.parallel.speedup import Amdahl, Downey
     from deskgrid.wire import VERSION as __version__
 else:
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'deskgrid' has no attribute {name!r}")
-        place = import_module(f"deskgrid.{_PLACES.get(name, 'errors')}")
+        place = import_module(_PLACES.get(name, "deskgrid.errors"))
         globals()[name] = found = getattr(place, "VERSION" if name == "__version__" else name)
         return found
 

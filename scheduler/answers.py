@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import learn_pace
+from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, Outcome, State
+from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.pauses import pause_after
 from deskgrid.scheduler.state.slots import Slot
 from deskgrid.scheduler.trust import Trust
@@ -21,17 +23,24 @@ from deskgrid.scheduler.trust import Trust
 class Answers:
     """``crash_limit``: a task that has crashed its process this many times is given up."""
 
-    def __init__(self, grid: GridState, trust: Trust, crash_limit: int) -> None:
+    def __init__(self, grid: GridState, trust: Trust, gangs: Gangs, crash_limit: int) -> None:
         self._grid = grid
         self._trust = trust
+        self._gangs = gangs
         self._crash_limit = crash_limit
 
     def ended(self, event: ev.AttemptsEnded, now: float) -> None:
         """Attempts ended at a worker."""
         settled, others = self._take_runs(event.ended, now) if len(event.ended) > 1 else ([], event.ended)
-        for ended in others:
-            where = self._take(ended, event.worker, now)
-            if where is None:
+        for each in others:
+            gang = self._gangs.find(each.attempt) if self._grid.gangs.running else None
+            if gang is not None:
+                where, ended = self._take_gang(gang, each, event.worker, now)
+            elif (found := self._take(each, event.worker, now)) is not None:
+                where, ended = found, each
+                if self._grid.slots.uneven:
+                    ended = each._replace(elapsed=each.elapsed * self._speed(where[0]))
+            else:
                 self._grid.counters.stale += 1
                 continue
             self._trust.judge(*where, ended, now)
@@ -39,6 +48,11 @@ class Answers:
                 settled.append(ended.attempt)
         if settled:
             self._grid.commands.append(ev.Settle(settled))
+
+    def _speed(self, name: str) -> float:
+        """The speed of a worker. What is learned from tasks is how long they take at speed 1."""
+        worker = self._grid.slots.workers.get(name)
+        return 1.0 if worker is None else worker.speed
 
     def _take_runs(
         self, all_ended: Sequence[ev.EndedAttempt], now: float
@@ -75,6 +89,9 @@ class Answers:
         grid.change(slot)
         grid.freed += len(run)
         tasks, elapsed = [ended.attempt.task for ended in run], [ended.elapsed for ended in run]
+        slot.busy_s += sum(elapsed)
+        if slot.speed != 1.0:
+            elapsed = [seconds * slot.speed for seconds in elapsed]
         for task in tasks:
             del grid.bound[task]
         # The first attempt was running, and the others were ahead. The attempt behind them runs now.
@@ -83,7 +100,6 @@ class Answers:
         if len(slot.sent) < 2:
             slot.ahead_s = 0.0
         slot.started = now
-        slot.busy_s += sum(elapsed)
         grid.counters.done += len(run)
         if grid.tasks.copied:
             for task, seconds in zip(tasks, elapsed, strict=True):
@@ -110,6 +126,20 @@ class Answers:
         if paid is not None and ended.outcome != Outcome.CRASH:
             self._trust.clear(paid, now)
         return None
+
+    def _take_gang(
+        self, gang: Gang, ended: ev.EndedAttempt, reporter: str, now: float
+    ) -> tuple[tuple[str, int], ev.EndedAttempt]:
+        """A gang has ended: all its workers have answered. Returns the slot that ended it, and its end."""
+        grid = self._grid
+        if grid.deadlines.debts or grid.stopping:
+            self._trust.pay(reporter, ended.attempt)
+        workers = gang.workers()
+        slot = next((slot.position for slot in gang.slots if slot.worker.name == reporter), 0)
+        ended = self._gangs.ended(gang, ended, reporter, now)
+        for worker in workers if not ended.outcome else ():
+            self._trust.clear(worker, now)
+        return (reporter, slot), ended
 
     def _take_copy(self, ended: ev.EndedAttempt, reporter: str) -> tuple[str, int]:
         """Free the slot of a copy that has ended. If it failed, its original gets no other one."""
@@ -144,7 +174,9 @@ class Answers:
         if outcome == Outcome.CRASH:
             grid.tasks.crashed(task, worker)
             places = grid.tasks.crashes(task)
-            again = len(places) < self._crash_limit or grid.quarantine.excuses(places)
+            # A gang may need the very worker that all its crashes were on.
+            excused = grid.quarantine.excuses(places) and not grid.tasks.known(task).bag.category.parallel
+            again = len(places) < self._crash_limit or excused
         else:
             errors = grid.tasks.erred(task)
             again = errors <= grid.tasks.known(task).bag.retries
@@ -167,7 +199,8 @@ class Answers:
         batch = grid.tasks.known(task)
         if batch.bag.piece is None or not (here or grid.is_orphan(event.attempt)):
             return
-        grid.tasks.progress.begun(task, batch.runtime(task)).save(event.fraction, event.elapsed)
+        elapsed = event.elapsed * slot.speed if slot is not None and here else event.elapsed
+        grid.tasks.progress.begun(task, batch.runtime(task)).save(event.fraction, elapsed)
         batch.bag.reserve_s = event.reserve_s
         if slot is not None and here:
             self._trust.hear(slot.worker, now)
@@ -195,6 +228,9 @@ class Answers:
         for attempt in event.attempts:
             self._trust.pay(event.worker, attempt)
             slot = grid.bound.get(attempt.task)
+            gang = self._gangs.find(attempt) if grid.gangs.running else None
+            if gang is not None:
+                self._gangs.lose(gang, now, besides=event.worker)
             # Any other attempt answers a recall that something newer has overtaken.
             if grid.is_copy(attempt):
                 grid.end_copy(attempt.task)

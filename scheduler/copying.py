@@ -104,13 +104,15 @@ class Copying:
         slots = grid.slots.slots
         idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
         shut = {slot.worker.name, *grid.quarantine.workers}
-        environment = grid.tasks.known(attempt.task).bag.category.key.environment
+        key = grid.tasks.known(attempt.task).bag.category.key
+        environment, labels = key.environment, frozenset[str]() if key.need is None else key.need.labels
         others = (
             place
             for place in idle
             if place.copy is None
             and place.worker.name not in shut
             and (not environment or environment in place.worker.environments)
+            and labels <= place.worker.traits.labels
         )
         best = min(islice(others, CHOICES), key=lambda place: pace(place.worker), default=None)
         return best if best is not None and self._pays(slot, best, now) else None
@@ -120,13 +122,13 @@ class Copying:
         if now >= _behind_at(slot):
             return True
         usual_s = slot.sent[0].runtime * self._grid.tasks.known(slot.sent[0].attempt.task).bag.pace
-        left_s = usual_s * pace(slot.worker) - (now - slot.started)
-        return slot.started < now and usual_s * pace(place.worker) < SOONER * left_s
+        left_s = usual_s * pace(slot.worker) / slot.speed - (now - slot.started)
+        return slot.started < now and usual_s * pace(place.worker) / place.speed < SOONER * left_s
 
 
 def _behind_at(slot: Slot) -> float:
     """When the attempt that ``slot`` runs will be behind."""
-    return slot.started + max(BEHIND * slot.sent[0].runtime, LEAST_S)
+    return slot.started + max(BEHIND * slot.sent[0].runtime / slot.speed, LEAST_S)
 
 
 def _next_look(slot: Slot, now: float) -> float:

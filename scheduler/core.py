@@ -17,18 +17,20 @@ from typing import Any
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.answers import Answers
+from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.invariants import check
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
+from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.people import People, bar
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
-from deskgrid.scheduler.queues.categories import Category, CategoryKey, rounded_piece
+from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
-from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING
+from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING, TaskBatch
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Copy
@@ -47,10 +49,11 @@ class Scheduler:
     ) -> None:
         """``hours``: how PCs have kept their hours so far."""
         self.grid = GridState(policy, first_attempt, hours)
-        self.trust = Trust(self.grid)
-        self._workers = Workers(self.grid, self.trust)
+        self._gangs = Gangs(self.grid)
+        self.trust = Trust(self.grid, self._gangs)
+        self._workers = Workers(self.grid, self.trust, self._gangs)
         self._placing = Placing(self.grid)
-        answers = Answers(self.grid, self.trust, crash_limit)
+        answers = Answers(self.grid, self.trust, self._gangs, crash_limit)
         people = People(self.grid)
         self._table: dict[type, Callable[[Any, float], None]] = {
             ev.TasksSubmitted: self._submitted,
@@ -63,6 +66,9 @@ class Scheduler:
             ev.UsageRestored: people.usage_restored,
             ev.LicencesCounted: people.licences_counted,
             ev.BagForgotten: self._forgotten,
+            ev.WorkerMeasured: self._workers.measured,
+            ev.GangBegan: self._gangs.began,
+            ev.GangRefused: self._gangs.refused,
             ev.WorkerJoined: self._workers.joined,
             ev.UptimeRefreshed: self._workers.refreshed,
             ev.EnvironmentsReady: self._workers.prepared,
@@ -103,15 +109,10 @@ class Scheduler:
         key = event.key
         if event.min_piece is not None:
             key = key._replace(piece=rounded_piece(event.min_piece))
-        numbers = event.bag, event.first, event.count
-        batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
-        bag = batch.bag
-        bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
-        bag.copies = event.copies and bag.piece is None
-        if bag.total == event.count:
-            bag.reserve_s = event.reserve_s
-        if bag.copies:
-            grid.tasks.copied.add(event.bag)
+        if event.need is not SINGLE:
+            key = key._replace(need=key_need(event.need))
+        batch = self._add(event, key, now)
+        bag, parallel = batch.bag, batch.bag.category.parallel
         grid.counters.submitted += event.count
         for tasks, state in ended:
             for task in tasks:
@@ -127,11 +128,31 @@ class Scheduler:
         grid.tasks.predict({saved.task: saved.left_s for saved in event.saved})
         if bag.barred:
             bar(batch, event.first, event.count)
+        elif parallel:
+            grid.jobs(bag.category).come(batch, event.first, event.count)
         else:
             grid.categories.add_new(bag.category, batch.waiting(event.first, event.count))
-        if event.probes and bag.piece is None:
+        if event.probes and bag.piece is None and not parallel:
             bag.category.probing.setdefault(event.bag, []).extend(event.probes)
         grid.changes += 1
+
+    def _add(self, event: ev.TasksSubmitted, key: CategoryKey, now: float) -> TaskBatch:
+        """The batch of a submission, in its bag, which it may begin."""
+        grid, numbers = self.grid, (event.bag, event.first, event.count)
+        batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
+        bag = batch.bag
+        bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
+        # Two attempts of one task would need its memory twice.
+        bag.copies = event.copies and not (bag.piece or bag.category.parallel or event.need.memory)
+        if bag.total == event.count:
+            bag.reserve_s, bag.need = event.reserve_s, event.need
+        if batch.first == event.first:
+            batch.came = now
+        if bag.copies:
+            grid.tasks.copied.add(event.bag)
+        if bag.category.parallel:
+            grid.jobs(bag.category)  # from now on
+        return batch
 
     def _category(self, key: CategoryKey) -> Category:
         return self.grid.categories.enter(key, self.grid.shares.account(key.owner))
@@ -163,13 +184,15 @@ class Scheduler:
         news = dict(zip(event.tasks, event.runtimes, strict=True))
         if progress := self.grid.tasks.progress:
             news = {task: progress.left_of(task, runtime) for task, runtime in news.items()}
-        before = self.grid.tasks.predict(news)
+        grid = self.grid
+        before = grid.tasks.predict(news)
         chosen: dict[Category, list[tuple[int, int]]] = {}
-        for batch, part in by_batch(tasks := list(before), self.grid.tasks.known):
+        for batch, part in by_batch(tasks := list(before), grid.tasks.known):
             chosen.setdefault(batch.bag.category, []).extend([(task, 1) for task in tasks[part]])
         for category, spans in chosen.items():
-            self.grid.predict(category, spans, {before[task] for task, _ in spans}, news.__getitem__)
+            grid.predict(category, spans, {before[task] for task, _ in spans}, news.__getitem__)
         self._predictions_changed(news, now)
+        self._gangs.predicted([gang for task, gang in grid.gangs.running.items() if task in news], now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
         checked_runtime(event.runtime)
@@ -178,6 +201,15 @@ class Scheduler:
         category = grid.tasks.bags[event.bag].category
         grid.predict(category, spans, before - {event.runtime}, lambda task: event.runtime)
         self._predictions_changed(self._bound_of(event.bag, spans), now)
+        self._gangs.predicted([gang for gang in grid.gangs.running.values() if gang.bag.number == event.bag], now)
+
+    def _scale(self, task: int) -> float:
+        """What a second counts of ``task`` where it runs now, in seconds of its predicted runtime."""
+        gang = self.grid.gangs.running.get(task)
+        if gang is not None:
+            return self.grid.tasks.runtime(task) / gang.seconds if gang.seconds > 0.0 else 1.0
+        slot = self.grid.bound.get(task)
+        return 1.0 if slot is None else slot.speed
 
     def _bound_of(self, bag: int, spans: Spans) -> Iterable[int]:
         """The tasks of a bag, all in ``spans``, that are bound to a slot; searched for where there are fewer tasks."""
@@ -208,9 +240,12 @@ class Scheduler:
         for batch, first, count in pieces:
             spans = batch.spans(OPEN, first, count)
             for task, _ in batch.spans(ELSEWHERE, first, count):
-                self._take_out(task, stops, now)
+                if (gang := grid.gangs.running.get(task)) is not None:
+                    self._gangs.cancel(gang, now)
+                else:
+                    self._take_out(task, stops, now)
             for waiting in batch.spans(WAITING, first, count):
-                batch.bag.category.discard(*waiting)
+                grid.discard(batch.bag.category, *waiting)
             if grid.orphans:
                 grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
             grid.counters.cancelled += grid.tasks.cancel(batch, spans)
@@ -234,13 +269,18 @@ class Scheduler:
         category = self.grid.tasks.forget(event.bag)
         category.probing.pop(event.bag, None)
         self.grid.categories.leave(category)
+        if category.key not in self.grid.categories.by_key:
+            self.grid.gangs.queues.pop(category.key, None)
         self.grid.quarantine.forget_bag(event.bag)
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
         grid = self.grid
+        self._gangs.expire(now)
         lost = [task for task in grid.orphans if grid.tasks.state(task) == State.HELD]
         for task in lost:
             grid.unqueue(task, State.HELD)
+            if grid.tasks.known(task).bag.category.parallel:
+                del grid.orphans[task]  # no answer of it will count: a gang has one attempt
         grid.to_priority(lost)
 
     # --- passes ------------------------------------------------------------------------------------------------------
@@ -332,7 +372,7 @@ class Scheduler:
         """Every attempt that ``worker``, which is up, holds: slot by slot, in the order of their work; then copies."""
         slots = self.grid.slots.workers[worker].slots
         copies = [slot.copy.attempt for slot in slots if slot.copy is not None]
-        return [sent.attempt for slot in slots for sent in slot.sent] + copies
+        return [*dict.fromkeys([sent.attempt for slot in slots for sent in slot.sent]), *copies]
 
     def owed_by(self, worker: str) -> Collection[Attempt]:
         """Attempts that were taken back from ``worker`` and that it has not answered for since."""
@@ -353,6 +393,10 @@ class Scheduler:
     def has_longer_window(self, than: float, now: float) -> bool:
         """Whether `longest_window` is more than ``than`` seconds."""
         return self.grid.has_longer_window(than, now)
+
+    def has_gang(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` of a parallel task has slots, or its ranks may come back after a restart."""
+        return self._gangs.find(attempt) is not None or (self.grid.gangs.awake and self._gangs.awaits(attempt))
 
     # --- what a driver may ask of tasks and their attempts -----------------------------------------------------------
 
@@ -412,13 +456,15 @@ class Scheduler:
     def outlived(self, elapsed: Mapping[int, float], now: float) -> dict[int, float]:
         """Longer predictions for tasks that were stopped, unfinished, after more seconds than predicted.
 
-        ``elapsed``: the seconds that each had used. Tasks that were stopped sooner than predicted are left out, because
-        their predictions still hold, and so are checkpointable tasks: their checkpoints tell what is left.
+        ``elapsed``: the seconds that each had used where it still is. Tasks that were stopped sooner than predicted are
+        left out, because their predictions still hold, and so are checkpointable tasks: their checkpoints tell what is
+        left.
         """
         bag_of = self.grid.tasks.known
+        at_speed_one = {task: seconds * self._scale(task) for task, seconds in elapsed.items()}
         found = {
             task: seconds
-            for task, seconds in elapsed.items()
+            for task, seconds in at_speed_one.items()
             if seconds > self.runtime(task) and bag_of(task).bag.piece is None
         }
         longest = self.longest_window(now) if found else 0.0

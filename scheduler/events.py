@@ -360,12 +360,14 @@ class RankPlace(NamedTuple):
 class StartGang:
     """Begin one attempt of a parallel task: on all ranks, or on none. ``ranks``: by rank. ``runtime``: predicted there.
 
-    The driver prepares all ranks, and answers with `GangBegan` or `GangRefused`.
+    The driver prepares all ranks, and answers with `GangBegan` or `GangRefused`. ``considered``: the policy's score of
+    each site, as in `deskgrid.scheduler.parallel.base.Start`.
     """
 
     attempt: Attempt
     ranks: Sequence[RankPlace]
     runtime: float
+    considered: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,11 @@ from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.queues.categories import Categories, Category, Needs
+from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
 from deskgrid.scheduler.state.deadlines import Deadlines
+from deskgrid.scheduler.state.gangs import GangTable
 from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.quarantine import Quarantine
@@ -56,6 +58,8 @@ class GridState:
         self.bound: dict[int, Slot] = {}
         # The second attempt of each task that has two which count. If the first is on no slot, neither is the second.
         self.copies: dict[int, Copy] = {}
+        # Parallel tasks, and what policies for them see.
+        self.gangs = GangTable()
         # Slots that changed since the last pass. They are in no index until the next one.
         self.dirty: dict[int, Slot] = {}
         # This number grows with each change that no plan could foresee: of workers, windows, tasks, predictions.
@@ -212,6 +216,8 @@ class GridState:
             slot.started = started
         slot.sent.append(Sent(attempt, runtime, started))
         self.bound[attempt.task] = slot
+        if memory := self.tasks.known(attempt.task).bag.category.memory:
+            slot.worker.promised[attempt.task] = memory
         self.put_out(attempt.task, 1, runtime)
         self.tasks.move(attempt.task, State.SENT)
 
@@ -281,6 +287,19 @@ class GridState:
         elif state == State.HELD:
             self.put_out(task, -1, 0.0)
 
+    def jobs(self, category: Category) -> JobQueue:
+        """The waiting tasks of a category of parallel tasks."""
+        if not self.gangs.awake:
+            self.gangs.wake(self.slots.workers.values())
+        return self.gangs.queue(category)
+
+    def discard(self, category: Category, first: int, count: int) -> None:
+        """``count`` tasks from ``first`` on wait in ``category`` no longer."""
+        if category.parallel:
+            self.jobs(category).go(first, count)
+        else:
+            category.discard(first, count)
+
     def to_priority(self, tasks: Sequence[int]) -> None:
         """Put these tasks into the priority queues: they still need a slot, and have had their turn.
 
@@ -293,7 +312,10 @@ class GridState:
             for task in its if bag.piece is not None else ():
                 self.tasks.go_on(task)
             batch.set_all(its, State.BARRED if bag.barred else State.WAITING)
-            if not bag.barred:
+            if bag.category.parallel and not bag.barred:
+                for task in its:
+                    self.jobs(bag.category).come(batch, task, 1)
+            elif not bag.barred:
                 numbers, runtimes = chosen.setdefault(bag.category, ([], []))
                 numbers += its
                 runtimes += batch.runtimes_of(its)
@@ -311,6 +333,9 @@ class GridState:
 
     def predict(self, category: Category, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
         """Waiting tasks in ``spans`` with a runtime in ``before`` take a new one: see `WaitingQueue.predict`."""
+        if category.parallel:
+            self.jobs(category).predict(spans, new)
+            return
         category.priority.predict(spans, before, new)
         category.regular.predict(spans, before, new)
 

@@ -7,11 +7,12 @@ changes nothing.
 from collections import Counter
 from collections.abc import Iterator
 
+from deskgrid.scheduler.gang_invariants import check_gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import ENDED, Attempt, State, agree
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.state.slots import NEVER
+from deskgrid.scheduler.state.slots import NEVER, Slot
 
 
 def check(grid: GridState, placing: Placing, now: float) -> None:
@@ -26,7 +27,12 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
     slots = grid.slots.slots
     grid.quarantine.check(slots.values(), grid.tasks.bags)
     agree("changed slots", {n: s for n, s in slots.items() if n in grid.dirty}, grid.dirty)
-    settled = [slot for number, slot in slots.items() if number not in grid.dirty]
+    resting = grid.gangs.resting
+    settled = [
+        slot
+        for number, slot in slots.items()
+        if number not in grid.dirty and (number not in resting or slot.rows is not None)
+    ]
     grid.slots.check([slot for slot in settled if placing.has_room(slot)], now)
     for slot in settled:
         agree(f"slot {slot.number} holds back what it may send", bool(slot.queue) and placing.may_send(slot), False)
@@ -39,6 +45,7 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
     grid.deadlines.check(slots, settled, now)
     grid.pauses.check({task for task, state in grid.tasks.each() if state == State.PAUSED})
     _check_accounts(grid)
+    check_gangs(grid)
 
 
 def _check_accounts(grid: GridState) -> None:
@@ -48,7 +55,10 @@ def _check_accounts(grid: GridState) -> None:
         if state in (State.QUEUED, State.SENT, State.HELD):
             key = grid.tasks.known(task).bag.category.key
             out[key] += 1
-            out_s[key.owner] = out_s.get(key.owner, 0.0) + (grid.tasks.runtime(task) if task in grid.bound else 0.0)
+            gang = grid.gangs.running.get(task)
+            charged = 0.0 if gang is None else gang.out_s
+            charged = grid.tasks.runtime(task) if task in grid.bound else charged
+            out_s[key.owner] = out_s.get(key.owner, 0.0) + charged
     doubtful = Counter[str]()
     for needs in grid.doubts.values():
         doubtful.update(dict(needs))
@@ -60,7 +70,7 @@ def _check_accounts(grid: GridState) -> None:
 
 def _check_predictions(grid: GridState) -> None:
     rows = list(grid.categories.tasks())
-    for slot in grid.slots.slots.values():
+    for slot in _ordinary(grid):
         rows += [*slot.queue, *((sent.attempt.task, sent.runtime) for sent in slot.sent)]
     for task, runtime in rows:
         agree(f"prediction of task {task}", runtime, grid.tasks.runtime(task))
@@ -74,7 +84,7 @@ def _check_places(grid: GridState) -> None:
     bound = set(grid.bound)
     for task, state in grid.tasks.each():
         agree(f"places of task {task}, {state.name}", places.pop(task, []), _places(grid, task, state))
-        if state in (State.QUEUED, State.SENT):
+        if state in (State.QUEUED, State.SENT) and task not in grid.gangs.running:
             bound.remove(task)
     agree("places of unknown tasks", places, {})
     agree("bound tasks that are on no slot", bound, set())
@@ -85,13 +95,25 @@ def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
     for key, category in grid.categories.waiting.items():
         yield from ((task, ("regular", key)) for task, _ in category.regular.tasks())
         yield from ((task, ("priority", key)) for task, _ in category.priority.tasks())
-    for slot in grid.slots.slots.values():
+    for slot in _ordinary(grid):
         yield from ((task, (State.QUEUED, slot.number)) for task, _ in slot.queue)
         yield from ((sent.attempt.task, (State.SENT, slot.number)) for sent in slot.sent)
 
 
+def _ordinary(grid: GridState) -> list[Slot]:
+    """The slots that no gang has."""
+    return [slot for slot in grid.slots.slots.values() if slot.gang is None]
+
+
 def _places(grid: GridState, task: int, state: State) -> list[object]:
     """Where a task should be, by its state."""
+    if grid.tasks.known(task).bag.category.parallel:
+        agree(
+            f"task {task}, {state.name}, has a gang",
+            state == State.SENT,
+            task in grid.gangs.running and state != State.HELD,
+        )
+        return []
     if state == State.WAITING:
         category = grid.tasks.known(task).bag.category
         return [("regular" if category.regular.holds(task) else "priority", category.key)]
@@ -104,6 +126,7 @@ def _places(grid: GridState, task: int, state: State) -> list[object]:
 def _check_attempts(grid: GridState) -> None:
     """Attempts that may still be answered belong to tasks that have not ended; their numbers are unique and not new."""
     orphans = set(grid.orphans)
+    orphans_at = set(orphans)
     for task, state in grid.tasks.each():
         if task in orphans:
             orphans.remove(task)
@@ -111,7 +134,8 @@ def _check_attempts(grid: GridState) -> None:
         else:
             agree(f"task {task}, {state.name}, awaits an attempt", state == State.HELD, False)
     agree("attempts of unknown tasks", orphans, set())
-    at_workers = [sent.attempt.number for slot in grid.slots.slots.values() for sent in slot.sent]
+    at_workers = [sent.attempt.number for slot in _ordinary(grid) for sent in slot.sent]
+    at_workers += [gang.attempt.number for task, gang in grid.gangs.running.items() if task not in orphans_at]
     numbers = [*grid.orphans.values(), *at_workers, *(copy.number for copy in grid.copies.values())]
     agree("attempt numbers", len(numbers), len(set(numbers)))
     agree("attempt numbers grow", max(numbers, default=-1) < grid.next_attempt, True)

@@ -43,11 +43,14 @@ class People:
                     grid.unqueue(task, State.QUEUED)
                     grid.tasks.move(task, State.BARRED)
                 for span in bar(batch, first, count):
-                    batch.bag.category.discard(*span)
+                    grid.discard(batch.bag.category, *span)
                 continue
             for span in batch.spans(BARRED, first, count):
                 batch.set_range(*span, State.WAITING)
-                grid.categories.add_again(batch.bag.category, batch.rows(*span))
+                if batch.bag.category.parallel:
+                    grid.jobs(batch.bag.category).come(batch, *span)
+                else:
+                    grid.categories.add_again(batch.bag.category, batch.rows(*span))
         grid.changes += 1
 
     def shares_arranged(self, event: ev.SharesArranged, now: float) -> None:

@@ -20,6 +20,7 @@ from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.suitable import promise
 
 
 class Pieces:
@@ -79,8 +80,10 @@ class Pieces:
         grid = self._grid
         for number in grid.slots.idle.above(needs, grid.now):
             slot = grid.slots.slots[number]
-            left_s = slot.remaining(grid.now)
-            if min(left_s, slot.worker.announced - grid.now) > needs:
+            if slot.closes < slot.worker.ends_at:
+                continue  # it is kept for a gang, and a piece goes on until the window closes
+            left_s = slot.left_s(grid.now)
+            if min(left_s, (slot.worker.announced - grid.now) * slot.speed) > needs:
                 return left_s, slot
         return None
 
@@ -115,3 +118,5 @@ class Pieces:
         grid.bound[entry.task] = slot
         self._hand(slot.worker.name, [Assignment(attempt, slot.position, entry.runtime)])
         self._settle(slot, grid.policy.requirement)
+        if category.memory:
+            promise(grid, slot.worker, entry.task, category.memory)

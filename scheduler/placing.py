@@ -7,6 +7,7 @@ Rule 4: a worker that has never answered gets one task for each slot, and nothin
 swallows little. If it works, it is busy from the start, and waits for one round trip.
 Rule 5: a bounded pass stops when its budget is used up. Nothing is lost by that, and the next pass goes on.
 Rule 6: what is left idle may run copies of running tasks (`deskgrid.scheduler.copying`), which give way to other work.
+Rule 7: parallel tasks come first (`deskgrid.scheduler.gang_placing`).
 """
 
 import math
@@ -14,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from deskgrid.scheduler.copying import Copying
-from deskgrid.scheduler.events import Assign, Assignment
+from deskgrid.scheduler.events import Assign, Assignment, StartGang
+from deskgrid.scheduler.gang_placing import GangPlacing
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.pieces import Pieces
@@ -22,10 +24,11 @@ from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.probes import place_probes
-from deskgrid.scheduler.queues.categories import Category
+from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
-from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
-from deskgrid.scheduler.turns import CATEGORIES, Claims, Turns
+from deskgrid.scheduler.state.slots import NEVER, Sent, Slot, Worker
+from deskgrid.scheduler.suitable import promise, suits
+from deskgrid.scheduler.turns import CATEGORIES, Claims, Turns, by_needs
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
 # round trip. Tasks longer than this are never sent ahead.
@@ -65,8 +68,9 @@ class Placing:
         self._unfit: list[int] = []
         self._pieces = Pieces(grid, self._hand, self._settle_slot)
         self.copying = Copying(grid)
+        self._gangs = GangPlacing(grid, self._settle_slot)
 
-    def place_all(self, now: float, most: float) -> list[Assign]:
+    def place_all(self, now: float, most: float) -> list[Assign | StartGang]:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
         grid = self._grid
         grid.now = now
@@ -84,7 +88,13 @@ class Placing:
             self._settle_slot(slot, grid.policy.requirement)
         if self._unfit:
             self._give_back_unfit()
+        starts: list[StartGang] = []
+        if grid.gangs.awake:
+            grid.gangs.touched.update([slot.worker.name for slot in changed.values()])
+            starts = self._gangs.decide()
         categories = self._tidy()
+        if grid.gangs.awake and (categories or grid.tasks.copied):
+            self._gangs.make_room()
         if categories and grid.slots.with_room and grid.budget > 0:
             self._place(
                 [category for category in categories if category.key.piece is None],
@@ -96,7 +106,9 @@ class Placing:
         if grid.tasks.copied and not self.unfinished:
             for original, place in self.copying.choose(now):
                 self._copy(original, place)
-        return list(self._assigns.values())
+        if grid.gangs.awake:
+            grid.gangs.touched.update(self._assigns)
+        return [*starts, *self._assigns.values()]
 
     def _place(self, categories: list[Category], pieces: list[Category]) -> None:
         """Place tasks of these categories; those in ``pieces`` are checkpointable, and no policy sees them."""
@@ -110,25 +122,35 @@ class Placing:
             self._place_pieces(pieces, categories, longer=False)
 
     def _place_pieces(self, pieces: Sequence[Category], categories: Sequence[Category], *, longer: bool) -> None:
-        for alike in by_environment(pieces):
+        for alike in by_needs(pieces):
             environment = alike[0].key.environment
-            with self._only_ready(environment) as ready:
+            with self._only_suitable(alike[0].key) as ready:
                 if ready:
                     others = [category for category in categories if category.key.environment in ("", environment)]
                     self._pieces.place(alike, others, longer=longer)
 
     @contextmanager
-    def _only_ready(self, environment: str) -> Iterator[bool]:
-        """Hide the slots where an environment is not ready. Yields whether others have room; if not, none is hidden."""
+    def _only_suitable(self, key: CategoryKey) -> Iterator[bool]:
+        """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, memory
+        and labels. Yields whether others have room; if not, none is hidden.
+        """
         grid = self._grid
-        if not environment:
+        if not key.environment and key.need is None:
             yield True
             return
-        if not grid.slots.has_room_in(environment):
+        others = list[Worker]()
+        has_room = False
+        for worker in grid.slots.workers.values():
+            if suits(grid, worker, key):
+                has_room = has_room or any(slot.rows is not None for slot in worker.slots)
+            else:
+                others.append(worker)
+        if not has_room:
             yield False
             return
-        hidden = grid.slots.hide(environment)
+        grid.slots.hide(others)
         yield True
+        hidden, grid.slots.hidden = grid.slots.hidden, []
         for slot in hidden:
             grid.slots.index(slot, grid.now)
 
@@ -153,10 +175,10 @@ class Placing:
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
-            categories = by_environment(categories)[0]
+            categories = by_needs(categories)[0]
             # A plan for everybody's tasks no longer holds when only some people have their turn.
             grid.changes += len(categories) < len(turns.categories)
-            with self._only_ready(categories[0].key.environment) as ready:
+            with self._only_suitable(categories[0].key) as ready:
                 more = ready and self._ask_about(categories, turns)
             if not more:
                 turns.over(categories)
@@ -172,8 +194,8 @@ class Placing:
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        for categories in by_environment(turns.categories[:CATEGORIES]):
-            with self._only_ready(categories[0].key.environment) as ready:
+        for categories in by_needs(turns.categories[:CATEGORIES]):
+            with self._only_suitable(categories[0].key) as ready:
                 if ready:
                     self._serve_claims_of(categories, turns)
 
@@ -227,7 +249,7 @@ class Placing:
         category = bag.category
         if many > 1:
             # Tasks of a bag with a limit go to as many slots as it may have.
-            many = 1 if category.restricted else self._how_many(slot, runtime, requirement, many)
+            many = 1 if category.restricted or category.memory else self._how_many(slot, runtime, requirement, many)
         if priority is None:
             category.discard(task, many)
         else:
@@ -247,6 +269,8 @@ class Placing:
             grid.budget -= 1
         if slot.queue:
             grid.tasks.move_all(tasks[-len(slot.queue) :], State.QUEUED)
+        if category.memory:
+            promise(grid, slot.worker, task, category.memory)
         return category
 
     def _how_many(self, slot: Slot, runtime: float, requirement: Requirement, most: int) -> int:
@@ -257,7 +281,7 @@ class Placing:
         most = min(most, AHEAD_TASKS - len(slot.queue))
         room_s = min(
             grid.policy.queue_s - slot.in_flight_s() - slot.queued_s,
-            slot.remaining(grid.now) - requirement.needs(runtime) - 2 * ROUNDING_S,
+            slot.left_s(grid.now) - requirement.needs(runtime) - 2 * ROUNDING_S,
         )
         if room_s <= 0.0:
             return 1
@@ -315,9 +339,9 @@ class Placing:
         if grid.quarantine.workers and grid.quarantine.shuts(slot):
             return False
         sent, held = slot.sent, len(slot.queue)
-        if not (sent or held) or held < grid.policy.queue_length:
+        if not (sent or held) or (held < grid.policy.queue_length and slot.gang is None):
             return True
-        if slot.worker.heard == NEVER:
+        if slot.worker.heard == NEVER or slot.gang is not None:
             return False
         in_flight_s = sent[0].runtime + slot.ahead_s if sent else 0.0
         return in_flight_s + slot.queued_s < grid.policy.queue_s and held < AHEAD_TASKS
@@ -337,7 +361,7 @@ class Placing:
         handed: list[Assignment] = []
         if slot.copy is not None:
             grid.drop_copy(slot.copy.attempt.task)
-        queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, grid.now
+        queue, sent, closes, speed, now = slot.queue, slot.sent, slot.closes, slot.speed, grid.now
         position, number, budget = slot.position, grid.next_attempt, grid.budget
         # ``needs``: computed once for consecutive tasks of one runtime. ``due``: when the running task should end.
         timed, alike, needs, due = grid.policy.timed, -1.0, 0.0, max(now, slot.due)
@@ -345,7 +369,7 @@ class Placing:
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, requirement.needs(runtime)
-            if timed and needs >= ends_at - due - slot.ahead_s:
+            if timed and needs >= (closes - due) * speed - slot.ahead_s:
                 self._unfit.append(grid.unbind(slot, task))
                 continue
             queue.popleft()
@@ -355,7 +379,7 @@ class Placing:
             if sent:
                 slot.ahead_s += runtime
             else:
-                slot.started, due = now, now + runtime
+                slot.started, due = now, now + runtime / speed
             sent.append(Sent(attempt, runtime, now))
         if not queue:
             slot.queued_s = 0.0
@@ -373,19 +397,3 @@ class Placing:
         grid = self._grid
         grid.budget -= len(work)
         grid.next_attempt += len(work)
-
-
-def by_environment(categories: Sequence[Category]) -> list[list[Category]]:
-    """Categories that need the same environment together, and first those whose next task is the longest."""
-    found: dict[str, list[Category]] = {}
-    for category in categories:
-        found.setdefault(category.key.environment, []).append(category)
-    if len(found) < 2:
-        return list(found.values())
-    return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)
-
-
-def _longest(category: Category) -> float:
-    """The runtime of the task that is next in a category."""
-    entries = category.priority.next_fit(math.inf), category.regular.next_fit(math.inf)
-    return max([entry.runtime for entry in entries if entry is not None], default=0.0)

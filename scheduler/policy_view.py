@@ -73,7 +73,7 @@ class PolicyView:
         for slot in islice(self._slots.slots.values(), RUNNING):
             if slot.sent and self._grid.tasks.known(task := slot.sent[0].attempt.task).bag is bag:
                 predicted, shown = self._grid.tasks.evidence(task)
-                found.append((max(shown, self.now - slot.started), predicted))
+                found.append((max(shown, (self.now - slot.started) * slot.speed), predicted))
         return found
 
     def runtimes(self, task: int) -> list[float]:
@@ -95,12 +95,14 @@ class PolicyView:
         at = self._slots.slots[slot]
         if not at.sent:
             return self.now
+        if at.gang is not None:
+            return max(self.now, at.due)
         predicted, shown = self._grid.tasks.evidence(task := at.sent[0].attempt.task)
-        likely = runtimes(predicted, self.spread(task), max(shown, self.now - at.started))
-        in_time = at.worker.ends_at - at.started
+        likely = runtimes(predicted, self.spread(task), max(shown, (self.now - at.started) * at.speed))
+        in_time = (at.worker.ends_at - at.started) * at.speed
         if 2 * sum([seconds < in_time for seconds in likely]) < len(likely):
             return at.worker.ends_at
-        return max(self.now, at.started + fmean(likely))
+        return max(self.now, at.started + fmean(likely) / at.speed)
 
     def waiting(self, limit: int) -> list[float] | None:
         """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
@@ -158,10 +160,10 @@ class PolicyView:
         return self._open_slot(self._slots.slots[slot])
 
     def _open_slot(self, slot: Slot) -> OpenSlot:
-        worker, now = slot.worker, self.now
-        due = slot.started + slot.sent[0].runtime if slot.sent else now
-        free = (due if due > now else now) + slot.ahead_s + slot.queued_s
-        return OpenSlot(worker.name, slot.position, free, worker.ends_at, slot.number)
+        speed, now = slot.speed, self.now
+        due = slot.started + slot.sent[0].runtime / speed if slot.sent else now
+        free = (due if due > now else now) + slot.ahead_s / speed + slot.queued_s / speed
+        return OpenSlot(slot.worker.name, slot.position, free, slot.closes, slot.number, speed)
 
     def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and not in quarantine, except slots that owe an answer."""
@@ -174,9 +176,10 @@ class PolicyView:
     def upcoming(self) -> Iterator[UpcomingWindows]:
         """Every worker's windows to come, announced or by habit."""
         for worker in self._slots.workers.values():
-            yield UpcomingWindows(worker.name, len(worker.slots), self._really(worker.name, worker.expected(self.now)))
+            windows = self._really(worker.name, worker.expected(self.now))
+            yield UpcomingWindows(worker.name, len(worker.slots), windows, worker.speed)
         for name, away in self._grid.away.items():
-            yield UpcomingWindows(name, away.slots, self._really(name, away.expected(self.now)))
+            yield UpcomingWindows(name, away.slots, self._really(name, away.expected(self.now)), away.speed)
 
     def _really(self, name: str, windows: Windows) -> Windows:
         """Windows as this worker keeps them."""

@@ -12,7 +12,8 @@ took as long.
 Rule 6: a worker is doubted only if it has said, after an answer was due, that it is there. As long as its heartbeats do
 not arrive, its answers may not arrive either, and its lease decides. No worker is doubted for a task without a timeout
 while no other worker could do the task.
-Rule 7: a worker that has never answered gets one task on each of a few slots, and soon on all of them. Its first answer
+Rule 7: a gang is stopped as a whole if one of its workers is overdue, and the slot there owes the answer.
+Rule 8: a worker that has never answered gets one task on each of a few slots, and soon on all of them. Its first answer
 lifts this limit.
 """
 
@@ -20,9 +21,11 @@ import math
 from collections.abc import Sequence
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
+from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
 
 # How many slots of a new worker are used at once, as many as a common PC has, and after how many seconds that number
@@ -38,8 +41,9 @@ _CRASH = Outcome.CRASH  # looked up once: enum members are slow to look up in Py
 class Trust:
     """Doubts the workers of ``grid`` that are silent, and clears those that answer."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: GridState, gangs: Gangs) -> None:
         self._grid = grid
+        self._gangs = gangs
         self._deadlines = grid.deadlines
         # When each worker that is not up last answered.
         self.heard: dict[str, float] = {}
@@ -103,12 +107,30 @@ class Trust:
             deadlines.look(slot, due)
         elif worker.seen < due:
             deadlines.look(slot, now + AGAIN_S)
+        elif slot.gang is not None:
+            self._look_at_gang(slot.gang, slot, now)
         elif deadlines.timeout(slot.sent[0].attempt.task) is not None:
             self._take_back([slot], now, stop=True)
         elif deadlines.runs_late(slot, now) and self._has_others(worker) and (late := deadlines.late(worker, now)):
             self._take_back(late, now, stop=False)
         else:
             deadlines.look(slot, now + max(GRACE_S, due - slot.started))
+
+    def _look_at_gang(self, gang: Gang, slot: Slot, now: float) -> None:
+        """A gang should have ended on ``slot``, and the worker there is silent: it is stopped, and waits again."""
+        deadlines, worker, attempt = self._deadlines, slot.worker, gang.attempt
+        if deadlines.timeout(attempt.task) is None and not deadlines.runs_late(slot, now):
+            deadlines.look(slot, now + max(GRACE_S, deadlines.due(slot) - slot.started))
+            return
+        grid, since = self._grid, slot.started
+        self._gangs.lose(gang, now)
+        grid.tasks.taken(attempt.task)
+        grid.gangs.touched.add(worker.name)
+        slot.started = since
+        deadlines.owe(slot, attempt)
+        grid.counters.overdue += 1
+        if grid.quarantine.silent(worker.name, slot.position, grid.slots.workers, now):
+            self._relieve(worker)
 
     def _has_others(self, worker: Worker) -> bool:
         """Whether another worker is up that is not in quarantine."""

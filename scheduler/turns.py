@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 
@@ -114,6 +115,22 @@ class Turns:
 
 def _standing(contender: _Contender) -> float:
     return contender.standing
+
+
+def by_needs(categories: Sequence[Category]) -> list[list[Category]]:
+    """Categories that need the same of PCs together, and first those whose next task is the longest."""
+    found: dict[tuple[str, Need | None], list[Category]] = {}
+    for category in categories:
+        found.setdefault((category.key.environment, category.key.need), []).append(category)
+    if len(found) < 2:
+        return list(found.values())
+    return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)
+
+
+def _longest(category: Category) -> float:
+    """The runtime of the task that is next in a category."""
+    entries = category.priority.next_fit(math.inf), category.regular.next_fit(math.inf)
+    return max([entry.runtime for entry in entries if entry is not None], default=0.0)
 
 
 class Claims:

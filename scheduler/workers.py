@@ -1,22 +1,39 @@
 """Workers come and go: their windows open, change and close, and the tasks that they held wait again."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Window, Windows
 from deskgrid.scheduler.state.prediction_error import ratios
-from deskgrid.scheduler.state.slots import UPTIME_JITTER_S, Away, Copy, Slot, Worker, announced, differ, uptime_end
+from deskgrid.scheduler.state.slots import (
+    UPTIME_JITTER_S,
+    Away,
+    Copy,
+    Slot,
+    Traits,
+    Worker,
+    announced,
+    differ,
+    rated,
+    uptime_end,
+)
 from deskgrid.scheduler.trust import Trust
+
+# What others use of a PC is looked at again when it has changed by this much of its processors.
+LOAD_STEP = 0.02
 
 
 class Workers:
     """Applies the events of workers to ``grid``."""
 
-    def __init__(self, grid: GridState, trust: Trust) -> None:
+    def __init__(self, grid: GridState, trust: Trust, gangs: Gangs) -> None:
         self._grid = grid
         self._trust = trust
+        self._gangs = gangs
 
     # --- a window opens ----------------------------------------------------------------------------------------------
 
@@ -24,13 +41,16 @@ class Workers:
         """A worker is up. It keeps the attempts that it still holds, unless another worker was given the task."""
         if event.slots < 1 or not event.uptime > 0.0:
             raise IllegalEvent(f"worker {event.worker}: {event.slots} slots for {event.uptime} s")
+        _check_measured(event.worker, event.speed, 0.0)
         grid = self._grid
         known = grid.slots.workers.get(event.worker)
+        parked = self._gangs.park(known) if known is not None and grid.gangs.running else []
         if known is not None:
             # The same worker over a new connection: messages on their way may be lost. Its own list says what it has.
             self._detach(event.worker, now)
         before = grid.away.pop(event.worker, None)
         grid.changes += 1
+        grid.gangs.windows += 1
         windows = announced(event.windows, now)
         worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
         worker.announced, worker.opened, worker.planned_s = worker.ends_at, now, event.uptime
@@ -39,17 +59,26 @@ class Workers:
         worker.ends_at = grid.closing(worker, now)
         if before is not None and before.last is not None:
             worker.gap = now - before.last.closes
+        worker.traits = Traits(event.processors, event.memory, event.labels, event.reachable)
+        worker.measured, worker.speed = event.speed, rated(event.speed)
         grid.slots.join(worker, event.slots)
         self._trust.admit(worker)
         for slot in worker.slots:
             grid.change(slot)
-        self._adopt(worker, event.holds, now)
+        holds = event.holds
+        if grid.gangs.awake:
+            grid.gangs.join(worker)
+            holds = self._gangs.adopt(worker, holds, now)
+        self._adopt(worker, holds, now)
+        self._gangs.settle_parked(parked, now)
 
     def _adopt(self, worker: Worker, holds: Sequence[ev.HeldAttempt], now: float) -> None:
         """Let a worker keep those attempts it holds that still count; stop the others."""
         grid, others, stale = self._grid, list[ev.HeldAttempt](), list[Attempt]()
         for hold in sorted(holds, key=lambda hold: hold.elapsed is None):
             welcome = grid.is_orphan(hold.attempt) and 0 <= hold.slot < len(worker.slots)
+            if welcome and grid.gangs.awake:
+                welcome = worker.slots[hold.slot].gang is None and not self._gangs.awaits(hold.attempt)
             if not welcome:
                 others.append(hold)
                 continue
@@ -81,7 +110,9 @@ class Workers:
             if worker is None:
                 self._note_away(event.worker, windows)
             else:
-                grid.changes += differ(worker.windows, windows)
+                changed = differ(worker.windows, windows)
+                grid.changes += changed
+                grid.gangs.windows += changed
                 worker.windows = windows
         if worker is None:
             return
@@ -111,6 +142,26 @@ class Workers:
             worker.environments = event.environments
             grid.change_all(worker)
 
+    def measured(self, event: ev.WorkerMeasured, now: float) -> None:
+        """A worker is faster or slower than it was, or others use more or less of it."""
+        _check_measured(event.worker, event.speed, event.load)
+        grid = self._grid
+        worker = grid.slots.workers.get(event.worker)
+        if worker is None:
+            return
+        if abs(event.load - worker.load) >= LOAD_STEP:
+            worker.load = event.load
+            grid.gangs.loaded(worker)
+            grid.changes += 1
+        if event.speed != worker.measured and rated(event.speed) != worker.speed:
+            grid.change_all(worker)
+            worker.measured = event.speed
+            worker.speed, grid.slots.uneven = rated(event.speed), True
+            for slot in worker.slots:
+                slot.speed = worker.speed
+                if slot.gang is not None:
+                    slot.sent[0] = slot.sent[0]._replace(runtime=slot.gang.seconds * slot.speed)
+
     def _shed(self, slot: Slot, now: float) -> None:
         """Take back the queued tasks that a shortened window no longer holds, the last first."""
         grid, shed = self._grid, []
@@ -137,11 +188,12 @@ class Workers:
         worker, counters = grid.slots.workers[event.worker], grid.counters
         windows = announced(event.windows, now) if event.planned else worker.windows
         last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
-        grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap)
+        grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap, worker)
         if event.planned:
             grid.hours.add(worker.name, worker.planned_s, now - worker.opened)
         counters.departures += event.planned
         counters.losses += not event.planned
+        self._gangs.worker_left(worker, now, planned=event.planned and not event.early)
         unstarted = set(event.unstarted)
         killed = [slot for slot in worker.slots if slot.sent and slot.sent[0].attempt not in unstarted]
         counters.kills += len(killed)
@@ -162,16 +214,20 @@ class Workers:
     def _learn(self, slot: Slot, now: float) -> None:
         """A task was killed: it takes longer than it has run."""
         (task, _), predicted, _ = slot.sent[0]
+        elapsed = (now - slot.started) * slot.speed
         if now > slot.due:
-            self._grid.prediction_error.add(ratios([predicted], [now - slot.started]))
-        self._grid.tasks.known(task).bag.show(task, now - slot.started, predicted)
+            self._grid.prediction_error.add(ratios([predicted], [elapsed]))
+        self._grid.tasks.known(task).bag.show(task, elapsed, predicted)
 
     def _detach(self, name: str, now: float) -> None:
         """Take a worker's slots away; its tasks join the priority queue."""
         grid = self._grid
         grid.changes += 1
+        grid.gangs.windows += 1
         worker = grid.slots.leave(name)
         self._trust.dismiss(worker)
+        if grid.gangs.awake:
+            grid.gangs.leave(worker)
         for slot in worker.slots:
             if slot.copy is not None:
                 attempt, slot.copy = slot.copy.attempt, None
@@ -191,6 +247,7 @@ class Workers:
         """A worker that is away will not be back."""
         grid = self._grid
         grid.changes += grid.away.pop(event.worker, None) is not None
+        grid.gangs.windows += 1
         self._trust.forget(event.worker)
         grid.quarantine.forget_worker(event.worker)
         if (worker := grid.slots.workers.get(event.worker)) is not None:
@@ -201,4 +258,10 @@ class Workers:
         grid = self._grid
         known = grid.away.get(name, Away(Windows()))
         grid.changes += differ(known.windows, windows)
+        grid.gangs.windows += 1
         grid.away[name] = replace(known, windows=windows)
+
+
+def _check_measured(worker: str, speed: float, load: float) -> None:
+    if not (0.0 < speed < math.inf and 0.0 <= load <= 1.0):
+        raise IllegalEvent(f"worker {worker}: a speed of {speed}, {load} of it used by others")

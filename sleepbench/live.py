@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid import Bag, Grid
+from deskgrid.scheduler.policies import POLICIES
+from deskgrid.scheduler.policies.packing import Packing
 from deskgrid.sleepbench.costs import Costs, Nap, Opened, measure
 from deskgrid.sleepbench.history import PastWindow, read_history
 from deskgrid.sleepbench.naps import nap
@@ -33,8 +35,10 @@ MARGIN_S = 0.15
 # Options of each policy, by name; the other options have their defaults. Times are real seconds, not the paper's.
 # queue_s is 0, because the paper has no queues measured in seconds, and one real second is 50 of the paper's seconds at
 # scale 0.02. fcfs queues nothing: it ignores uptimes, so its queues would only lose their tasks with the PC.
+# Policies for parallel tasks pack single ones, and have the options for that.
+_PACKING = {"queue_s": 0, "margin": MARGIN_S}
 OPTIONS: Mapping[str, Mapping[str, object]] = {
-    "packing": {"queue_s": 0, "margin": MARGIN_S},
+    **{name: _PACKING for name, maker in POLICIES.items() if isinstance(maker, type) and issubclass(maker, Packing)},
     "pgs": {"queue_s": 0, "margin": MARGIN_S},
     "longest": {"margin": MARGIN_S},
     "fcfs": {"queue_s": 0, "queue_length": 0},
@@ -95,15 +99,15 @@ def _start_pcs(processes: Processes, grid: Grid, scenario: Scenario, scale: floa
             pairs = cycle_pairs(uptime, scenario.restart, opening - time.monotonic(), CYCLES_S * scale)
             cycle = write_cycle(processes.folder / f"pc{number}.cycle", pairs)
         _start_pc(processes, grid, f"pc{number}", cycle)
-    processes.wait_for(lambda: len(_names(snapshot_of(grid), "up")) == count, "all PCs to be up")
+    processes.wait_for(lambda: len(names(snapshot_of(grid), "up")) == count, "all PCs to be up")
 
 
 def _start_pc(processes: Processes, grid: Grid, name: str, cycle: Path | None) -> None:
     processes.start_worker(name, cycle)
-    processes.wait_for(lambda: name in _names(snapshot_of(grid)), f"{name} to join")
+    processes.wait_for(lambda: name in names(snapshot_of(grid)), f"{name} to join")
 
 
-def _names(snapshot: StatusDocument, state: str = "") -> set[str]:
+def names(snapshot: StatusDocument, state: str = "") -> set[str]:
     """The names of the workers that the broker knows, or of those in ``state``."""
     return {worker["name"] for worker in snapshot["workers"] if not state or worker["state"] == state}
 

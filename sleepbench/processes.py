@@ -20,7 +20,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from deskgrid import Grid
-from deskgrid.sleepbench.naps import PC
+from deskgrid.sleepbench.naps import PC, SPEED
 from deskgrid.wire.status import StatusDocument
 
 # How long a broker may take to listen: a cold start of Python on a busy machine takes some seconds.
@@ -99,12 +99,19 @@ class Processes:
             self.start_worker(name)
         self.client_line = self._line("client")
 
-    def start_worker(self, name: str, cycle: Path | None = None) -> None:
-        """Start a worker of one slot, but do not wait until it joins. ``cycle``: its file of planned uptime."""
+    def start_worker(
+        self, name: str, cycle: Path | None = None, more: Sequence[str] = (), speed: float | None = None
+    ) -> None:
+        """Start a worker of one slot, but do not wait until it joins. ``cycle``: its file of planned uptime.
+
+        ``more``: other arguments of ``deskgrid worker``. ``speed``: as which its naps are to behave.
+        """
         plan = ["--cycle", str(cycle)] if cycle is not None else []
         line = f"@{self.home / 'worker.join'}"  # everybody can read the arguments of a process
         own = ["--home", str(self.home), "--name", name]
-        self._start(name, ["worker", "--join", line, "--slots", "1", *own, *plan])
+        if speed is not None:
+            plan += ["--speed", f"{speed:g}"]
+        self._start(name, ["worker", "--join", line, "--slots", "1", *own, *plan, *more], speed or 1.0)
 
     def pid(self, name: str) -> int:
         """The process id of a worker, or of the "broker"."""
@@ -150,22 +157,22 @@ class Processes:
         self.wait_for(file.exists, "the broker to listen")
         return file.read_text(encoding="utf-8").strip()
 
-    def _start(self, name: str, arguments: list[str]) -> None:
+    def _start(self, name: str, arguments: list[str], speed: float = 1.0) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(
                 [*COMMAND, *arguments, "--until-stdin-closes"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment(name),
+                env=self._environment(name, speed),
                 start_new_session=True,  # has no effect on Windows; the flag below has no effect elsewhere
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
 
-    def _environment(self, name: str) -> dict[str, str]:
+    def _environment(self, name: str, speed: float) -> dict[str, str]:
         place = str(self.folder / "tmp")
         ours = {key: value for key, value in os.environ.items() if key != "DESKGRID_JOIN"}  # another grid's
-        return ours | {"TMPDIR": place, "TEMP": place, "TMP": place, PC: name}
+        return ours | {"TMPDIR": place, "TEMP": place, "TMP": place, PC: name, SPEED: f"{speed}"}
 
     def _log_end(self, name: str) -> str:
         text = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")

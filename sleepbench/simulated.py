@@ -199,7 +199,7 @@ def _computing(trials: Sequence[Trial], processes: int) -> Iterator[Iterator[Row
         yield map(_row, trials)
         return
     # "spawn" is the only start method that every system has and that threads of ours cannot disturb.
-    with get_context("spawn").Pool(count, _leave_interrupts_to_the_parent) as pool:
+    with get_context("spawn").Pool(count, leave_interrupts_to_the_parent) as pool:
         yield pool.imap(_row, trials)
 
 
@@ -210,5 +210,6 @@ def _row(trial: Trial) -> Row | Unfinished:
         return Unfinished(trial, str(error))
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def leave_interrupts_to_the_parent() -> None:
+    """Let a process of a pool go on at Ctrl-C: the one that started it ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -122,14 +122,20 @@ class LiveBroker(Live):
 class LiveWorker(Live):
     """A worker in a thread; its tasks run in processes as always. ``said`` is what it told people.
 
-    ``home``: where its identity is; without it, it has none when it ends.
+    ``home``: where its identity is; without it, it has none when it ends. ``more``: options of `WorkerOptions`.
     """
 
     def __init__(
-        self, join: JoinLine, name: str = "pc1", slots: int = 1, plan: Plan | None = None, home: Path | None = None
+        self,
+        join: JoinLine,
+        name: str = "pc1",
+        slots: int = 1,
+        plan: Plan | None = None,
+        home: Path | None = None,
+        **more: Any,
     ) -> None:
         self.said: list[str] = []
-        self._options = WorkerOptions(join, slots, name, home or Path(), "lab", plan)
+        self._options = WorkerOptions(join, slots, name, home or Path(), "lab", plan, speed=1.0, **more)
         super().__init__(name, self._work if home else self._work_in_a_new_home)
 
     def _work(self, stopping: Callable[[], bool]) -> None:
@@ -169,18 +175,19 @@ class LiveGrid:
         self.broker = self._broker(self.broker.ready.address)
 
     def start_worker(
-        self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, line: JoinLine | None = None
+        self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, line: JoinLine | None = None, **more: Any
     ) -> LiveWorker:
-        """A worker that has just been started, by the broker's join line or another."""
-        worker = LiveWorker(line or self.broker.line("worker"), name, slots, plan, Path(f"{self.home}-pcs"))
+        """A worker that has just been started, by the broker's join line or another. ``more``: as in `LiveWorker`."""
+        chosen = line or self.broker.line("worker")
+        worker = LiveWorker(chosen, name, slots, plan, Path(f"{self.home}-pcs"), **more)
         self._stack.callback(worker.stop)
         self.workers.append(worker)
         worker.start()
         return worker
 
-    def worker(self, name: str = "pc1", slots: int = 1, plan: Plan | None = None) -> LiveWorker:
+    def worker(self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, **more: Any) -> LiveWorker:
         """A worker that has joined."""
-        worker = self.start_worker(name, slots, plan)
+        worker = self.start_worker(name, slots, plan, **more)
         assert self.joined(worker) or worker.ended
         return worker
 

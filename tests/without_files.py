@@ -3,12 +3,46 @@
 from pathlib import Path
 
 from deskgrid import wire
+from deskgrid.worker.gangs import RunsRanks
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.jobs import JobSaved
+from deskgrid.worker.run.jobs import Gang, JobSaved, RankJob, RankKey, RankReport
+
+
+class NoRanks:
+    """For executors of tests that are never asked for a gang."""
+
+    @property
+    def templates(self) -> set[str]:
+        return set()
+
+    def uses(self, environment: str) -> bool:
+        return False
+
+    def prepare(self, job: RankJob) -> None:
+        raise AssertionError(f"nobody asked for {job!r:.100}")
+
+    def begin(self, key: RankKey, gang: Gang, now: float) -> None:
+        raise AssertionError(f"nobody prepared {key}")
+
+    def poll(self, now: float) -> list[RankReport]:
+        return []
+
+    def running(self, now: float) -> dict[RankKey, float]:
+        return {}
+
+    def stop(self, task: int, number: int) -> None: ...
+
+    def met(self, key: RankKey, serial: int, reason: str, values: wire.Payload) -> None: ...
+
+    def pmi(self, key: RankKey, data: bytes, now: float) -> None: ...
 
 
 class WithoutFiles:
     """For executors of tests, whose tasks need no stored files."""
+
+    @property
+    def ranks(self) -> RunsRanks:
+        return NoRanks()
 
     def say(self, now: float) -> list[wire.Message]:
         return []

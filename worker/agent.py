@@ -29,9 +29,14 @@ from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
 from deskgrid.worker.link import Link, UnknownKey
+from deskgrid.worker.pc.address import address_towards, interface_of
+from deskgrid.worker.pc.processors import cores
+from deskgrid.worker.pc.speed import SpeedMeasurement
+from deskgrid.worker.pc.this_pc import ThisPc
 from deskgrid.worker.run.accounts import Account, AccountError, check_account
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.folders import Folder, is_ours
+from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.process import PROGRAM
 from deskgrid.worker.session import Identity, Refusal, Session
 from deskgrid.worker.windows.clocks import read_clocks
@@ -48,6 +53,9 @@ TICK_S = 0.2
 FILES_BYTES = 10 * 2**30
 # Bytes of unpacked wheels that a PC keeps although no environment uses them.
 ENV_BYTES = 10 * 2**30
+# How long a worker waits for the measurement of its speed before it introduces itself. On a busy PC it takes longer,
+# and is said later.
+SPEED_S = 0.2
 # How long a stopping worker waits for the broker to confirm its last results.
 LAST_RESULTS_S = 3.0
 # A PC may enrol for this long even if its plan is over sooner: `--until 1` is how a PC enrols, and the broker may be
@@ -73,6 +81,9 @@ class WorkerOptions:
     files.
     ``files_bytes``: bytes of stored files that are kept although no task uses them. ``env_bytes``: the same of unpacked
     wheels.
+    ``labels``: what this PC has, sorted. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
+    measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
+    most) or any.
     """
 
     join: JoinLine
@@ -86,6 +97,11 @@ class WorkerOptions:
     files: Path | None = None
     files_bytes: int = FILES_BYTES
     env_bytes: int = ENV_BYTES
+    labels: tuple[str, ...] = ()
+    memory: int | None = None
+    speed: float | None = None
+    mpi: bool = False
+    mpi_ports: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -163,19 +179,28 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
     wake_out.setblocking(False)
 
     def wake() -> None:
-        with suppress(BlockingIOError):  # it has been woken often enough
+        with suppress(OSError):  # it has been woken often enough, or has ended
             wake_in.send(b"\0")
 
+    measurement = SpeedMeasurement(wake) if options.speed is None else None
     cache, wheels, tasks = _places(options)
+    address = address_towards(options.join.host, options.join.port)
     executor = Executor(
-        options.slots, options.name, wake, task_memory=options.task_memory, account=options.run_as, tasks=tasks.path
+        options.slots,
+        options.name,
+        wake,
+        task_memory=options.task_memory,
+        account=options.run_as,
+        tasks=tasks.path,
+        mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
     )
     stage = Stage(executor, cache, tasks.path, wake, account=options.run_as, wheels=wheels)
     assert stage.environments is not None
     executor.sites = stage.environments.ready
     try:
         with Link(options.join) as link:
-            _Agent(options, link, executor, stage, wake=wake, woken=wake_out, say=say).run(stopping)
+            pc = ThisPc(address, measurement)
+            _Agent(options, link, executor, stage, pc, wake=wake, woken=wake_out, say=say).run(stopping)
     finally:
         executor.close()
         stage.close()
@@ -213,6 +238,7 @@ class _Agent:
         link: Link,
         executor: Executor,
         stage: Stage,
+        pc: ThisPc,
         *,
         wake: Callable[[], None],
         woken: socket.socket,
@@ -227,13 +253,24 @@ class _Agent:
             python=".".join(platform.python_version_tuple()[:2]),
             slots=options.slots,
             system=wire.this_system(),
+            address=pc.address,
+            processors=cores(),
+            memory=pc.memory(say) if options.memory is None else options.memory,
+            labels=options.labels,
+            mpi=options.mpi,
         )
         self._options = options
         self._link = link
         self._executor = executor
         self._woken = woken
         self._say = say
-        self._session = Session(identity, plan, stage, follows_broker=options.plan is None)
+        self._pc = pc
+        ports = options.mpi_ports
+        follows = options.plan is None
+        self._session = Session(identity, plan, stage, follows_broker=follows, free_port=lambda: pc.free_port(ports))
+        if options.speed is not None:
+            self._session.powers.speed = options.speed
+        pc.measure(self._session.powers, time.monotonic(), SPEED_S)
         self._wake = wake
         self._alarm: Alarm | None = None
         self._table: str | None = None
@@ -283,6 +320,7 @@ class _Agent:
             self._connection_changed()
         if self._link.socket in ready:
             self._receive()
+        self._pc.measure(self._session.powers, now.mono)
         self._send(self._session.tick(read_clocks()))
         self._follow_broker_windows()
         self._report()

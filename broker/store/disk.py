@@ -89,7 +89,8 @@ class Disk:
             return True
         if isinstance(message, wire.Ask):
             return message.what in READS
-        return not isinstance(message, wire.Finished | wire.Saved | wire.Blob | wire.Offer | wire.Part)
+        kept = wire.Finished | wire.Saved | wire.Blob | wire.Offer | wire.Part
+        return not isinstance(message, (kept, *wire.FROM_RANKS))
 
     def records(self, message: wire.Message) -> bool:
         """Whether the large payloads of ``message`` may be written to files. Keeps room for those of a submission."""

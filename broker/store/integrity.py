@@ -27,6 +27,7 @@ _CHECKED = (
     ("SELECT first FROM predictions WHERE checksum IS NOT checksum(runtimes)", "prediction of batch"),
     ("SELECT number FROM checkpoints WHERE checksum IS NOT checksum(data)", "checkpoint"),
     ("SELECT number FROM checkpoint_parts WHERE checksum IS NOT checksum(data)", "part of a checkpoint"),
+    ("SELECT task FROM ranks WHERE checksum IS NOT NULL AND checksum IS NOT checksum(payload, stdout, stderr)", "rank"),
     (
         "SELECT low FROM results INDEXED BY long_results WHERE checksum IS NOT NULL "
         "AND checksum IS NOT checksum(tasks, told, printed, large)",

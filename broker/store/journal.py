@@ -37,6 +37,7 @@ from deskgrid.broker.store.large_values import LargeValues
 from deskgrid.broker.store.learned import Learned
 from deskgrid.broker.store.parts import Parts
 from deskgrid.broker.store.purge import Purge
+from deskgrid.broker.store.ranks import RankTable
 from deskgrid.broker.store.recovery import Recovery
 from deskgrid.broker.store.result_blocks import (
     COLUMNS,
@@ -148,6 +149,7 @@ class Journal:
             self.parts = Parts(self.db, self._write, self.values)
             self.learned = Learned(self.db, self._write)
             self.etas = EtaTable(self.db, self._write)
+            self.ranks = RankTable(self.db, self._write, self.values)
             self.checkpoints = CheckpointTable(self.db, self._write, self._insert, self.values)
             # Delete templates that no bag uses: after a restart nothing else would ever delete them.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"

@@ -16,6 +16,10 @@ from deskgrid.broker.store.result_blocks import StoredValue
 from deskgrid.broker.store.rows import FileRow
 from deskgrid.wire import Chunks, Payload
 
+# What a cell begins with that stands for the results of all ranks of a task, as one payload, or for that of its only
+# rank. The task's number follows; each result has a cell of its own (`deskgrid.broker.store.ranks`).
+OF_RANKS, OF_RANK = "ranks:", "rank:"
+
 
 class LargeValues:
     """The files of a journal, and the table that names them."""
@@ -31,6 +35,8 @@ class LargeValues:
         # Files that can be removed once nobody uses their values, for example in a message that waits to be sent.
         self._unneeded: list[str] = []
         self._in_hand: WeakValueDictionary[str, Stored] = WeakValueDictionary()
+        # Makes the payload of a cell that begins with `OF_RANKS` or `OF_RANK`.
+        self.joined: Callable[[str], Payload]
 
     def open(self, db: sqlite3.Connection, write: Callable[[str, Sequence[tuple[object, ...]]], None]) -> str:
         """Check all files, and return what is wrong with them, or "". ``write(statement, rows)`` writes rows."""
@@ -71,6 +77,8 @@ class LargeValues:
         """
         if isinstance(payload, bytes) or not payload.file:
             return bytes(payload)
+        if payload.file.startswith((OF_RANKS, OF_RANK)):
+            return payload.file  # its parts are recorded already
         row = FileRow(payload.file, bag, batch, len(payload), payload.checksum if summed else None)
         self._write("INSERT INTO files VALUES (?,?,?,?,?)", [row])
         return payload.file
@@ -79,6 +87,8 @@ class LargeValues:
         """The payload that ``cell`` stands for."""
         if isinstance(cell, bytes):
             return cell
+        if cell.startswith((OF_RANKS, OF_RANK)):
+            return self.joined(cell)
         value = self._in_hand.get(cell)
         if value is None:
             value = self._in_hand[cell] = self._files.stored(cell, self.size_of(cell))

@@ -26,7 +26,13 @@ class Purge:
 
     def some(self, bag: int) -> bool:
         """Delete some rows of a bag; False when all of them are gone."""
-        return self._results(bag) or self._batches(bag) or self._values.forget(bag, ROWS) or self._row(bag)
+        return (
+            self._results(bag)
+            or self._ranks(bag)
+            or self._batches(bag)
+            or self._values.forget(bag, ROWS)
+            or self._row(bag)
+        )
 
     def _results(self, bag: int) -> bool:
         sizes = "length(tasks) + length(told) + ifnull(length(printed), 0)"
@@ -34,6 +40,14 @@ class Purge:
         last = _within(self._db.execute(query, (bag, ROWS)).fetchall())
         if last is not None:
             self._write("DELETE FROM results WHERE bag = ? AND seq <= ?", [(bag, last)])
+        return last is not None
+
+    def _ranks(self, bag: int) -> bool:
+        size = "ifnull(length(payload), 0) + ifnull(length(stdout), 0) + ifnull(length(stderr), 0)"
+        query = f"SELECT rowid, {size} FROM ranks WHERE bag = ? ORDER BY rowid LIMIT ?"
+        last = _within(self._db.execute(query, (bag, ROWS)).fetchall())
+        if last is not None:
+            self._write("DELETE FROM ranks WHERE bag = ? AND rowid <= ?", [(bag, last)])
         return last is not None
 
     def _batches(self, bag: int) -> bool:

@@ -68,9 +68,11 @@ class Recovery:
             "SELECT bag, sum(length(tasks) + length(told) + ifnull(length(printed), 0)) FROM results GROUP BY bag",
             "SELECT bag, sum(length(data)) FROM checkpoints WHERE typeof(data) = 'blob' GROUP BY bag",
             "SELECT bag, sum(length(data)) FROM checkpoint_parts WHERE typeof(data) = 'blob' GROUP BY bag",
+            "SELECT bag, sum(length(stdout) + length(stderr)) FROM ranks GROUP BY bag",
+            "SELECT bag, sum(length(payload)) FROM ranks WHERE typeof(payload) = 'blob' GROUP BY bag",
             "SELECT bag, sum(size) FROM files WHERE batch IS NULL AND bag IS NOT NULL GROUP BY bag",
         ):
-            sizes.update(dict(self._db.execute(query)))
+            sizes.update({bag: size or 0 for bag, size in self._db.execute(query)})
         return sizes
 
     def outcomes(self, bag: int) -> dict[int, "array[int]"]:

@@ -130,6 +130,17 @@ CREATE INDEX checkpoint_parts_of_task ON checkpoint_parts (task) WHERE checkpoin
 CREATE TABLE etas (number INTEGER PRIMARY KEY, bag INTEGER, made REAL, ended REAL, median REAL, low REAL, high REAL);
 CREATE INDEX etas_of_bag ON etas (bag);
 """,
+    # Attempts of parallel tasks, their ranks, and what these said to MPI's process manager.
+    """
+CREATE TABLE gangs (task INTEGER PRIMARY KEY, number INTEGER, bag INTEGER, began REAL, runtime REAL, port INTEGER,
+                    met INTEGER);
+CREATE TABLE ranks (task INTEGER, rank INTEGER, bag INTEGER, session TEXT, worker TEXT, slots BLOB, outcome INTEGER,
+                    elapsed REAL, size INTEGER, payload BLOB, stdout BLOB, stderr BLOB, checksum INTEGER,
+                    UNIQUE (task, rank));
+CREATE INDEX ranks_of_bag ON ranks (bag);
+CREATE TABLE gang_lines (number INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER, rank INTEGER, ends INTEGER, line BLOB);
+CREATE INDEX lines_of_gang ON gang_lines (task);
+""",
 )
 FORMAT = len(_FORMATS)
 

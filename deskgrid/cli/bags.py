@@ -1,17 +1,17 @@
-"""``deskgrid submit`` and the commands for bags that were submitted.
+"""The commands for bags that were submitted.
 
 Rule: stdout has only the requested output, so that it can be piped; remarks about it go to stderr.
 """
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from deskgrid.cli.base import Folder, Refusal, Seconds, join_option, open_grid, say, show
 
@@ -23,211 +23,12 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 FAILED = 1
-COPIES = "Let an idle PC run a task that takes long a second time; the first answer counts."
 # How much of the last line of a command's stderr is printed with its failure. Characters.
 LAST_WORDS = 200
-# Options that mean nothing without another one.
-NEED_ANOTHER = {
-    "checkpoint_signal": "checkpoint",
-    "checkpoint_exit": "checkpoint",
-    "min_piece": "checkpoint",
-    "when": "after",
-}
-RETRIES = "How often a failed task is tried again. From the fourth failure on, it pauses before each try."
 
 bag_argument = click.argument("bag_id", metavar="BAG")
 bags_argument = click.argument("bag_ids", metavar="BAG...", nargs=-1, required=True)
 item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)
-
-
-def licence_needs(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
-    """Read NAME or NAME=N, each once."""
-    found: dict[str, int] = {}
-    for text in given:
-        name, equals, many = text.partition("=")
-        if not name or name in found or not (many.isdecimal() if equals else True):
-            raise click.BadParameter(f"{text!r}: a licence is NAME or NAME=N, each name once")
-        found[name] = int(many) if equals else 1
-    return found
-
-
-@click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--runtime", type=Seconds(), help="Predicted duration of each task; PCs that leave sooner do not get it.")
-@click.option("--name", help="The name of the bag in the status [default: the command's name].")
-@click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it has failed.")
-@click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
-@click.option("--copies", is_flag=True, help=COPIES)
-@click.option(
-    "--checkpoint",
-    multiple=True,
-    metavar="PATTERN",
-    help="The command saves its state in these files, such as 'state/*', and goes on from them; may be repeated.",
-)
-@click.option(
-    "--checkpoint-signal", default="USR1", show_default=True, metavar="NAME", help="The signal that tells it to save."
-)
-@click.option(
-    "--checkpoint-exit",
-    type=click.IntRange(1, 255),
-    default=85,
-    show_default=True,
-    metavar="CODE",
-    help="The exit code with which it says that it has saved, and is not done.",
-)
-@click.option(
-    "--min-piece",
-    type=Seconds(),
-    default="60",
-    show_default=True,
-    help="How long a PC must be there for a piece of a command with --checkpoint.",
-)
-@click.option(
-    "--each",
-    "lines",
-    type=click.File("rb"),
-    metavar="FILE",
-    help="Make one task of each line of this file, or of stdin if FILE is -. Empty lines are skipped.",
-)
-@click.option(
-    "--input",
-    "inputs",
-    metavar="[NAME=]PATH",
-    multiple=True,
-    help="A file or a folder that each task finds in a fresh folder, in which it then runs; may be repeated.",
-)
-@click.option(
-    "--output",
-    "outputs",
-    metavar="PATTERN",
-    multiple=True,
-    help="The files that a task leaves in its folder, such as 'out/*.npz', for deskgrid fetch; may be repeated.",
-)
-@click.option(
-    "--env",
-    metavar="mine|script|FILE",
-    help="What the bag brings: what COMMAND's Python file imports, at the versions installed here (mine), "
-    "or names in a comment '# /// script' (script), or what a requirements.txt or a pylock.toml names.",
-)
-@click.option(
-    "--with",
-    "more",
-    metavar="REQUIREMENT",
-    multiple=True,
-    help="A library that it brings, like numpy; may be repeated.",
-)
-@click.option(
-    "--priority",
-    type=click.IntRange(-100, 100),
-    default=0,
-    help="Among your own bags, those with higher numbers come first.",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="How many tasks of the bag may be on PCs at once.")
-@click.option(
-    "--licence",
-    "licences",
-    multiple=True,
-    metavar="NAME[=N]",
-    callback=licence_needs,
-    help="A licence that each task needs, or N of it. Repeat it for other licences.",
-)
-@click.option(
-    "--after", multiple=True, metavar="BAG", help="Begin when this bag of yours has ended. Repeat it for more."
-)
-@click.option(
-    "--when",
-    type=click.Choice(["ok", "ended"]),
-    default="ok",
-    show_default=True,
-    help="With --after: only if all its tasks are done, or however it ends.",
-)
-@click.option(
-    "--explore",
-    is_flag=True,
-    help="Begin with up to 16 lines that are spread over the numbers in all of them, to know early how long it takes.",
-)
-@join_option
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def submit(
-    *,
-    runtime: float | None,
-    name: str | None,
-    lines: IO[bytes] | None,
-    join: str | None,
-    env: str | None,
-    more: tuple[str, ...],
-    command: tuple[str, ...],
-    **options: Any,
-) -> None:
-    """Submit a bag of commands and print its id.
-
-    COMMAND runs once for each line of --each. The line takes the place of {}, or is added at the end if there is no {}.
-    COMMAND runs without a shell; if you need one, use sh -c '...'. Without --each, the bag is one task.
-
-    A DURATION is a number of seconds, or has units: 90s, 20min, 1h30min, 2d.
-
-    \b
-    ls *.png | deskgrid submit --runtime 20 --each - -- convert {} {}.jpg
-    """
-    _check_pairs(click.get_current_context(), options)
-    with open_grid(join) as grid:
-        bag = grid.command(
-            list(command),
-            _itself(command) if lines is None else items_of(lines),
-            runtime=runtime,
-            name=Path(command[0]).name if name is None else name,
-            env=_environment(env, more),
-            **options,
-        )
-        click.echo(bag.id)
-        if lines is not None and not any("{}" in word for word in command):
-            whole = " ".join([*command, "LINE"])
-            say(f"deskgrid: no {{}} in the command: each line was added at its end, as in: {whole}", err=True)
-        if bag.note:
-            say(f"deskgrid: {bag.note}", err=True)
-        _advise(bag)
-
-
-def _advise(bag: "Bag[Any, Any]") -> None:
-    """At a terminal, tell when the bag will be done, and what would help it, if the broker answers soon."""
-    from deskgrid.client.whatif import GLANCE_S
-    from deskgrid.errors import DeskgridError
-
-    if sys.stderr.isatty():
-        with suppress(DeskgridError):
-            say(f"deskgrid: {bag.advise(GLANCE_S).line()}", err=True)
-
-
-def _environment(env: str | None, more: Sequence[str]) -> list[str | Path] | None:
-    """Return what a bag brings, as in Python."""
-    first = list[str | Path]()
-    if env is not None:
-        if env not in ("mine", "script") and not (env and os.path.exists(env)):
-            raise click.BadParameter(f"{env!r} is not mine or script, and there is no such file", param_hint="--env")
-        first.append(env if env in ("mine", "script") else Path(env))
-    return [*first, *more] or None
-
-
-def _check_pairs(context: click.Context, options: Mapping[str, object]) -> None:
-    """Refuse options that mean nothing without another one, rather than ignore them."""
-    for name, other in NEED_ANOTHER.items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and not options[other]:
-            raise click.UsageError(f"--{name.replace('_', '-')} needs --{other}")
-
-
-def _itself(command: Iterable[str]) -> list[str]:
-    """Return the one item that leaves the command as it is."""
-    return ["{}" if any("{}" in word for word in command) else ""]
-
-
-def items_of(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines that are not blank, without their line ends; a refusal names a line that is not UTF-8."""
-    for number, line in enumerate(lines, start=1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise Refusal(f"line {number} of the file that --each names is not UTF-8") from error
-        if text.strip():
-            yield text
 
 
 @click.command()
@@ -277,8 +78,9 @@ def _summary(progress: "Progress") -> str:
 def results(*, bag_id: str, join: str | None) -> None:
     """Print the results of BAG in the order of its tasks, and wait for missing results.
 
-    The stdout of a command is printed as it is; the value of a Python function is printed as Python shows it. Failed
-    tasks are named on stderr, with the last line that a command wrote there, and the exit code is then 1.
+    The stdout of a command is printed as it is; the value of a Python function is printed as Python shows it. Of a
+    gang, that is a list with the value of each rank, and of a command each rank's stdout, in the order of the ranks.
+    Failed tasks are named on stderr, with the last line that a command wrote there, and the exit code is then 1.
     """
     # Results of Python functions may be of classes that are defined in the current folder. At the end of the path, the
     # folder cannot replace our modules.
@@ -296,7 +98,8 @@ def results(*, bag_id: str, join: str | None) -> None:
                 failed.append(item)
                 say(f"deskgrid: {_failure(item, value)}", err=True)
             else:
-                _print_value(value)
+                for text in value if bag.kind == "command" and isinstance(value, list) else [value]:
+                    _print_value(text)
     if failed:
         say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
     if cancelled:
@@ -334,7 +137,9 @@ def _failure(item: int, error: Exception) -> str:
     where = notes[-1] if notes else f"task {item}"
     try:
         if isinstance(error, RemoteError):
-            text = f"{where}: {error}{_last_words(error)}"
+            # What a rank of a command says names the rank already.
+            place = re.sub(r"^rank \d+ of ", "", where) if re.search(r"^\w+: rank \d+ of ", str(error)) else where
+            text = f"{place}: {error}{_last_words(error)}"
         elif isinstance(error, TaskError):
             text = str(error)  # the error itself names the task
         else:
@@ -383,7 +188,8 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
 def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
     """Print the output of task ITEM of BAG to stdout and stderr; without ITEM, the output of every task.
 
-    ITEM is the task's number in the bag, from 0. How and where the task ended, and its traceback, go to stderr.
+    ITEM is the task's number in the bag, from 0. How and where the task ended, and its traceback, go to stderr. Of a
+    gang, the output of each rank is printed, in the order of the ranks.
     """
     with open_grid(join) as grid:
         bag = grid.attach(bag_id)
@@ -393,14 +199,31 @@ def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
 
 def _print_log(item: int, log: "TaskLog") -> None:
     where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
+    if log.rank is not None and log.error is not None:
+        where = f" in rank {log.rank}{where}"
     later = " to a PC; its output is shown when it ends" if log.state == "sent" else ""
     say(f"deskgrid: task {item}: {log.state}{where}{later}", err=True)
-    # The error of a command is the end of its stderr, and a line that says how it ended.
-    printed, _, ending = (log.error or "").rpartition("\n")
-    error = ending if printed.strip() and printed.strip() in log.stderr else log.error
-    for text, to_stderr in ((log.stdout, False), (log.stderr, True), (error, True)):
-        if text:
-            show(text, err=to_stderr)
+    # The error of a command is the end of its stderr, and a line that says how it ended. Of a gang, its first line
+    # names the rank and its PC, as ours did.
+    told = log.error or ""
+    if log.rank is not None and told.startswith(f"rank {log.rank} of "):
+        told = told.partition("\n")[2] or told
+    printed, _, ending = told.rpartition("\n")
+    error = ending if printed.strip() and printed.strip() in log.stderr else told
+    for rank in log.ranks:
+        say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker} after {rank.elapsed_s:.3g} s:", err=True)
+        _print_output(rank.stdout, rank.stderr)
+    if not log.ranks:
+        _print_output(log.stdout, log.stderr)
+    if error:
+        show(error, err=True)
+
+
+def _print_output(stdout: str, stderr: str) -> None:
+    if stdout:
+        show(stdout)
+    if stderr:
+        show(stderr, err=True)
 
 
 @click.command()

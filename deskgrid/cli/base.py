@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,14 @@ class Refusal(click.ClickException):
 def default_home() -> Path:
     """Return the folder where this machine's broker keeps its state by default."""
     return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is an address of this machine that only this machine can reach."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class Folder(click.Path):

@@ -18,12 +18,12 @@ from deskgrid.cli.start import INTERRUPTED
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
     "Run a grid": (
-        ("broker", "deskgrid.cli.serving:broker", "Start the broker: on one machine, before all else."),
-        ("worker", "deskgrid.cli.serving:worker", "Make this PC work for a grid."),
+        ("broker", "deskgrid.cli.broker:broker", "Start the broker: on one machine, before all else."),
+        ("worker", "deskgrid.cli.working:worker", "Make this PC work for a grid."),
         ("keys", "deskgrid.cli.keys:keys", "Let people and PCs in, and keep them out again."),
     ),
     "Have work done": (
-        ("submit", "deskgrid.cli.bags:submit", "Submit a bag of commands; print its id."),
+        ("submit", "deskgrid.cli.submit:submit", "Submit a bag of commands; print its id."),
         ("wait", "deskgrid.cli.bags:wait", "Wait until a bag has ended."),
         ("eta", "deskgrid.cli.eta:eta", "Say when a bag will be done."),
         ("results", "deskgrid.cli.bags:results", "Print the results of a bag, in order."),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
@@ -37,8 +37,23 @@ _GLANCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class RankLog:
+    """What one rank of a gang printed, and where."""
+
+    rank: int
+    worker: str
+    elapsed_s: float
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskLog:
-    """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran."""
+    """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran.
+
+    Of a gang, all is of the rank that failed first, or else of rank 0: ``rank`` says which. ``ranks`` has the output of
+    every rank.
+    """
 
     state: str
     worker: str | None
@@ -46,13 +61,22 @@ class TaskLog:
     stdout: str
     stderr: str
     error: str | None
+    rank: int | None = None
+    ranks: tuple[RankLog, ...] = ()
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        """Read an answer of the broker. Raises KeyError and TypeError."""
+        ranks = [RankLog(**{name: row[name] for name in RankLog.__slots__}) for row in answer["ranks"]]
+        return cls(**{name: answer[name] for name in cls.__slots__ if name != "ranks"}, ranks=tuple(ranks))
 
 
 class Bag(Generic[ItemT, ResultT]):
     """A set of independent tasks on the grid; made by `Grid.bag`, `Grid.command` and `Grid.attach`.
 
     A bag goes on without this process; another process can attach to its ``id``. ``note``: a remark of the broker when
-    it accepted the bag, such as that a task is longer than any known window, or empty.
+    it accepted the bag, such as that a task is longer than any known window, or empty. ``kind``: of its tasks, "python"
+    or "command".
     """
 
     def __init__(
@@ -64,11 +88,13 @@ class Bag(Generic[ItemT, ResultT]):
         *,
         items: Sequence[Any] | None,
         note: str,
+        kind: wire.Kind,
         owner: object,
     ) -> None:
         self.id = bag_id
         self.name = name
         self.note = note
+        self.kind = kind
         self._link = link
         self._files = ResultFiles(link, bag_id)
         self._total = total
@@ -143,8 +169,9 @@ class Bag(Generic[ItemT, ResultT]):
         """Fetch the files that tasks left, and wait for tasks that have not ended; returns their paths.
 
         ``to``: the folder for them. ``item``: the index of one task, whose files go directly into that folder; None:
-        all tasks, and the files of each go into a folder that is named after its index. Files that are there already
-        and are equal stay, so a fetch that was interrupted goes on where it stopped.
+        all tasks, and the files of each go into a folder that is named after its index. Of a gang, those of each rank
+        are in a folder in it that is named after the rank. Files that are there already and are equal stay, so a fetch
+        that was interrupted goes on where it stopped.
 
         Raises `RequestFailed` if another file is in the way, and the exception of the task ``item`` if it failed.
         """
@@ -165,9 +192,16 @@ class Bag(Generic[ItemT, ResultT]):
         if row.outcome != wire.Outcome.DONE:
             return []
         try:
-            wrapped = wire.unwrap(row.payload)
-        except wire.TreeRefused as error:
+            ranks = wire.split_ranks(row.payload)
+            if ranks is None:
+                return self._files_of(row.payload, folder)
+            found = [self._files_of(payload, folder / str(rank)) for rank, payload in enumerate(ranks)]
+        except (wire.TreeRefused, wire.RanksRefused) as error:
             raise RequestFailed(f"the result of task {row.item} cannot be read: {error}") from error
+        return [path for paths in found for path in paths]
+
+    def _files_of(self, payload: wire.Payload, folder: Path) -> list[Path]:
+        wrapped = wire.unwrap(payload)
         trees = wrapped.trees[:-1] if wrapped.whole else wrapped.trees
         return [path for tree in trees for path in self._files.fetch(tree, folder)]
 
@@ -291,9 +325,7 @@ class Bag(Generic[ItemT, ResultT]):
 
     def logs(self, item: int) -> TaskLog:
         """Return a task's output, where it ran and how it ended. ``item``: its index, from 0."""
-        return self._read(
-            lambda answer: TaskLog(**{name: answer[name] for name in TaskLog.__slots__}), self._ask("logs", item=item)
-        )
+        return self._read(TaskLog.of, self._ask("logs", item=item))
 
     def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
         """Change the predicted runtimes of some tasks; waiting tasks are placed again.

@@ -1,5 +1,6 @@
-"""The client: `Grid`, with which a program submits bags and calls, and `task`.
+"""The client: `Grid`, with which a program submits bags and calls.
 
+`options` has all that may be said of tasks and bags, `task` what is said of a function, and `new_bags` makes bags.
 `conversation` decides which messages are sent and when; `link` has the socket and its thread; `submission` sends a bag
 to the broker, and `bag` collects its results; `futures` has the futures.
 """
@@ -8,106 +9,43 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import islice
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
-from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
-from deskgrid.client.carried import ROWS_SEARCHED, Carried, Environments, modules_of_types, reached_by_command
+from deskgrid.client.bag_files import KnownFiles
+from deskgrid.client.carried import Environments
 from deskgrid.client.discovery import client_line
 from deskgrid.client.eta import Eta
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
-from deskgrid.client.payload import pack_text
-from deskgrid.client.probing import checked_probes
+from deskgrid.client.needs import Gang
+from deskgrid.client.new_bags import NewBags
+from deskgrid.client.options import BagKeywords, CallKeywords, CommandKeywords, TaskKeywords, options_of, takes
 from deskgrid.client.replies import ANSWER_S, ask, pages
-from deskgrid.client.submission import (
-    Row,
-    Runtime,
-    checked_licences,
-    checked_modules,
-    checked_options,
-    checked_seconds,
-    kept,
-    submit_bag,
-)
-from deskgrid.client.template import (
-    PYTHON,
-    Template,
-    checked_saving,
-    command_template,
-    name_of,
-    pickle_function,
-)
+from deskgrid.client.submission import Runtime, checked_seconds
+from deskgrid.client.task import Task, as_task, chunks
+from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
-from deskgrid.errors import BagRejected, GridUnreachable
+from deskgrid.errors import GridUnreachable
 from deskgrid.files import Shared
-from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
+from deskgrid.wire import TaskOptions
 
 if TYPE_CHECKING:
-    from deskgrid.client.environments.asked import Env
     from deskgrid.client.local import Keeper
     from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
 
-# What a program gives as an environment.
-EnvGiven = str | Path | Iterable[str | Path] | None
-
 # Seconds between two checks whether a local grid's workers have joined.
 _LOOK_S = 0.01
-# The options of a call for which none are given: one value, because each submit would pay for another.
-_NO_OPTIONS = TaskOptions()
-# The shortest piece of a checkpointable task, if none is given.
-MIN_PIECE_S = _NO_OPTIONS.min_piece
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ValueT = TypeVar("ValueT")
-
-
-@dataclass(frozen=True, slots=True)
-class Task(Generic[FunctionT]):
-    """A function with the runtime and the options of its calls. Made by `task`; calling it calls the function."""
-
-    function: FunctionT
-    runtime: float | None = None
-    options: TaskOptions = _NO_OPTIONS
-    modules: tuple[str, ...] = ()
-    env: "Env | None" = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
-def task(
-    function: FunctionT,
-    runtime: float | None = None,
-    timeout: float | None = None,
-    retries: int = 0,
-    modules: Sequence[str] = (),
-    *,
-    env: EnvGiven = None,
-    checkpoint: bool = False,
-    min_piece: float = MIN_PIECE_S,
-    copies: bool = False,
-) -> Task[FunctionT]:
-    """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
-
-    ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and counts as
-    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``, ``env``,
-    ``checkpoint``, ``min_piece`` and ``copies``: see `Grid.bag`.
-
-    Raises `BagRejected` if one of these values is invalid.
-    """
-    options = checked_options(TaskOptions(timeout, retries, copies, checkpoint, min_piece))
-    seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
-    return Task(function, seconds, options, checked_modules(modules), _checked_env(env))
+Calls = Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]]
 
 
 class Grid(Executor):
@@ -126,9 +64,9 @@ class Grid(Executor):
     def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
         line = client_line(join)
         self._link = Link(line)
-        self._known_files = KnownFiles()
-        self._environments = Environments(partial(ask, self._link))
-        self._futures = Futures(self._link, self._known_files, self._environments)
+        shared = KnownFiles(), Environments(partial(ask, self._link))
+        self._bags = NewBags(self._link, *shared)
+        self._futures = Futures(self._link, *shared)
         self._shut = False
         # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
         # too.
@@ -140,8 +78,10 @@ class Grid(Executor):
             raise
 
     @classmethod
-    def local(cls, workers: int = 4) -> Self:
-        """Start a whole private grid on this machine: a broker, and ``workers`` workers of one slot each.
+    def local(cls, workers: int = 4, slots: int = 1, *, mpi: bool = False) -> Self:
+        """Start a whole private grid on this machine: a broker, and ``workers`` workers of ``slots`` slots each.
+
+        ``mpi``: they run MPI programs, too; not on Windows.
 
         The private grid ends with this Grid, or with this program, however the program ends. Its bags end with it.
 
@@ -149,7 +89,7 @@ class Grid(Executor):
         """
         from deskgrid.client import local
 
-        keeper = local.start(workers)
+        keeper = local.start(workers, slots=slots, mpi=mpi)
         try:
             grid = cls(keeper.join)
         except BaseException:
@@ -186,52 +126,39 @@ class Grid(Executor):
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
+    @overload
+    def bag(
+        self, function: Calls[ItemT, ResultT], items: Iterable[ItemT], *, gang: Gang, **rest: Unpack[CallKeywords]
+    ) -> Bag[ItemT, list[ResultT]]: ...
+    @overload
     def bag(
         self,
-        function: "Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]]",
+        function: Calls[ItemT, ResultT],
+        items: Iterable[ItemT],
+        *,
+        gang: None = None,
+        **rest: Unpack[CallKeywords],
+    ) -> Bag[ItemT, ResultT]: ...
+    @takes(TaskKeywords, BagKeywords)
+    def bag(
+        self,
+        function: Calls[ItemT, ResultT],
         items: Iterable[ItemT],
         *,
         runtime: Runtime = None,
-        name: str = "",
-        timeout: float | None = None,
-        retries: int | None = None,
         modules: Sequence[str] = (),
-        env: EnvGiven = None,
         checkpoint: bool | None = None,
-        min_piece: float | None = None,
-        copies: bool | None = None,
-        priority: int = 0,
-        limit: int | None = None,
-        licences: Mapping[str, int] | None = None,
-        after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
-        when: str = "ok",
-        explore: bool = False,
-    ) -> Bag[ItemT, ResultT]:
+        gang: Gang | None = None,
+        **options: Unpack[BagKeywords],
+    ) -> Bag[ItemT, Any]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
         ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
         item. A prediction that is a little too long is better than one that is too short. Without predictions, the
-        broker learns from the first results. ``timeout``: seconds after which a call is stopped and counts as failed.
-        ``retries``: how many times a call that raised or timed out is tried again. ``copies``: whether a PC that would
-        be idle otherwise may run a call that takes long a second time; the first of the two answers counts.
-        ``checkpoint``: the function saves its state with `deskgrid.checkpoint`, so it need not fit into one window; a
-        PC needs only ``min_piece`` seconds for it, 60 if you give none. These five default to the values given to
-        `task`. ``modules``: names of more modules of your own that travel, packages as a whole. You need it only for
-        modules that the function imports by a computed name.
-
-        ``env``: the libraries that the bag brings, so that the PCs need not have them. ``"mine"`` stands for what the
-        function and the modules that travel import, at the versions installed here. Otherwise it is a list of
-        requirements such as ``["numpy==2.4.6"]``, in which paths of wheels and of projects may be, too; or a `Path` to
-        a requirements.txt or a pylock.toml; or ``"script"`` for the comment ``# /// script`` of the program. They are
-        resolved once for each sort of PC that the grid has, by pip or uv on this machine, and only wheels are used.
-
-        ``priority``: of your own bags, those of higher numbers come first (-100 to 100). ``limit``: how many tasks of
-        the bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in
-        ``{"matlab": 1}``; the broker's licences.toml says how many there are. ``after``: your bags, or their ids, that
-        come before this one. It begins when all their tasks are done, or, with ``when="ended"``, when these have ended
-        in any way. ``explore``: the bag begins with up to 16 items that are spread over its parameters, so the broker
-        soon knows how long all of them take. Parameters are the numbers in the items: in numbers, texts, tuples, lists,
-        dictionaries and dataclasses. Items without any are drawn at random, always the same ones.
+        broker learns from the first results. ``modules``: names of more modules of your own that travel, packages as a
+        whole. You need it only for modules that the function imports by a computed name. ``checkpoint``: the function
+        saves its state with `deskgrid.checkpoint`, so it need not fit into one window; a PC needs only ``min_piece``
+        seconds for it. What you do not give is as it was given to `task`.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
         `Bag.as_completed` yields their indexes instead; with ``explore`` they are kept. The function and the program's
@@ -242,76 +169,36 @@ class Grid(Executor):
         Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
         `PythonMismatch`. After an error or an interrupt, nothing of the bag is left on the grid.
         """
-        job = _as_task(function)
-        if runtime is None:
-            runtime = job.runtime
-        given: dict[str, Any] = {"timeout": timeout, "retries": retries, "copies": copies}
-        given |= {"checkpoint": checkpoint, "min_piece": min_piece}
-        options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
-        options = checked_options(_gated(options, priority, limit, licences, before=after, when=when))
+        job = as_task(function).of_a_bag(modules, checkpoint, gang, options)
         self._check_open()
-        label = name_of(job.function)
-        files = self._files_of_a_bag()
-        pickled, inputs = files.common(lambda: pickle_function(job.function))
-        carried = Carried(
-            pickled,
-            label,
-            modules=job.modules + checked_modules(modules),
-            inputs=inputs,
-            env=_checked_env(env) or job.env,
-            environments=self._environments,
-            files=files,
-        )
-        held = kept(items)
-
-        def template(rows: Sequence[Row]) -> Template:
-            named = modules_of_types(held or ())
-            return carried.template([row.payload for row in rows[:ROWS_SEARCHED]], files.functions(), named)
-
-        def pack(item: Any, what: str) -> Payload:
-            payload = files.pack_call((item,), {}, what)
-            carried.check(payload, what)
-            return payload
-
-        bag: Bag[ItemT, ResultT] = self._submit(
-            template,
-            items if held is None else held,
-            python=PYTHON,
-            pack=pack,
-            name=name or label,
-            runtime=runtime,
-            options=options,
-            explore=explore,
-            files=files,
-        )
+        bag: Bag[ItemT, Any] = self._bags.of_calls(job, items, runtime, options, self)
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
         return bag
 
+    @overload
+    def command(
+        self, argv: Sequence[str], items: Iterable[str], *, gang: Gang, **rest: Unpack[CommandKeywords]
+    ) -> Bag[str, list[str]]: ...
+    @overload
+    def command(
+        self, argv: Sequence[str], items: Iterable[str], *, gang: None = None, **rest: Unpack[CommandKeywords]
+    ) -> Bag[str, str]: ...
+    @takes(TaskKeywords, BagKeywords)
     def command(
         self,
         argv: Sequence[str],
         items: Iterable[str],
         *,
         runtime: Runtime = None,
-        name: str = "",
-        timeout: float | None = None,
-        retries: int = 0,
         checkpoint: Sequence[str] = (),
         checkpoint_signal: str = "USR1",
         checkpoint_exit: int = 85,
-        min_piece: float = MIN_PIECE_S,
-        copies: bool = False,
         inputs: Iterable[str] = (),
         outputs: Sequence[str] = (),
-        env: EnvGiven = None,
-        priority: int = 0,
-        limit: int | None = None,
-        licences: Mapping[str, int] | None = None,
-        after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
-        when: str = "ok",
-        explore: bool = False,
-    ) -> Bag[str, str]:
+        gang: Gang | None = None,
+        **options: Unpack[BagKeywords],
+    ) -> Bag[str, Any]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
         If there is no "{}", the text is added at the end. The result is the stdout of the command; a command with an
@@ -325,39 +212,12 @@ class Grid(Executor):
         ``inputs``: files and folders, each PATH or NAME=PATH, that every task finds in a fresh folder, in which its
         command runs. ``outputs``: patterns of the files that the command leaves there, such as "out/*.npz", for
         `Bag.fetch`. A task with a pattern that matches nothing has failed.
-
-        ``env``: as for `bag`; ``python`` in ``argv`` is then the Python of the environment. ``"mine"`` and ``"script"``
-        mean the first Python file that ``argv`` names.
         """
-        options = TaskOptions(timeout, retries, copies, bool(checkpoint), min_piece)
-        options = checked_options(_gated(options, priority, limit, licences, before=after, when=when))
+        said = options_of(TaskOptions(checkpoint=bool(checkpoint)), gang, options, BagKeywords)
         self._check_open()
-        files = self._files_of_a_bag()
-        trees, patterns = command_files(inputs, outputs)
-        files.need(trees)
         saving = checked_saving(checkpoint, checkpoint_signal, checkpoint_exit)
-        wanted, environment = _checked_env(env), None
-        if wanted is not None:
-            script, reached = reached_by_command(argv)
-            if not script and (kinds := {"mine", "script"}.intersection(wanted)):
-                raise BagRejected(
-                    f'env="{kinds.pop()}" looks into the Python file that the command names, and it names no Python '
-                    "file here: name one, or list the libraries"
-                )
-            environment = self._environments.bring(wanted, reached.libraries, script, files)
-        digests = b"".join([tree.digest for tree in trees])
-        template = command_template(argv, digests, patterns, saving, environment)
-        label = name or cut(argv[0], NAME_BYTES)
-        return self._submit(
-            lambda rows: template,
-            items,
-            python=template.python,
-            pack=pack_text,
-            name=label,
-            runtime=runtime,
-            options=options,
-            explore=explore,
-            files=files,
+        return self._bags.of_commands(
+            argv, items, runtime, said, options, saving=saving, inputs=inputs, outputs=outputs, owner=self
         )
 
     def share(self, value: ValueT) -> Shared[ValueT]:
@@ -369,39 +229,6 @@ class Grid(Executor):
         """
         return Shared(value)
 
-    def _files_of_a_bag(self) -> BagFiles:
-        return BagFiles(self._link, self._known_files, new_bag_id())
-
-    def _submit(
-        self,
-        template: Callable[[Sequence[Row]], Template],
-        items: Iterable[Any],
-        *,
-        python: str | None,
-        pack: Callable[[Any, str], Payload],
-        name: str,
-        runtime: Runtime,
-        options: TaskOptions,
-        explore: bool,
-        files: BagFiles,
-    ) -> Bag[Any, Any]:
-        held = kept(items)
-        if explore:
-            held = tuple(items) if held is None else held
-            options = replace(options, probes=checked_probes(held, options))
-        bag, total, note = submit_bag(
-            self._link,
-            template,
-            items if held is None else held,
-            python=python,
-            pack=pack,
-            name=name,
-            runtime=runtime,
-            options=options,
-            files=files,
-        )
-        return Bag(self._link, bag, name, total, items=held, note=note, owner=self)
-
     def attach(self, bag_id: str) -> Bag[Any, Any]:
         """Return the bag with the id ``bag_id``, whichever program submitted it.
 
@@ -409,7 +236,7 @@ class Grid(Executor):
         """
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
-        return Bag(self._link, bag_id, name, total, items=None, note=note, owner=self)
+        return Bag(self._link, bag_id, name, total, items=None, note=note, kind=row["kind"], owner=self)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -424,7 +251,7 @@ class Grid(Executor):
 
         Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
-        job = _as_task(fn)
+        job = as_task(fn)
         name = name_of(job.function)
         return self._futures.submit(
             job.function,
@@ -456,13 +283,15 @@ class Grid(Executor):
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
-        job = _as_task(fn)
+        job = as_task(fn)
+        if job.options.gang and chunksize > 1:
+            raise ValueError("a task of several calls has one rank: leave out chunksize, or the gang")
         if runtime is not None:
             job = replace(job, runtime=checked_seconds(runtime, "the runtime"))
         if chunksize == 1:
             return super().map(job, *iterables, timeout=timeout)
-        chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        found = super().map(_in_chunks(job, chunksize), chunks, timeout=timeout)
+        calls = chunks(zip(*iterables, strict=False), chunksize)
+        found = super().map(job.in_chunks(chunksize), calls, timeout=timeout)
         return (result for results in found for result in results)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -569,60 +398,3 @@ def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:
     futures.stop()
     if keeper is not None:
         keeper.stop()
-
-
-def _checked_env(env: EnvGiven) -> "Env | None":
-    """Check an environment that a user gave. Raises `BagRejected`."""
-    if env is None:
-        return None
-    from deskgrid.client.environments.asked import checked_env
-
-    return checked_env(env)
-
-
-def _as_task(function: Any) -> Task[Any]:
-    if isinstance(function, Task):
-        return function
-    if not callable(function):
-        raise TypeError(f"a task is something that can be called, not {function!r:.80}")
-    return Task(function)
-
-
-def _gated(
-    options: TaskOptions,
-    priority: int,
-    limit: int | None,
-    licences: Mapping[str, int] | None,
-    *,
-    before: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]",
-    when: str,
-) -> TaskOptions:
-    """Return ``options`` with those that say when tasks of a bag may run. ``before``: the bags that it comes after."""
-    bags = [before] if isinstance(before, str | Bag) else list(before)
-    return replace(
-        options,
-        priority=priority,
-        limit=limit,
-        licences=checked_licences(licences or {}),
-        after=tuple([bag.id if isinstance(bag, Bag) else bag for bag in bags]),
-        when=when,
-    )
-
-
-def _chunks(calls: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
-    calls = iter(calls)
-    while chunk := list(islice(calls, size)):
-        yield chunk
-
-
-def _in_chunks(job: Task[Any], size: int) -> Task[Any]:
-    """Return ``job`` for ``size`` calls at a time."""
-    function = job.function
-
-    # A nested function travels by value: tasks on a worker cannot import our modules.
-    def each(chunk: list[tuple[Any, ...]]) -> list[Any]:
-        return [function(*args) for args in chunk]
-
-    runtime = None if job.runtime is None else checked_seconds(job.runtime * size, "the runtime")
-    timeout = None if job.options.timeout is None else job.options.timeout * size
-    return Task(each, runtime, checked_options(replace(job.options, timeout=timeout)), job.modules, job.env)

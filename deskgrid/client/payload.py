@@ -30,6 +30,7 @@ from deskgrid.wire import (
     LARGE_BYTES,
     MARK,
     PAYLOAD_LIMIT,
+    RANKS_MARK,
     VALUE_BYTES,
     BagResult,
     Chunks,
@@ -38,6 +39,7 @@ from deskgrid.wire import (
     clean,
     payload_of,
     read_failure,
+    split_ranks,
     unwrap,
 )
 
@@ -207,8 +209,14 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def _unpickled(payload: Payload, files: "ResultFiles | None") -> Any:
-    if isinstance(payload, bytes) and payload[:1] != MARK:
+    if isinstance(payload, bytes) and payload[:1] not in (MARK, RANKS_MARK):
         return pickle.loads(payload)
+    ranks = split_ranks(payload)
+    return _one(payload, files) if ranks is None else [_one(result, files) for result in ranks]
+
+
+def _one(payload: Payload, files: "ResultFiles | None") -> Any:
+    """Unpickle the result of a task, or of one rank of a gang."""
     wrapped = unwrap(payload)
     if not wrapped.trees or files is None:
         return _loaded(wrapped.payload)
@@ -260,12 +268,12 @@ _KINDS: dict[int, tuple[type[TaskError], str]] = {
 
 
 # In the message of a TypeError: an option of `task` that was given to a function which does not know it.
-_OPTION = re.compile("unexpected keyword argument '(runtime|timeout|retries|modules)'")
+_OPTION = re.compile("unexpected keyword argument '(runtime|timeout|retries|modules|gang|slots|speedup|memory|labels)'")
 
 
 def _failure(result: BagResult, bag: str) -> Exception:
     told = read_failure(result.payload)
-    where = _where(result, bag)
+    where = ("" if told.rank is None else f"rank {told.rank} of ") + _where(result, bag)
     if result.outcome in _KINDS:
         kind, what = _KINDS[result.outcome]
         error: Exception = kind(f"{where} {what}" + (f": {told.message}" if told.message else ""))

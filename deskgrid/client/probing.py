@@ -44,6 +44,8 @@ def checked_probes(items: Sequence[Any], options: TaskOptions) -> tuple[int, ...
     """`probes`, unless the options of the bag are against it. Raises `BagRejected`."""
     if options.checkpoint:
         raise BagRejected("a bag whose tasks save checkpoints cannot explore: choose one of the two")
+    if options.gang or options.slots > 1:
+        raise BagRejected("explore is for tasks of one slot: leave out explore, gang and slots")
     return probes(items)
 
 

@@ -8,12 +8,10 @@ is cancelled before the error is raised.
 import math
 import numbers
 import queue
-import re
 from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deskgrid import wire
@@ -217,68 +215,7 @@ class _Sender:
                 ask(self._link, "cancel", {"bag": self.bag, "items": None}, ABANDON_S)
 
 
-# --- what users say of tasks -----------------------------------------------------------------------------------------
-
-
-def checked_options(options: TaskOptions) -> TaskOptions:
-    """Check and convert the options that a user gave. Raises `BagRejected`."""
-    retries = options.retries
-    if type(retries) is not int or not 0 <= retries <= wire.RETRIES_LIMIT:
-        raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {retries!r:.80}")
-    if type(options.copies) is not bool:
-        raise BagRejected(f"copies is True or False, not {options.copies!r:.80}")
-    if type(options.checkpoint) is not bool:
-        raise BagRejected(f"checkpoint is True or False, not {options.checkpoint!r:.80}")
-    options = replace(options, min_piece=checked_seconds(options.min_piece, "min_piece"))
-    if options.checkpoint and options.copies:
-        raise BagRejected("a checkpointable task is not copied: choose checkpoint or copies")
-    _check_gates(options)
-    if options.timeout is None:
-        return options
-    seconds = checked_seconds(options.timeout, "the timeout")
-    if not seconds:
-        raise BagRejected("the timeout is 0 s, in which no task can run")
-    return replace(options, timeout=seconds)
-
-
-def _check_gates(options: TaskOptions) -> None:
-    """Check when and where tasks of a bag may run. Raises `BagRejected`."""
-    most = wire.PRIORITY_LIMIT
-    # What a program gives may be of any type.
-    given: tuple[Any, Any, Sequence[Any]] = options.priority, options.limit, options.after
-    priority, limit, after = given
-    if type(priority) is not int or not -most <= priority <= most:
-        raise BagRejected(f"a priority is a whole number from {-most} to {most}, not {priority!r:.80}")
-    if limit is not None and (type(limit) is not int or not 1 <= limit <= wire.BAG_LIMIT):
-        raise BagRejected(f"the limit is a number of tasks from 1 up, not {limit!r:.80}")
-    if len(after) > wire.AFTER_LIMIT:
-        raise BagRejected(f"a bag can come after {wire.AFTER_LIMIT} bags at most, not {len(after)}")
-    for before in after:
-        if not isinstance(before, str) or not re.fullmatch(r"[!-~]{1,64}", before):
-            raise BagRejected(f"after has bags or their ids, not {before!r:.80}")
-    if options.when not in ("ok", "ended"):
-        raise BagRejected(f'when is "ok" or "ended", not {options.when!r:.80}')
-
-
-def checked_licences(licences: object) -> tuple[str, ...]:
-    """Check the licences that a user gave, and convert them to those of `TaskOptions`. Raises `BagRejected`."""
-    if not isinstance(licences, Mapping) or len(licences) > wire.LICENCES_LIMIT:
-        raise BagRejected(f"licences are at most {wire.LICENCES_LIMIT} names with numbers, not {licences!r:.80}")
-    for name, many in licences.items():
-        if not isinstance(name, str) or type(many) is not int or not re.fullmatch(wire.LICENCE, f"{name}={many}"):
-            raise BagRejected(
-                f'licences are names with numbers, such as {{"matlab": 1}}, not {name!r:.80}: {many!r:.40}'
-            )
-    return tuple([f"{name}={many}" for name, many in sorted(licences.items())])
-
-
-def checked_modules(modules: Iterable[object]) -> tuple[str, ...]:
-    """Check the names of modules that a user gave. Raises `BagRejected`."""
-    given = [modules] if isinstance(modules, str) else list(modules)
-    names = tuple([name for name in given if isinstance(name, str) and name])
-    if isinstance(modules, str) or len(names) < len(given):
-        raise BagRejected(f'modules is a list of names, such as ["lab.models"], not {modules!r:.80}')
-    return names
+# --- runtimes and items ---------------------------------------------------------------------------------------------
 
 
 class Runtimes:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from deskgrid.screen import tables
+from deskgrid.screen import bag_rows
 from deskgrid.screen.drawing import counted
 from deskgrid.screen.listing import END, Listing, chosen, line, move
 from deskgrid.screen.questions import cancel_of, gate_of
@@ -182,7 +182,7 @@ def _cancel(view: View, context: Context) -> None:
     if not bag_id:
         return
     bag = context.seen.bag(bag_id)
-    name = clean(tables.title(bag) if bag is not None else bag_id)
+    name = clean(bag_rows.title(bag) if bag is not None else bag_id)
     if page.kind == "task":
         view.asking = Order(cancel_of(bag_id, page.item), f"cancel task {page.item} of bag {name}")
         return
@@ -198,8 +198,8 @@ def _pause(view: View, context: Context) -> None:
     bag = context.seen.bag(_bag_at(view, context))
     if bag is None:
         return
-    name = clean(tables.title(bag))
-    if tables.complete(bag):
+    name = clean(bag_rows.title(bag))
+    if bag_rows.complete(bag):
         view.message = f"bag {name} has ended"
     else:
         what = "resume" if bag["paused"] else "pause"

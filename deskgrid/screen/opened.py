@@ -1,5 +1,6 @@
 """Pages about one PC, one bag and one task. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from textwrap import wrap
@@ -9,12 +10,13 @@ from rich.cells import chop_cells
 from rich.text import Text
 
 from deskgrid.durations import duration
-from deskgrid.screen import tables
+from deskgrid.screen import bag_rows, tables, worker_rows
 from deskgrid.screen.drawing import Column, counted, row
 from deskgrid.screen.listing import Entry, Listing, line
 from deskgrid.screen.questions import GROUPS, explain_of, logs_of, output_of, tasks_of, worker_of
 from deskgrid.screen.view import Question, Seen, View
 from deskgrid.screen.work import event_row
+from deskgrid.sizes import size
 from deskgrid.wire import clean, clean_lines
 from deskgrid.wire.details import OutputRow, TaskRow
 from deskgrid.wire.status import BagState, SlotState, WorkerState
@@ -61,7 +63,7 @@ def pc(view: View, seen: Seen, width: int) -> Listing:
     if told is None:
         return Listing(heading, _refused(seen, width, question) or [line("asking the broker ...", "dim")])
     heading += [Text(clean(f"{name} {told[name]}")) for name in ("host", "site") if told[name]]
-    heading += [tables.legend(tables.WINDOW_PARTS)]
+    heading += [tables.legend(worker_rows.WINDOW_PARTS)]
     names = {bag["bag"]: bag["name"] for bag in seen.bags}
     slots = [
         _slot(told, slot, names.get(slot["running"]["bag"], "") if slot["running"] else "") for slot in told["slots"]
@@ -83,11 +85,21 @@ def _about(worker: WorkerState, width: int) -> Iterable[Entry]:
     if worker["note"]:
         yield _labelled("trouble", Text(clean(worker["note"]), "bold red"))
     columns = [Column(max(0, width - LABEL - tables.DURATION - 2)), Column(tables.DURATION, "right")]
-    yield _labelled("window", row((tables.window(worker, columns[0].width), tables.time_left(worker)), columns))
+    window = worker_rows.window(worker, columns[0].width)
+    yield _labelled("window", row((window, worker_rows.time_left(worker)), columns))
     yield _labelled("plan", worker["plan"] or worker["kind"])
     coming = [f"in {duration(starts)} for {duration(lasts)}" for starts, lasts in worker["windows"]]
     yield _labelled("next", ", ".join(coming) or "no further window is announced")
     yield _labelled("ended", counted(worker["ended"], "task"))
+    fast = "as fast as any PC" if worker["speed"] == 1.0 else f"{worker['speed']:.2f} of the fastest PC's"
+    used = f"others use {worker_rows.percent(worker['load'])} of {counted(worker['processors'], 'processor')}"
+    yield _labelled("speed", f"{fast}; {used}")
+    if worker["memory"] is not None:
+        yield _labelled("memory", size(worker["memory"]))
+    if worker["labels"]:
+        yield _labelled("labels", ", ".join(worker["labels"]))
+    if not worker["reachable"]:
+        yield _labelled("network", Text("other PCs do not reach it, so gangs of several PCs leave it out", "yellow"))
 
 
 def _slot(worker: WorkerState, slot: SlotState, bag: str) -> Entry:
@@ -97,8 +109,8 @@ def _slot(worker: WorkerState, slot: SlotState, bag: str) -> Entry:
     if task is None:
         left = slot["left_s"]
         return line(text.append("idle" if left is None else f"idle, {duration(max(0.0, left))} left"))
-    text.append(f"{clean(bag or task['bag'])} #{task['item']}  ").append_text(tables.progress(task)).append("  ")
-    return line(text.append_text(tables.said_of(worker, slot, task)), key=f"task {task['bag']} {task['item']}")
+    text.append(f"{clean(bag or task['bag'])} #{task['item']}  ").append_text(worker_rows.progress(task)).append("  ")
+    return line(text.append_text(worker_rows.said_of(worker, slot, task)), key=f"task {task['bag']} {task['item']}")
 
 
 def _events(name: str, seen: Seen) -> list[Entry]:
@@ -117,11 +129,11 @@ def bag(view: View, seen: Seen, width: int) -> Listing:
     if told is None:
         return Listing([Text(clean(page.name), "bold")], [line("the broker has no such bag any more", "dim")])
     heading = [
-        Text(clean(tables.title(told)), "bold"),
+        Text(clean(bag_rows.title(told)), "bold"),
         Text(clean(f"id {told['bag']}")),
         Text(clean(f"of {told['owner']}")),
         Text(f"{duration(told['age_s'])} old"),
-        tables.legend(tables.BAG_PARTS),
+        tables.legend(bag_rows.BAG_PARTS),
     ]
     questions = [explain_of(page.name), *(tasks_of(page.name, group) for group in GROUPS)]
     return Listing(
@@ -139,16 +151,28 @@ def bag(view: View, seen: Seen, width: int) -> Listing:
 def _progress(bag: BagState, width: int) -> Iterable[Entry]:
     room = max(0, width - LABEL - tables.DURATION - 2)
     columns = [Column(room), Column(tables.DURATION, "right")]
-    yield _labelled("tasks", row((tables.bag_bar(bag, room), tables.to_go(bag)), columns))
+    yield _labelled("tasks", row((bag_rows.bag_bar(bag, room), bag_rows.to_go(bag)), columns))
+    if needs := _needs(bag):
+        yield _labelled("needs", needs)
     counts = [f"{bag[state]:,} {state}" for state in ("done", "failed", "cancelled", "running", "waiting")]
     yield _labelled("", ", ".join(counts))
     work = f"{duration(bag['left_s'])} left, longest task {duration(bag['longest_s'])}"
     yield _labelled("work", work if bag["closed"] else f"{work}; more tasks may come")
-    if (low := bag["eta_low_s"]) is not None and not tables.complete(bag):
+    if (low := bag["eta_low_s"]) is not None and not bag_rows.complete(bag):
         high = "nobody knows how long" if bag["eta_high_s"] is None else duration(bag["eta_high_s"])
         yield _labelled("to go", f"{duration(low)} to {high}, with a confidence of 90 %")
     if bag["note"]:
         yield _labelled("note", Text(clean(bag["note"]), "yellow"))
+
+
+def _needs(bag: BagState) -> str:
+    """What each of its tasks needs at once, in words; nothing if that is one slot."""
+    least, most = bag["ranks"]
+    slots = counted(bag["slots"], "slot")
+    if not bag["gang"]:
+        return f"{slots} of one PC for each task" if bag["slots"] > 1 else ""
+    ranks = counted(most, "rank") if least == most else f"{least:,} to {most:,} ranks"
+    return f"{ranks} for each task" + (f", each on {slots} of one PC" if bag["slots"] > 1 else "")
 
 
 def _why(bag: BagState, seen: Seen, width: int) -> list[Entry]:
@@ -178,7 +202,7 @@ def _tasks(bag: BagState, seen: Seen) -> Iterable[Entry]:
 
 def _task_row(task: TaskRow) -> Text:
     state = task["state"]
-    where = f"on {task['worker']}" if task["worker"] else ""
+    where = _on(task["workers"] or [task["worker"]]) if task["worker"] else ""
     if task["elapsed_s"] is not None:
         took = f"{duration(task['elapsed_s'])} of {duration(task['runtime_s'])}"
     else:
@@ -190,14 +214,31 @@ def _task_row(task: TaskRow) -> Text:
 
 def _running(bag_id: str, seen: Seen) -> Iterable[Entry]:
     """What everybody may see of somebody else's bag: where its tasks run."""
+    ranks: dict[int, dict[int, str]] = {}
     for worker in seen.snapshot["workers"]:
         for slot in worker["slots"]:
             task = slot["running"]
-            if task is not None and task["bag"] == bag_id:
-                text = (
-                    Text(f"#{task['item']:<9} ").append("running   ", "green").append(f"on {clean(worker['name'])}  ")
-                )
-                yield line(text.append_text(tables.said_of(worker, slot, task)), key=f"task {bag_id} {task['item']}")
+            if task is None or task["bag"] != bag_id:
+                continue
+            if task["rank"] is None:
+                said = worker_rows.said_of(worker, slot, task)
+                yield _runs(bag_id, task["item"], f"{_on([worker['name']])}  ", said)
+            else:
+                ranks.setdefault(task["item"], {})[task["rank"]] = worker["name"]
+    for item, places in ranks.items():
+        yield _runs(bag_id, item, _on([places[rank] for rank in sorted(places)]))
+
+
+def _runs(bag_id: str, item: int, where: str, more: Text | str = "") -> Entry:
+    text = Text(f"#{item:<9} ").append("running   ", "green").append(clean(where))
+    return line(text.append(more), key=f"task {bag_id} {item}")
+
+
+def _on(workers: Sequence[str | None]) -> str:
+    """Where a task runs; of a gang: on which PCs how many of its ranks."""
+    counts = Counter([worker or "?" for worker in workers])
+    places = ", ".join([name if many == 1 else f"{name} ×{many}" for name, many in counts.items()])
+    return f"on {places}" if len(workers) == 1 else f"{len(workers)} ranks on {places}"
 
 
 def log(view: View, seen: Seen, width: int) -> Listing:
@@ -208,7 +249,7 @@ def log(view: View, seen: Seen, width: int) -> Listing:
     entries = [entry for row in outputs for entry in _output(row, width)]
     refused = _refused(seen, width, question)
     nothing = "no task of it has ended yet" if question in seen.told else "asking the broker ..."
-    name = view.page.name if told is None else tables.title(told)
+    name = view.page.name if told is None else bag_rows.title(told)
     return Listing(
         [Text("Log", "bold"), Text(clean(f"of bag {name}")), Text("the newest at the end", "dim")],
         refused + entries or [line(nothing, "dim")],
@@ -216,7 +257,8 @@ def log(view: View, seen: Seen, width: int) -> Listing:
 
 
 def _output(row: OutputRow, width: int) -> list[Entry]:
-    head = f"#{row['item']}  {row['state']} on {row['worker']} after {duration(row['elapsed_s'])}"
+    rank = "" if row["rank"] is None else f"rank {row['rank']} "
+    head = f"#{row['item']}  {row['state']} {rank}on {row['worker']} after {duration(row['elapsed_s'])}"
     texts = (text for text in (row["error"], row["stderr"], row["stdout"]) if text)
     style = "bold" if row["state"] == "done" else "bold red"
     return [line(head, style), *(entry for text in texts for entry in _printed(text, width))]
@@ -225,19 +267,30 @@ def _output(row: OutputRow, width: int) -> list[Entry]:
 # --- a task ----------------------------------------------------------------------------------------------------------
 
 
+def _texts(width: int, where: str = "", **texts: str | None) -> Iterable[Entry]:
+    """What was printed, each text below its label."""
+    for label, text in texts.items():
+        if text:
+            yield from (EMPTY, line(clean(f"{label}{where}"), "bold"), *_printed(text, width))
+
+
 def task(view: View, seen: Seen, width: int) -> Listing:
     """A task: where it is or why it waits, how it ended, and what it printed."""
     page = view.page
     why, logs = explain_of(page.name, page.item), logs_of(page.name, page.item)
     told = seen.bag(page.name)
-    name = page.name if told is None else tables.title(told)
+    name = page.name if told is None else bag_rows.title(told)
     entries = _sentences(seen.answer(why).get("text", []), width)
     log = seen.answer(logs)
     if log.get("worker"):
         entries.append(line(f"last attempt: {log['state']} on {log['worker']} after {duration(log['elapsed_s'])}"))
-    for label, text in (("Error", log.get("error")), ("stderr", log.get("stderr")), ("stdout", log.get("stdout"))):
-        if text:
-            entries += [EMPTY, line(label, "bold"), *_printed(text, width)]
+    entries += _texts(width, Error=log.get("error"))
+    ranks = log.get("ranks", ())
+    for rank in ranks:
+        where = f", rank {rank['rank']} on {rank['worker']} after {duration(rank['elapsed_s'])}"
+        entries += _texts(width, where, stderr=rank["stderr"], stdout=rank["stdout"])
+    if not ranks:
+        entries += _texts(width, stderr=log.get("stderr"), stdout=log.get("stdout"))
     if log and not (log["stdout"] or log["stderr"] or log["error"]):
         entries += [EMPTY, line("nothing was printed" if log["worker"] else "its output is shown when it ends", "dim")]
     refused = _refused(seen, width, why, logs)

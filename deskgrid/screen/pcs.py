@@ -8,7 +8,7 @@ from itertools import accumulate, groupby
 from rich.text import Text
 
 from deskgrid.durations import DAY_S, HOUR_S, duration
-from deskgrid.screen import tables
+from deskgrid.screen import tables, worker_rows
 from deskgrid.screen.drawing import GAP, Column, Part, counted, row
 from deskgrid.screen.listing import Entry, Fold, Listing, by_name, folds, line, matches
 from deskgrid.screen.questions import PLAN
@@ -34,24 +34,24 @@ def trouble(worker: WorkerState) -> int:
     if worker["state"] == "lost":
         return 1
     if worker["state"] == "up":
-        return 2 if any(tables.beyond(worker, slot) for slot in worker["slots"]) else 3
+        return 2 if any(worker_rows.beyond(worker, slot) for slot in worker["slots"]) else 3
     return 4
 
 
 def listing(view: View, seen: Seen, width: int) -> Listing:
     """The view of PCs."""
     workers = _chosen(view.page, seen)
-    columns = tables.worker_columns(workers, width)
+    columns = worker_rows.worker_columns(workers, width)
     if view.folding != "nothing":
         columns = _wider(columns, [fold.name for fold in folds(workers, view.folding)], width)
     entries = _entries(
         view,
         workers,
-        lambda worker, indent: tables.worker_row(worker, columns, indent),
+        lambda worker, indent: worker_rows.worker_row(worker, columns, indent),
         lambda fold, mark: _summary(fold, mark, columns),
     )
-    heading = [*tables.worker_heading(seen.snapshot["totals"])]
-    return Listing(heading, entries + _missing(seen), [tables.worker_titles(columns)])
+    heading = [*worker_rows.worker_heading(seen.snapshot["totals"])]
+    return Listing(heading, entries + _missing(seen), [worker_rows.worker_titles(columns)])
 
 
 def _wider(columns: Sequence[Column], names: Iterable[str], width: int) -> list[Column]:
@@ -76,7 +76,8 @@ def _chosen(page: Page, seen: Seen) -> list[WorkerState]:
 
 
 def _texts(worker: WorkerState) -> tuple[str, ...]:
-    return worker["name"], worker["host"], worker["site"], worker["state"], worker["plan"], worker["note"]
+    about = worker["name"], worker["host"], worker["site"], worker["state"], worker["plan"], worker["note"]
+    return *about, *worker["labels"]
 
 
 def _seconds(uptime_s: float | None) -> float:
@@ -114,7 +115,7 @@ def _fold(fold: Fold, summary: Callable[[Fold, str], Text], mark: str) -> Entry:
 
 def _missing(seen: Seen) -> list[Entry]:
     """A row that says how many PCs the broker does not list."""
-    missing = tables.worker_count(seen.snapshot["totals"]) - len(seen.snapshot["workers"])
+    missing = worker_rows.worker_count(seen.snapshot["totals"]) - len(seen.snapshot["workers"])
     return [line(f"... and {counted(missing, 'PC')} more than the broker lists", "dim")] if missing > 0 else []
 
 
@@ -126,8 +127,9 @@ def _summary(fold: Fold, mark: str, columns: Sequence[Column]) -> Text:
     name, words, time_left, of_slots, *others = columns
     wider = max(of_slots.width, len(slots)) if of_slots.width else 0
     room = words.width + (GAP + time_left.width if time_left.width else 0) - (wider - of_slots.width)
-    cells = (Text(mark + clean(fold.name), "bold"), _states(fold), slots, ended, "", "")
-    return row(cells, (name, Column(max(0, room)), Column(wider), *others))
+    cells = (Text(mark + clean(fold.name), "bold"), _states(fold), slots, ended)
+    blank = [""] * (len(others) + 3 - len(cells))
+    return row((*cells, *blank), (name, Column(max(0, room)), Column(wider), *others))
 
 
 def _states(fold: Fold) -> Text:
@@ -167,7 +169,7 @@ def timeline(view: View, seen: Seen, width: int) -> Listing:
         lambda fold, mark: row((Text(mark + clean(fold.name), "bold"), presence(fold.workers, cells)), columns),
     )
     everybody = row((Text(EVERYBODY, "bold"), presence(workers, cells)), columns)
-    legend = tables.legend((tables.RUNNING, PLANNED, OPEN))
+    legend = tables.legend((worker_rows.RUNNING, PLANNED, OPEN))
     heading = [Text("The next 24 hours", "bold"), legend, Text("▁▄█ how many of several PCs are there", "dim")]
     return Listing(heading, entries + _missing(seen), [row(("", scale(seen, cells)), columns), everybody])
 
@@ -195,9 +197,9 @@ def hours(worker: WorkerState, planned: Iterable[PlannedRow], cells: int) -> Tex
     for work in planned:
         _paint(parts, work["starts_in"], work["starts_in"] + work["lasts"], PLANNED)
     if worker["state"] == "up":
-        runs, queued = tables.seconds_of_work(worker)
+        runs, queued = worker_rows.seconds_of_work(worker)
         _paint(parts, runs, min(runs + queued, _seconds(worker["uptime_s"])), PLANNED)
-        _paint(parts, 0.0, min(runs, _seconds(worker["uptime_s"])), tables.RUNNING)
+        _paint(parts, 0.0, min(runs, _seconds(worker["uptime_s"])), worker_rows.RUNNING)
     text = Text()
     for part, some in groupby(parts):
         text.append((" " if part is None else part.glyph) * len(list(some)), "" if part is None else part.style)
@@ -213,7 +215,7 @@ def presence(workers: Sequence[WorkerState], cells: int) -> Text:
             changes[first] += 1
             changes[max(first, last)] -= 1
     shares = (count / max(1, len(workers)) for count in accumulate(changes[:-1]))
-    return Text("".join(tables.STEPS[min(7, int(8 * share))] if share else " " for share in shares), "blue")
+    return Text("".join(worker_rows.STEPS[min(7, int(8 * share))] if share else " " for share in shares), "blue")
 
 
 def _stretches(worker: WorkerState) -> list[tuple[float, float]]:

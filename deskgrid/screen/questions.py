@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from deskgrid.screen import tables
+from deskgrid.screen import bag_rows
 from deskgrid.screen.view import Page, Question, Seen, View, progress_of
 from deskgrid.wire.status import BagState, StatusDocument
 
@@ -45,7 +45,7 @@ def wanted(view: View, seen: Seen) -> list[Wanted]:
     """The questions for what is on the screen."""
     snapshot, page = seen.snapshot, view.page
     all_bags = view.pages[0].kind in ("bags", "people") and _has_more_bags(snapshot)
-    rows = len(snapshot["workers"]) + len(snapshot["bags"]) + all_bags * tables.bag_count(snapshot["totals"])
+    rows = len(snapshot["workers"]) + len(snapshot["bags"]) + all_bags * bag_rows.bag_count(snapshot["totals"])
     rows_s = max(TICK_S, rows / ROWS_PER_S)
     questions = [Wanted(STATUS, rows_s)]
     if rows_s > TICK_S:
@@ -60,7 +60,7 @@ def wanted(view: View, seen: Seen) -> list[Wanted]:
 
 
 def _has_more_bags(snapshot: StatusDocument) -> bool:
-    return tables.bag_count(snapshot["totals"]) > len(snapshot["bags"])
+    return bag_rows.bag_count(snapshot["totals"]) > len(snapshot["bags"])
 
 
 def _details(page: Page, seen: Seen) -> Iterable[Question]:

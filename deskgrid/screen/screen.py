@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.text import Text
 
 from deskgrid.durations import duration
-from deskgrid.screen import tables
+from deskgrid.screen import bag_rows, tables, worker_rows
 from deskgrid.screen.drawing import counted, fitted, flow
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState, BrokerFacts, StatusDocument, WorkerState
@@ -174,35 +174,35 @@ def _counters(snapshot: StatusDocument) -> Iterable[Text]:
 def _workers(snapshot: StatusDocument, width: int, room: int) -> Section[WorkerState]:
     workers = sorted(snapshot["workers"], key=lambda worker: tables.natural(worker["name"]))
     names = {bag["bag"]: bag["name"] for bag in snapshot["bags"]}
-    columns = tables.worker_columns(workers, width)
+    columns = worker_rows.worker_columns(workers, width)
     totals = snapshot["totals"]
-    heading = flow(tables.worker_heading(totals), width, 1 + (room >= TALL))
+    heading = flow(worker_rows.worker_heading(totals), width, 1 + (room >= TALL))
     if workers and room >= ROOMY:
-        heading.append(tables.worker_titles(columns))
+        heading.append(worker_rows.worker_titles(columns))
     return Section(
         heading,
         workers,
-        tables.worker_count(totals),
-        draw=lambda worker: tables.worker_row(worker, columns),
-        details=lambda worker: tables.slot_rows(worker, columns, names),
-        interest=tables.interest,
-        rest=lambda shown: tables.other_workers(totals, shown),
+        worker_rows.worker_count(totals),
+        draw=lambda worker: worker_rows.worker_row(worker, columns),
+        details=lambda worker: worker_rows.slot_rows(worker, columns, names),
+        interest=worker_rows.interest,
+        rest=lambda shown: worker_rows.other_workers(totals, shown),
     )
 
 
 def _bags(snapshot: StatusDocument, width: int, room: int) -> Section[BagState]:
-    bags = sorted(snapshot["bags"], key=tables.bag_order)
-    columns = tables.bag_columns(bags, width)
+    bags = sorted(snapshot["bags"], key=bag_rows.bag_order)
+    columns = bag_rows.bag_columns(bags, width)
     totals = snapshot["totals"]
-    heading = flow(tables.bag_heading(totals), width, 1 + (room >= TALL))
+    heading = flow(bag_rows.bag_heading(totals), width, 1 + (room >= TALL))
     if bags and room >= ROOMY:
-        heading.append(tables.bag_titles(columns))
+        heading.append(bag_rows.bag_titles(columns))
     return Section(
         heading,
         bags,
-        tables.bag_count(totals),
-        draw=lambda bag: tables.bag_row(bag, columns),
-        details=tables.bag_notes,
-        interest=tables.bag_order,
-        rest=lambda shown: tables.other_bags(totals, shown),
+        bag_rows.bag_count(totals),
+        draw=lambda bag: bag_rows.bag_row(bag, columns),
+        details=bag_rows.bag_notes,
+        interest=bag_rows.bag_order,
+        rest=lambda shown: bag_rows.other_bags(totals, shown),
     )

@@ -7,7 +7,7 @@ from functools import partial
 from rich.text import Text
 
 from deskgrid.durations import duration
-from deskgrid.screen import tables
+from deskgrid.screen import bag_rows, tables
 from deskgrid.screen.drawing import Column, counted, row
 from deskgrid.screen.listing import Entry, Listing, line, matches
 from deskgrid.screen.view import Happened, Page, Seen, View
@@ -23,7 +23,7 @@ ODD = {"worker-silent", "refused", "enrolment-refused", "disk-low"}
 
 def trouble(bag: BagState) -> int:
     """How much a bag needs somebody's attention; 0: most."""
-    if tables.complete(bag):
+    if bag_rows.complete(bag):
         return 4 if not bag["failed"] else 3
     if bag["failed"] or bag["note"]:
         return 0
@@ -33,41 +33,41 @@ def trouble(bag: BagState) -> int:
 def bags(view: View, seen: Seen, width: int) -> Listing:
     """The view of bags."""
     found = _chosen(view.page, seen)
-    columns = tables.bag_columns(found, width, owners=True)
-    entries = [Entry(f"bag {bag['bag']}", partial(tables.bag_row, bag, columns)) for bag in found]
-    missing = tables.bag_count(seen.snapshot["totals"]) - len(seen.bags)
+    columns = bag_rows.bag_columns(found, width, owners=True)
+    entries = [Entry(f"bag {bag['bag']}", partial(bag_rows.bag_row, bag, columns)) for bag in found]
+    missing = bag_rows.bag_count(seen.snapshot["totals"]) - len(seen.bags)
     if missing > 0:
         entries.append(line(f"... and {counted(missing, 'bag')} more: {_not_listed(seen)}", "dim"))
     return Listing(
-        [*tables.bag_heading(seen.snapshot["totals"])],
+        [*bag_rows.bag_heading(seen.snapshot["totals"])],
         entries or [line("none yet", "dim")],
-        [tables.bag_titles(columns)],
+        [bag_rows.bag_titles(columns)],
     )
 
 
 def _not_listed(seen: Seen) -> str:
-    return tables.other_bags(seen.snapshot["totals"], seen.bags)
+    return bag_rows.other_bags(seen.snapshot["totals"], seen.bags)
 
 
 def _chosen(page: Page, seen: Seen) -> list[BagState]:
     """The bags that match the search, sorted as you asked."""
     found = [bag for bag in seen.bags if not page.search or matches(page.search, *_texts(bag))]
-    found.sort(key=tables.bag_order)
+    found.sort(key=bag_rows.bag_order)
     order = page.order
     if order == "trouble":
         found.sort(key=trouble)
     elif order == "name":
-        found.sort(key=lambda bag: tables.natural(tables.title(bag)))
+        found.sort(key=lambda bag: tables.natural(bag_rows.title(bag)))
     elif order == "owner":
         found.sort(key=lambda bag: tables.natural(bag["owner"]))
     elif order == "time to go":
-        found.sort(key=lambda bag: (tables.complete(bag), bag["eta_s"] is None, bag["eta_s"] or 0.0))
+        found.sort(key=lambda bag: (bag_rows.complete(bag), bag["eta_s"] is None, bag["eta_s"] or 0.0))
     return found
 
 
 def _texts(bag: BagState) -> tuple[str, ...]:
-    state = "ended" if tables.complete(bag) else "under way"
-    return bag["name"], bag["bag"], bag["owner"], bag["note"], state, tables.failures(bag).plain
+    state = "ended" if bag_rows.complete(bag) else "under way"
+    return bag["name"], bag["bag"], bag["owner"], bag["note"], state, bag_rows.failures(bag).plain
 
 
 # --- people ----------------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ class Person:
 
     def add(self, bag: BagState) -> None:
         """Count one bag."""
-        self.ended += tables.complete(bag)
-        self.under_way += not tables.complete(bag)
+        self.ended += bag_rows.complete(bag)
+        self.under_way += not bag_rows.complete(bag)
         self.done += bag["done"]
         self.failed += bag["failed"]
         self.cancelled += bag["cancelled"]
@@ -116,7 +116,7 @@ def people(view: View, seen: Seen, width: int) -> Listing:
     columns = tables.filled_up(width, columns, flexible=1)
     entries = [Entry(f"person {person.name}", partial(_person_row, person, columns)) for person in found]
     names = ("owner", "tasks", "bags", "work left", "running", "waiting", "failed", "done", "ended")
-    heading = [Text("People", "bold"), Text(counted(len(found), "owner")), tables.legend(tables.BAG_PARTS)]
+    heading = [Text("People", "bold"), Text(counted(len(found), "owner")), tables.legend(bag_rows.BAG_PARTS)]
     return Listing(heading, entries or [line("no bags yet", "dim")], [tables.dim(row(names, columns))])
 
 
@@ -137,7 +137,7 @@ def _person_row(person: Person, columns: Sequence[Column]) -> Text:
     gone = person.failed + person.cancelled
     cells = (
         clean(person.name),
-        tables.tasks_bar(person.done, gone, person.running, person.waiting, columns[1].width),
+        bag_rows.tasks_bar(person.done, gone, person.running, person.waiting, columns[1].width),
         f"{person.under_way:,}",
         duration(person.left_s) if person.left_s else "",
         f"{person.running:,}",

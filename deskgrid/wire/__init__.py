@@ -7,8 +7,10 @@ Import it with ``from deskgrid import wire``. Inside, each file imports only fil
 - `source`: a reader of packed values, one by one, lengths first;
 - `fields`: the types and ranges of fields;
 - `trees`: lists of stored files, and payloads that need them;
+- `ranks`: the result of a gang, made of its ranks' results;
 - `environments`: the libraries that a bag brings, for each sort of PC;
 - `failure`, `template`: a worker's account of a failure, and the data that all tasks of a bag share;
+- `needs`: the fields that say what a task needs beside its seconds, and what a PC has;
 - `task_options`: a submitter's options for every task of a bag;
 - `messages`: the messages and their rows;
 - `codec`: messages to bytes and back.
@@ -54,9 +56,12 @@ from deskgrid.wire.limits import (
     FILES_LIMIT,
     HELD_ROWS,
     KEY_BYTES,
+    LABELS_LIMIT,
     LARGE_BYTES,
     LICENCES_LIMIT,
     LINE_BYTES,
+    MEETING_BYTES,
+    MEMORY_LIMIT,
     MESSAGE_LIMIT,
     NAME_BYTES,
     OFFER_PARTS,
@@ -64,23 +69,30 @@ from deskgrid.wire.limits import (
     PATTERNS_LIMIT,
     PAYLOAD_LIMIT,
     PICKLED_BYTES,
+    PMI_BYTES,
     PRINTED_BYTES,
     PRIORITY_LIMIT,
     PROBES_LIMIT,
     QUESTION_BYTES,
     QUESTION_ITEMS,
+    RANKS_LIMIT,
     RESULTS_ROWS,
     RETRIES_LIMIT,
+    SAID_AT_MEETING_BYTES,
     SAID_BYTES,
     SECONDS_LIMIT,
     SLOTS_LIMIT,
+    SPEED_LEAST,
+    SPEED_MOST,
+    SPEEDUP_LIMIT,
+    SPEEDUPS_LIMIT,
     TABLE_BYTES,
     TREE_FILES,
     TREES_LIMIT,
     VALUE_BYTES,
     WINDOWS_LIMIT,
 )
-from deskgrid.wire.messages import FROM_BOTH, FROM_CLIENT, FROM_LAB, FROM_WORKER, MESSAGES, Message
+from deskgrid.wire.messages import FROM_BOTH, FROM_CLIENT, FROM_LAB, FROM_RANKS, FROM_WORKER, MESSAGES, Message
 from deskgrid.wire.messages.client import (
     Accepted,
     Answer,
@@ -95,6 +107,20 @@ from deskgrid.wire.messages.client import (
 )
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Outcome, Refused, Rejoin
 from deskgrid.wire.messages.files import Kept, Lacks, Offer, Part, Want
+from deskgrid.wire.messages.ranks import (
+    Meet,
+    Met,
+    PmiBytes,
+    PrepareRanks,
+    RankRef,
+    RankResult,
+    RanksEnded,
+    RankSlot,
+    RanksReady,
+    RanksTaken,
+    RanksUnready,
+    StartRanks,
+)
 from deskgrid.wire.messages.worker import (
     Assign,
     Checkpoint,
@@ -123,7 +149,9 @@ from deskgrid.wire.messages.worker import (
     Window,
     Work,
 )
+from deskgrid.wire.needs import LABEL, PackedSpeedup
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of, slice_of
+from deskgrid.wire.ranks import RANKS_MARK, RanksRefused, join_ranks, split_ranks
 from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
 from deskgrid.wire.template import (
     EXIT_CODE_LIMIT,
@@ -175,15 +203,20 @@ __all__ = [
     "FROM_BOTH",
     "FROM_CLIENT",
     "FROM_LAB",
+    "FROM_RANKS",
     "FROM_WORKER",
     "HELD_ROWS",
     "KEY_BYTES",
     "KINDS",
+    "LABEL",
+    "LABELS_LIMIT",
     "LARGE_BYTES",
     "LICENCE",
     "LICENCES_LIMIT",
     "LINE_BYTES",
     "MARK",
+    "MEETING_BYTES",
+    "MEMORY_LIMIT",
     "MESSAGES",
     "MESSAGE_LIMIT",
     "NAME_BYTES",
@@ -192,16 +225,24 @@ __all__ = [
     "PATTERNS_LIMIT",
     "PAYLOAD_LIMIT",
     "PICKLED_BYTES",
+    "PMI_BYTES",
     "PRINTED_BYTES",
     "PRIORITY_LIMIT",
     "PROBES_LIMIT",
     "QUESTION_BYTES",
     "QUESTION_ITEMS",
+    "RANKS_LIMIT",
+    "RANKS_MARK",
     "RESULTS_ROWS",
     "RETRIES_LIMIT",
+    "SAID_AT_MEETING_BYTES",
     "SAID_BYTES",
     "SECONDS_LIMIT",
     "SLOTS_LIMIT",
+    "SPEEDUPS_LIMIT",
+    "SPEEDUP_LIMIT",
+    "SPEED_LEAST",
+    "SPEED_MOST",
     "TABLE_BYTES",
     "TREES_LIMIT",
     "TREE_FILES",
@@ -238,16 +279,29 @@ __all__ = [
     "Kind",
     "Lacks",
     "Leave",
+    "Meet",
     "Message",
+    "Met",
     "Offer",
     "Outcome",
     "Outcomes",
+    "PackedSpeedup",
     "Part",
     "Payload",
     "Planned",
+    "PmiBytes",
     "Prepare",
+    "PrepareRanks",
     "Prepared",
     "ProtocolError",
+    "RankRef",
+    "RankResult",
+    "RankSlot",
+    "RanksEnded",
+    "RanksReady",
+    "RanksRefused",
+    "RanksTaken",
+    "RanksUnready",
     "Readiness",
     "Recall",
     "Ref",
@@ -258,6 +312,7 @@ __all__ = [
     "Returned",
     "Running",
     "Saved",
+    "StartRanks",
     "Stop",
     "Submit",
     "System",
@@ -281,6 +336,7 @@ __all__ = [
     "frames_of",
     "in_batches",
     "is_longer",
+    "join_ranks",
     "large_of",
     "pack_columns",
     "parts_of",
@@ -294,6 +350,7 @@ __all__ = [
     "sha256_of",
     "slice_of",
     "split_digests",
+    "split_ranks",
     "template_environment",
     "template_kind",
     "this_system",

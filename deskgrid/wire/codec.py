@@ -23,6 +23,7 @@ from deskgrid.wire.messages import MESSAGES, MOST, Message
 from deskgrid.wire.messages.client import Answer, BagResult, Outcomes, Submit
 from deskgrid.wire.messages.common import Blob
 from deskgrid.wire.messages.files import Part
+from deskgrid.wire.messages.ranks import Met, PmiBytes, PrepareRanks, RanksEnded
 from deskgrid.wire.messages.worker import Assign, Checkpoint, Finished, Result, Saved
 from deskgrid.wire.payload import Chunks, Payload
 from deskgrid.wire.source import CHUNKS, LENGTH, UNREADABLE, Source, Wrong, source_of
@@ -203,9 +204,9 @@ def weight(message: Message) -> int:
     match message:
         case Outcomes(results=pieces, large=large):
             return _ROW_BYTES + sum(map(len, pieces)) + sum(map(len, large))
-        case Assign(work=rows):
+        case Assign(work=rows) | PrepareRanks(work=rows):
             return _ROW_BYTES * (1 + len(rows)) + sum(len(row.payload) for row in rows)
-        case Blob(data=data) | Part(data=data) | Checkpoint(data=data):
+        case Blob(data=data) | Part(data=data) | Checkpoint(data=data) | Met(values=data) | PmiBytes(data=data):
             return _ROW_BYTES + len(data)
         case Answer(body=body):
             return _ROW_BYTES + len(body)
@@ -217,7 +218,7 @@ def large_of(message: Message) -> list[Chunks]:
     match message:
         case Submit(payloads=payloads):
             return [payload for payload in payloads if isinstance(payload, Chunks)]
-        case Finished(results=rows):
+        case Finished(results=rows) | RanksEnded(results=rows):
             return [row.payload for row in rows if isinstance(row.payload, Chunks)]
         case Blob(data=Chunks() as data) | Part(data=Chunks() as data) | Saved(data=Chunks() as data):
             return [data]

@@ -22,9 +22,21 @@ class OutputRow(TypedDict):
     state: str  # "done", "error", "timeout" or "crash"
     worker: str
     elapsed_s: float
+    rank: int | None  # of a gang, the rank whose output this is: that which failed, else 0; null if it is no gang
     stdout: str
     stderr: str
     error: str | None  # null if it is done
+
+
+class RankRow(TypedDict):
+    """What one rank of a gang printed, in the newest attempt of its task."""
+
+    rank: int
+    worker: str
+    state: str  # "done", "error", "timeout" or "crash"; "stopped": it was still running when the gang ended
+    elapsed_s: float
+    stdout: str
+    stderr: str
 
 
 class PlannedRow(TypedDict):
@@ -40,6 +52,7 @@ class TaskRow(TypedDict):
 
     item: int  # its index in the bag, from 0
     state: str  # "running": on a slot; "next": handed to its worker ahead of need; or a state of the scheduler
-    worker: str | None  # where it runs or will run next; null when it is nowhere
+    worker: str | None  # where it runs or will run next; of a gang, its rank 0; null when it is nowhere
+    workers: list[str]  # of a gang that runs, the worker of each rank, by rank; empty otherwise
     runtime_s: float  # predicted
     elapsed_s: float | None  # null unless it runs

@@ -16,7 +16,8 @@ from deskgrid.wire.source import UNREADABLE as NOT_MSGPACK
 from deskgrid.wire.source import Wrong, source_of
 from deskgrid.wire.text import clean, clean_lines, cut, without_middle
 
-_PARTS = [str, str, str, bytes]
+# The types of an account's parts; that of a rank has its number, too.
+_PARTS: tuple[list[type], ...] = ([str, str, str, bytes], [str, str, str, bytes, int])
 # Outcomes after `_DONE`, up to and including `_LAST`, have an account. A task that is done has none, and nobody needs
 # one for an attempt that was cancelled or stopped by a departure.
 _DONE, _LAST = 0, 3
@@ -28,13 +29,15 @@ class Failure:
     """Why an attempt did not succeed. The texts are cleaned, and cut to their limits.
 
     ``kind``: the type of the exception, or a word for the event. ``trace``: its traceback, or the last output of the
-    task. ``pickled``: the exception itself, for the client; empty if it cannot travel.
+    task. ``pickled``: the exception itself, for the client; empty if it cannot travel. ``rank``: of a gang, which of
+    its ranks failed first; None: the task has no ranks.
     """
 
     kind: str
     message: str
     trace: str = ""
     pickled: bytes = b""
+    rank: int | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -46,7 +49,8 @@ class Failure:
 
     def packed(self) -> bytes:
         """Return the packed form, which is sent and stored."""
-        packed: bytes = msgpack.packb([self.kind, self.message, self.trace, self.pickled], unicode_errors="replace")
+        parts = [self.kind, self.message, self.trace, self.pickled]
+        packed: bytes = msgpack.packb(parts if self.rank is None else [*parts, self.rank], unicode_errors="replace")
         return packed
 
 
@@ -59,11 +63,13 @@ def read_failure(payload: Payload) -> Failure:
         return UNREADABLE
     source = source_of(payload)
     try:
-        parts: list[Any] = source.values(len(_PARTS)) if source.array() == len(_PARTS) else []
+        count = source.array()
+        parts: list[Any] = source.values(count) if count in map(len, _PARTS) else []
         source.finish()
     except (Wrong, *NOT_MSGPACK):
         return UNREADABLE
-    return Failure(*parts) if [*map(type, parts)] == _PARTS else UNREADABLE
+    known = [*map(type, parts)] in _PARTS and (len(parts) == len(_PARTS[0]) or parts[-1] >= 0)
+    return Failure(*parts) if known else UNREADABLE
 
 
 def tidy_results(columns: list[Sequence[Any]]) -> list[Sequence[Any]]:

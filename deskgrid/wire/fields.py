@@ -112,6 +112,24 @@ class Share(Real):
 
 
 @dataclass(frozen=True, slots=True)
+class Ratio(Plain):
+    """A number within a range that does not begin at 0."""
+
+    least: float
+    most: float
+
+    def one(self, value: Any) -> Any:
+        if type(value) is not float:
+            raise _other(float, value)
+        if not self.least <= value <= self.most:
+            raise Wrong(f"not a number from {self.least:g} to {self.most:g}: {value}")
+        return value
+
+    def __str__(self) -> str:
+        return f"{self.least:g} to {self.most:g}"
+
+
+@dataclass(frozen=True, slots=True)
 class Flag(Plain):
     """True or false."""
 

@@ -53,13 +53,32 @@ WINDOWS_LIMIT = 64
 # The longest duration in seconds: three hundred years, so that no sum over a bag or a week of windows overflows.
 SECONDS_LIMIT = 1e10
 
+# Ranks of one parallel task: as many as one worker may have slots.
+RANKS_LIMIT = 1024
+# Memory that a task may need, or a PC have: a pebibyte. Processors of a PC: more than any has.
+MEMORY_LIMIT = 2**50
+PROCESSORS_LIMIT = 2**16
+# Labels of a PC, or that a task asks for: names of devices and programs.
+LABELS_LIMIT = 16
+# How much slower or faster a PC may be than another that counts as 1. Beyond that, somebody measured wrongly.
+SPEED_LEAST, SPEED_MOST = 0.001, 1000.0
+# The largest number in a speed-up, and how many sizes a table of speed-ups has: one for each power of two is eleven.
+SPEEDUP_LIMIT = 1e6
+SPEEDUPS_LIMIT = 64
+# What one rank may say at a meeting of its gang: for small values. What the ranks of one gang may say at one meeting
+# together: all of it travels to each PC of the gang.
+SAID_AT_MEETING_BYTES = 2**20
+MEETING_BYTES = 16 * 2**20
+# What a message carries of the bytes that MPI says to its process manager, or hears from it: many of its lines.
+PMI_BYTES = 64 * 2**10
+
 # Names are shown in tables; file systems and DNS also allow 255 bytes.
 NAME_BYTES = 255
 # A public key of CURVE.
 KEY_BYTES = 32
-# The packed options for every task of a bag: a few numbers, and at most AFTER_LIMIT ids, LICENCES_LIMIT names and
-# PROBES_LIMIT items.
-OPTIONS_BYTES = 4 * 2**10
+# The packed options for every task of a bag: a few numbers, and at most AFTER_LIMIT ids, LICENCES_LIMIT names,
+# PROBES_LIMIT items, LABELS_LIMIT labels and SPEEDUPS_LIMIT speed-ups.
+OPTIONS_BYTES = 8 * 2**10
 # Bags that a bag may come after: more belong into one bag.
 AFTER_LIMIT = 32
 # Tasks that come before the others of their bag: enough to know a smooth sweep, and few for a scheduling pass.

@@ -47,6 +47,8 @@ class RunningTask(TypedDict):
     item: int  # its index in the bag, from 0
     runtime_s: float  # predicted
     elapsed_s: float
+    rank: int | None  # of a gang: which of its ranks; null if the task is no gang
+    ranks: int  # how many ranks the attempt has; 1 if the task is no gang
 
 
 class SlotState(TypedDict):
@@ -72,6 +74,12 @@ class WorkerState(TypedDict):
     name: str
     host: str
     site: str
+    labels: list[str]  # what it says that it has, sorted
+    processors: int
+    memory: int | None  # bytes; null when unknown
+    speed: float  # relative computing power: 1 for the fastest PC
+    load: float  # how much of its processors others than our tasks use, from 0 to 1
+    reachable: bool  # whether other PCs of its site can reach it, so that ranks of a gang may run there
     state: Presence
     kind: str  # of its plan, as the worker reports it: "open-ended", "windows", "until" or "cycle"
     plan: str  # one line for people
@@ -94,6 +102,9 @@ class BagState(TypedDict):
     name: str
     owner: str  # the credential that submitted it
     kind: Kind
+    gang: bool  # its tasks are gangs, so each result is a list of ranks' results
+    ranks: list[int]  # how many ranks each of its tasks has, at least and at most; [1, 1] if it is no gang
+    slots: int  # that each rank of its tasks needs, of one PC
     total: int
     done: int
     failed: int

@@ -3,10 +3,9 @@
 The options are one value all the way: the client checks it, `Submit` carries it, the journal stores it, and every
 `Work` contains it. It is sent and stored as one packed map, by name, of the options that differ from their defaults.
 
-To add an option, add a field here with its limit, a check in `deskgrid.client.submission.checked_options`, a documented
-parameter of `task`, `bag` and `command` in `deskgrid.client.grid`, a documented option in `deskgrid.cli.bags`, its row
-in SECURITY.md (``python -m deskgrid.wire`` prints the table), and the code that uses it, in the scheduler or in
-`deskgrid.worker.run`. Bags in an older journal have its default.
+To add an option, add a field here with its limit, a documented keyword and its check in `deskgrid.client.options`, a
+documented option in `deskgrid.cli.submit`, its row in SECURITY.md (``python -m deskgrid.wire`` prints the table), and
+the code that uses it, in the scheduler or in `deskgrid.worker.run`. Bags in an older journal have its default.
 """
 
 import re
@@ -20,12 +19,16 @@ from deskgrid.wire.fields import AtMost, Data, Id, Integer, Plain, Seconds, Word
 from deskgrid.wire.limits import (
     AFTER_LIMIT,
     BAG_LIMIT,
+    LABELS_LIMIT,
     LICENCES_LIMIT,
     OPTIONS_BYTES,
     PRIORITY_LIMIT,
     PROBES_LIMIT,
+    RANKS_LIMIT,
     RETRIES_LIMIT,
+    SLOTS_LIMIT,
 )
+from deskgrid.wire.needs import Label, LeastAndMost, Memory, PackedSpeedup, SpeedupField
 from deskgrid.wire.source import UNREADABLE, Wrong, source_of
 
 # How many different values are cached: all tasks of a bag have the same options.
@@ -49,6 +52,10 @@ class TaskOptions:
     many tasks of the bag may be on slots at once; None: as many as fit. ``licences``: what each task needs. ``after``:
     ids of bags that have to end first, as ``when`` says. ``checkpoint``: the task is checkpointable;
     ``min_piece``: then an attempt gets at least so many seconds. ``probes``: items that are started before the others.
+    ``ranks``: the least and the most ranks of each task, which run at once on PCs of one site. ``gang``: its result is
+    the list of its ranks' results, also for one rank. ``slots``: of one PC, for each rank. ``memory``: bytes for each
+    rank. ``labels``: what its PCs must have, sorted. ``speedup``: how much faster it is on more ranks; empty: its
+    runtime is that of the whole. ``mpi``: its ranks are MPI processes.
     """
 
     timeout: Seconds | None = None
@@ -62,6 +69,13 @@ class TaskOptions:
     after: Annotated[tuple[Id, ...], AtMost(AFTER_LIMIT)] = ()
     when: When = "ok"
     probes: Annotated[tuple[Annotated[int, Integer(0, BAG_LIMIT)], ...], AtMost(PROBES_LIMIT)] = ()
+    ranks: Annotated[tuple[int, int], LeastAndMost(1, RANKS_LIMIT)] = (1, 1)
+    gang: bool = False
+    slots: Annotated[int, Integer(1, SLOTS_LIMIT)] = 1
+    memory: Memory = 0
+    labels: Annotated[tuple[Label, ...], AtMost(LABELS_LIMIT)] = ()
+    speedup: Annotated[PackedSpeedup, SpeedupField()] = ()
+    mpi: bool = False
 
     def licence_needs(self) -> tuple[tuple[str, int], ...]:
         """The licences of each task: name and number, by name."""

@@ -1,7 +1,8 @@
 """Takes the picture of a grid from which a forecast starts.
 
 Rule 1: a picture is taken in pieces, and costs no more for a bag of a million tasks than for one of a thousand.
-Rule 2: tasks of a bag that have predictions of their own are summed up in a few groups, by these predictions; how far
+Rule 2: a parallel task is as many tasks as it needs slots, at least. That they have to be together is not looked at.
+Rule 3: tasks of a bag that have predictions of their own are summed up in a few groups, by these predictions; how far
 those were off so far tells how long the tasks really take. All other tasks of a bag are one group.
 """
 
@@ -11,10 +12,12 @@ from dataclasses import replace
 from itertools import pairwise
 from math import exp
 from statistics import NormalDist
+from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Away, Worker
@@ -40,12 +43,23 @@ _RATIOS = tuple(exp(SPREAD * NormalDist().inv_cdf((place + 0.5) / 12)) for place
 Learned = Callable[[Bag, list[float]], Durations | None]
 
 
+class _Row(NamedTuple):
+    """A PC. ``running``: bags of tasks that run there, their predicted runtimes, and how long they have run."""
+
+    name: str
+    site: str
+    spans: tuple[Span, ...]
+    slots: int
+    running: list[tuple[Bag, float, float]]
+    speed: float
+
+
 class Look:
     """One look at a grid. After `pieces`, ``picture`` is there. ``own``: the number of a bag that shares no row."""
 
     def __init__(self, grid: GridState, now: float, learned: Learned, own: int | None = None) -> None:
         self._grid, self._now, self._learned, self._own = grid, now, learned, own
-        self._pcs: list[tuple[str, str, tuple[Span, ...], int, list[tuple[Bag, float, float]]]] = []
+        self._pcs: list[_Row] = []
         # By bag: how long its running tasks have run.
         self._elapsed: defaultdict[int, list[float]] = defaultdict(list)
         self._groups: dict[int, list[Group]] = {}
@@ -84,7 +98,7 @@ class Look:
             self._show(its, seen)
         pcs = list[PC]()
         for row in self._pcs:
-            pcs.append(self._pc(*row))
+            pcs.append(self._pc(row))
             rows += len(pcs[-1].running)
             if rows >= PIECE:
                 yield rows
@@ -104,36 +118,37 @@ class Look:
         now, tasks, running = self._now, self._grid.tasks, list[tuple[Bag, float, float]]()
         for slot in worker.slots:
             if slot.sent:
-                bag, elapsed = tasks.known(slot.sent[0].attempt.task).bag, max(0.0, now - slot.started)
-                running.append((bag, slot.sent[0].runtime, elapsed))
-                self._elapsed[bag.number].append(elapsed)
+                task = slot.sent[0].attempt.task
+                bag, elapsed = tasks.known(task).bag, max(0.0, now - slot.started)
+                running.append((bag, tasks.runtime(task), elapsed))
+                if slot.gang is None or slot is slot.gang.slots[0]:
+                    self._elapsed[bag.number].append(elapsed)
         stay = self._grid.quarantine.workers.get(worker.name)
         opens = 0.0 if stay is None else stay.until - now
         spans = [Span(opens, worker.ends_at - now), *_spans(worker.expected(now), now)]
         shown = tuple([span for span in spans if span.closes > max(0.0, span.opens)])
-        self._pcs.append((worker.name, worker.site, shown, len(worker.slots), running))
+        self._pcs.append(_Row(worker.name, worker.site, shown, len(worker.slots), running, worker.speed))
         return 1 + len(worker.slots) + len(spans)
 
     def _look_at_away(self, name: str, away: Away) -> int:
         spans = tuple(_spans(away.expected(self._now), self._now))
-        self._pcs.append((name, "", spans, away.slots, []))
+        self._pcs.append(_Row(name, "", spans, away.slots, [], away.speed))
         return 1 + len(spans)
 
-    def _pc(
-        self, name: str, site: str, spans: tuple[Span, ...], slots: int, running: list[tuple[Bag, float, float]]
-    ) -> PC:
+    def _pc(self, row: _Row) -> PC:
         # While the picture was taken, some bags may have ended.
         known = self._groups
         shown = [
             Running(self.rows[b.number], self._group_of(b, seconds), ran)
-            for b, seconds, ran in running
+            for b, seconds, ran in row.running
             if b.number in known
         ]
-        return PC(name, spans, slots, tuple(shown), site)
+        return PC(row.name, row.spans, row.slots, tuple(shown), row.site, row.speed)
 
     def _group_of(self, bag: Bag, runtime: float) -> int:
         """The group of a bag whose tasks are most like one of this runtime."""
         groups = self._groups[bag.number]
+        runtime = bag.need.seconds(runtime, bag.need.least)
         return min(range(len(groups)), key=lambda group: abs(groups[group].runtime - runtime))
 
     # --- bags --------------------------------------------------------------------------------------------------------
@@ -166,6 +181,8 @@ class Look:
                 Group(many, self._ratios(bag, runtime), runtime, needs(bag.needs_s(runtime)))
                 for many, runtime in self._predicted(bag, count)
             ]
+        if bag.category.parallel:
+            groups = [_as_slots(group, bag.need) for group in groups]
         key = bag.category.key
         return Waiting(
             bag.number,
@@ -214,10 +231,19 @@ def predicted(runtime: float) -> Durations:
     return Durations(tuple([runtime * ratio for ratio in _RATIOS]))
 
 
+def _as_slots(group: Group, need: Need) -> Group:
+    """Parallel tasks as work of so many slots as the smallest gang has, which need not be together."""
+    shorter, points = need.seconds(1.0, need.least), group.durations.points
+    durations = group.durations._replace(points=tuple([seconds * shorter for seconds in points]))
+    slots = need.least * need.slots
+    return Group(group.count * slots, durations, group.runtime * shorter, group.needs_s * shorter)
+
+
 def _likeness(bag: Bag, own: int | None) -> tuple[object, ...]:
     """Equal for bags that may share a row."""
     key = bag.category.key
-    return bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, bag.number == own
+    alike = bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, bag.number == own
+    return *alike, key.need and bag.need
 
 
 def _in_rows(alike: Mapping[tuple[object, ...], list[Bag]], many: int) -> Iterator[list[Bag]]:

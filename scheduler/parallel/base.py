@@ -52,10 +52,6 @@ class Host:
         """Effective power: relative power times idleness (CISNE, Eq. 2)."""
         return self.speed * (1.0 - self.load)
 
-    def suits(self, need: Need) -> bool:
-        """Whether it has the labels and, now, the memory that one rank needs."""
-        return self.memory >= need.memory and self.labels >= need.labels
-
 
 @dataclass(slots=True, eq=False)
 class Running:
@@ -66,11 +62,6 @@ class Running:
     ranks: tuple[tuple[Host, int], ...]
     started: float
     ends: float
-
-    @property
-    def size(self) -> int:
-        """How many ranks it has."""
-        return sum([ranks for _, ranks in self.ranks])
 
 
 @dataclass(slots=True, eq=False)
@@ -122,8 +113,15 @@ class ParallelView(Protocol):
     def sites(self) -> Sequence[Site]:
         """Every site with a PC that is up, by name."""
 
+    @property
+    def singles(self) -> bool:
+        """Whether there are single tasks, waiting or running, from which slots have to be kept."""
+
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
-        """Windows to come of the PCs of a site, up or away, as (opens, closes, host): announced, or by habit."""
+        """Windows to come of the PCs of a site, up or away, as (opens, closes, host), by ``opens``.
+
+        They are announced, or known by habit.
+        """
 
 
 class ParallelPolicy(Protocol):

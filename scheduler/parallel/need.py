@@ -12,6 +12,8 @@ class Need:
     ``least``, ``most``: its ranks, at once, on PCs of one site; not equal: the task is moldable, and the scheduler
     chooses when it starts. ``slots``: how many slots of one PC each rank occupies. ``memory``: bytes that each rank
     needs. ``labels``: what its PCs must have. ``speedup``: of a moldable task; None: its runtime is that of the whole.
+    ``gang``: it was asked for as a gang, and is placed as one, even if it has one rank.
+    ``cpu``: the part of its time in which it computes, where that is known; the rest it communicates.
     """
 
     least: int = 1
@@ -20,11 +22,13 @@ class Need:
     memory: int = 0
     labels: frozenset[str] = frozenset()
     speedup: Speedup | None = None
+    gang: bool = False
+    cpu: float = 1.0
 
     @property
     def parallel(self) -> bool:
-        """Whether it needs more than one slot at once."""
-        return self.most > 1 or self.slots > 1
+        """Whether a policy for parallel tasks places it: it needs more than one slot at once, or is a gang of one."""
+        return self.most > 1 or self.slots > 1 or self.gang
 
     def seconds(self, runtime: float, ranks: int) -> float:
         """How long it takes on ``ranks`` ranks of speed 1: ``runtime`` is of one rank if it has a speed-up."""

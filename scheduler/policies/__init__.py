@@ -10,6 +10,7 @@ from deskgrid.scheduler.policies.base import Place, Policy, Postpone, Requiremen
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.longest import Longest
 from deskgrid.scheduler.policies.packing import Packing
+from deskgrid.scheduler.policies.parallel import PARALLEL
 from deskgrid.scheduler.policies.pgs import PGS
 from deskgrid.scheduler.queues.orders import ORDERS
 
@@ -34,7 +35,7 @@ GROUP = "deskgrid.policies"
 # The policy that a grid starts with.
 DEFAULT = "packing"
 
-POLICIES: dict[str, Callable[..., Policy]] = {"packing": Packing, "pgs": PGS, "longest": Longest, "fcfs": FCFS}
+POLICIES: dict[str, Callable[..., Policy]] = {each.name: each for each in (Packing, PGS, Longest, FCFS, *PARALLEL)}
 
 
 def policy_names() -> list[str]:

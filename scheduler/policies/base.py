@@ -56,13 +56,17 @@ class Postpone:
 
 
 class OpenSlot(NamedTuple):
-    """One slot of a worker that is up: when its tasks should be done, and when its window closes."""
+    """One slot of a worker that is up: when its tasks should be done, and when its window closes.
+
+    ``speed``: of its worker; a task takes its runtime divided by that.
+    """
 
     worker: str
     slot: int
     free: float
     closes: float
     number: int = -1
+    speed: float = 1.0
 
 
 class UpcomingWindows(NamedTuple):
@@ -71,6 +75,7 @@ class UpcomingWindows(NamedTuple):
     worker: str
     slots: int
     windows: Windows
+    speed: float = 1.0
 
 
 class View(Protocol):

@@ -17,6 +17,9 @@ from itertools import islice
 from math import inf, nextafter
 from typing import ClassVar
 
+from deskgrid.scheduler.model import Window, Windows
+from deskgrid.scheduler.parallel.base import ParallelPolicy
+from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, Requirement, UpcomingWindows, View
 from deskgrid.scheduler.policies.chances import chances
@@ -64,6 +67,7 @@ class Packing:
         self.queue_s = queue_s
         self.confidence = confidence
         self.requirement = Requirement(margin)
+        self.parallel: ParallelPolicy = default_policy(margin)
         self._ample = inf
         self._planner = Planner()
         self._fills: dict[SlotKey, deque[FilledInterval]] = {}  # the plan by slot, the earliest first
@@ -152,21 +156,33 @@ class Packing:
 
     def _prospect(self, now: float, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> Prospect:
         keys = [(at.worker, at.slot) for at in slots]
+        ends = [at.closes - self._reserve for at in slots]
+        free = [_start(at.free, end, at.speed) for at, end in zip(slots, ends, strict=True)]
         return Prospect(
             now=now,
-            current={
-                key: Interval(at.free, at.closes - self._reserve, key) for key, at in zip(keys, slots, strict=True)
-            },
-            announced={(come.worker, slot): come.windows for come in coming for slot in range(come.slots)},
+            current={key: Interval(start, end, key) for key, start, end in zip(keys, free, ends, strict=True)},
+            announced={(come.worker, slot): _windows_of(come) for come in coming for slot in range(come.slots)},
             reserve=self._reserve,
         )
 
     def _longest(self, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> float:
         """The longest interval there is."""
         reserve = self._reserve
-        lasts = max([windows.longest_s for _, _, windows in coming], default=0.0)
-        open_now = max([at.closes - reserve - at.free for at in slots], default=0.0)
-        return max(open_now, lasts - reserve)
+        lasts = max([(windows.longest_s - reserve) * speed for _, _, windows, speed in coming], default=-reserve)
+        open_now = max([(at.closes - reserve - at.free) * at.speed for at in slots], default=0.0)
+        return max(open_now, lasts)
+
+
+def _start(start: float, end: float, speed: float) -> float:
+    """When a PC of speed 1 would have to start, to do by ``end`` what one of ``speed`` does from ``start`` on."""
+    return start if speed == 1.0 or end == inf else end - (end - start) * speed
+
+
+def _windows_of(come: UpcomingWindows) -> Windows:
+    """Windows to come of a worker, as long as a PC of speed 1 would need them."""
+    if come.speed == 1.0:
+        return come.windows
+    return Windows([Window(_start(opens, closes, come.speed), closes) for opens, closes in come.windows])
 
 
 _NO_FILLS: deque[FilledInterval] = deque()
@@ -174,8 +190,8 @@ _NO_FILLS: deque[FilledInterval] = deque()
 
 def _cost_s(slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> float:
     """The cost in seconds of reading all known windows, whether anything is planned in them or not."""
-    known = len(slots) + sum([slots for _, slots, _ in coming])
-    return SLOT_COST_S * known + WINDOW_COST_S * sum([slots * len(windows) for _, slots, windows in coming])
+    known = len(slots) + sum([each.slots for each in coming])
+    return SLOT_COST_S * known + WINDOW_COST_S * sum([each.slots * len(each.windows) for each in coming])
 
 
 def _next_of(runtimes: list[float], view: View, limit: float) -> Entry | None:

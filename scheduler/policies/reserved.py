@@ -48,6 +48,7 @@ def reserved(view: View, margin: float) -> Reserved | None:
     windows = {key: spans for key, spans in _windows(view, margin).items() if spans}
     longest = max([closes - opens for spans in windows.values() for opens, closes in spans], default=0.0)
     free = {(at.worker, at.slot): view.expected_free(at.number) for at in slots}
+    speeds = {each.worker: each.speed for each in view.upcoming()}
     needs = {}
     for entry in entries:
         likely = view.runtimes(entry.task)
@@ -57,8 +58,9 @@ def reserved(view: View, margin: float) -> Reserved | None:
     first: dict[float, list[Entry]] = {}
     for most, mean, entry in sorted(needs.values(), key=lambda need: (-need[0], -need[1], need[2].task)):
         places = [
-            _soonest(key, spans, free.get(key, view.now), min(most, AMPLE * longest), mean)
+            _soonest(key, spans, free.get(key, view.now), min(most / speed, AMPLE * longest), mean / speed)
             for key, spans in windows.items()
+            for speed in [speeds[key[0]]]
         ]
         best = min([place for place in places if place is not None], default=None)
         if best is None:
@@ -84,7 +86,7 @@ def _windows(view: View, margin: float) -> dict[_SlotKey, list[tuple[float, floa
     found: dict[_SlotKey, list[tuple[float, float]]] = {}
     for at in view.open_slots():
         found[at.worker, at.slot] = [(view.now, at.closes - margin)]
-    for worker, slots, windows in view.upcoming():
+    for worker, slots, windows, _ in view.upcoming():
         for slot in range(slots):
             found.setdefault((worker, slot), []).extend(
                 [(window.opens, window.closes - margin) for window in windows[:AHEAD] if window.opens > view.now]

@@ -1,8 +1,10 @@
-"""Categories: the tasks of bags alike in owner, priority, limit, licences and environment. Each has queues of its own.
+"""Categories: the tasks of bags alike in owner, priority, limit, licences and what they need of PCs.
+
+Each has queues of its own.
 
 Grid Engine calls this a job category. A policy is given the categories whose turn it is (`deskgrid.scheduler.turns`).
 A category whose limit is reached, or whose licences are in use, costs a pass one look, however many tasks wait there.
-So does one whose environment is ready on no worker with room. A grid with a single owner and no such bags has a single
+So does one whose tasks suit no worker with room. A grid with a single owner and no such bags has a single
 category.
 """
 
@@ -12,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.regular import Regular
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
@@ -29,7 +32,8 @@ class CategoryKey(NamedTuple):
 
     ``priority``: bags of higher numbers come first among those of their owner. ``piece``: for checkpointable tasks, how
     many seconds a piece has at least. They wait longest first, whatever the policy (`deskgrid.scheduler.pieces`).
-    ``environment``: names what must be ready on a worker for these tasks; empty: nothing.
+    ``environment``: names what must be ready on a worker for these tasks; empty: nothing. ``need``: memory and labels
+    that they need; `GANGS` for all parallel tasks, whatever they need; None: nothing.
     """
 
     owner: str = ""
@@ -39,6 +43,18 @@ class CategoryKey(NamedTuple):
     bag: int | None = None
     piece: float | None = None
     environment: str = ""
+    need: Need | None = None
+
+
+# The need that stands for all parallel tasks.
+GANGS = Need(gang=True)
+
+
+def key_need(need: Need) -> Need | None:
+    """What a category's key has of the need of a bag."""
+    if need.parallel:
+        return GANGS
+    return Need(memory=need.memory, labels=need.labels) if need.memory or need.labels else None
 
 
 # Of checkpointable tasks, the shortest pieces are rounded up to this many seconds times a power of two, between these
@@ -77,10 +93,22 @@ class Licences:
 class Category:
     """``out``: how many of its tasks are on slots, or run on workers that have not come back yet.
 
-    ``probing``: the probes that may still come first (`deskgrid.scheduler.probes`), by bag.
+    ``probing``: the probes that may still come first (`deskgrid.scheduler.probes`), by bag. ``parallel``: its tasks
+    wait as jobs (`deskgrid.scheduler.queues.jobs`), not in its queues.
     """
 
-    __slots__ = ("_licences", "account", "key", "out", "priority", "probing", "regular", "restricted")
+    __slots__ = (
+        "_licences",
+        "account",
+        "key",
+        "memory",
+        "out",
+        "parallel",
+        "priority",
+        "probing",
+        "regular",
+        "restricted",
+    )
 
     def __init__(self, key: CategoryKey, account: Account, order: str, licences: Licences) -> None:
         self.key = key
@@ -88,6 +116,8 @@ class Category:
         self.out = 0
         self.probing: dict[int, list[int]] = {}
         self.restricted = bool(key.limit or key.licences)
+        self.parallel = key.need == GANGS
+        self.memory = 0 if key.need is None else key.need.memory
         self._licences = licences
         self.clear(order)
 

@@ -7,21 +7,32 @@ Rule 3: the scheduler sees what is predicted and announced; what happens is in `
 
 import heapq
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import partial
-from random import Random
 from typing import Any
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.simulation.runs import IDEAL, SLOWLY, Arrival, Conditions, Execution, Run, SimulatedPC, Stalled
-from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
+from deskgrid.scheduler.simulation.gangs import Gangs
+from deskgrid.scheduler.simulation.lateness import Lateness
+from deskgrid.scheduler.simulation.pcs import ENDS, PC, Order, PCSlot, Rates, Work, new_pc
+from deskgrid.scheduler.simulation.runs import (
+    IDEAL,
+    SLOWLY,
+    Arrival,
+    Conditions,
+    Execution,
+    GangExecution,
+    Run,
+    SimulatedPC,
+    Stalled,
+    too_long_tasks,
+)
+from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Span, Timetable, always, cycle
 
 __all__ = [
     "ANNOUNCED",
@@ -31,12 +42,14 @@ __all__ = [
     "Arrival",
     "Conditions",
     "Execution",
+    "GangExecution",
     "Run",
     "SimulatedPC",
     "Simulator",
     "Span",
     "Stalled",
     "Timetable",
+    "Work",
     "always",
     "cycle",
 ]
@@ -51,41 +64,6 @@ PATIENCE_TIMED = 100
 _PASS = ev.PassDue()
 
 
-@dataclass(slots=True)
-class _SimulatedSlot:
-    """The work of one slot, the first of it since ``started``; ``generation`` makes the ends of killed work stale."""
-
-    number: int
-    work: deque[ev.Assignment] = field(default_factory=deque)
-    started: float = 0.0
-    generation: int = 0
-
-
-@dataclass(slots=True)
-class _PC:
-    """A PC in a run. ``opened``: when its window opened; ``announced``: when it is to close, as the PC says."""
-
-    name: str
-    calendar: Calendar
-    slots: list[_SimulatedSlot]
-    silent: bool
-    speed: float
-    opened: float = 0.0
-    announced: float = math.inf
-
-
-class _Order(IntEnum):
-    """The order of things that happen at one instant."""
-
-    ENDS = 0
-    CLOSES = 1
-    ARRIVES = 2
-    OPENS = 3
-
-
-_ENDS = _Order.ENDS  # looked up once: enum members are slow to look up in Python 3.11
-
-
 class Simulator:
     """Runs bags on some PCs under one policy. The policy must be new, because policies keep state."""
 
@@ -97,37 +75,44 @@ class Simulator:
         conditions: Conditions = IDEAL,
         trace: bool = False,
     ) -> None:
-        self.scheduler = Scheduler(policy)
         self.now = 0.0
         self._simulated = pcs
         self._arrivals = deque(sorted(arrivals, key=lambda arrival: arrival.at))
         # What each task needs at once, as predicted and really: of a checkpointable task only a piece.
         self._at_once = [pair for arrival in self._arrivals for pair in arrival.at_once()]
         self._actual = [seconds for arrival in self._arrivals for seconds in arrival.really()]
+        older = len(self._actual) if any(arrival.running for arrival in arrivals) else 0
+        self.scheduler = Scheduler(policy, first_attempt=older + 1)
         # Of checkpointable tasks: the seconds that their checkpoints still lack.
         self._left: dict[int, float] = {}
         slowest = min([pc.speed for pc in pcs], default=1.0) / (SLOWLY if conditions.slow else 1.0)
         self._longest_task_s = max(self._actual, default=0.0) / slowest
-        self._pcs = {pc.name: _new_pc(pc) for pc in pcs}
+        gangs = any(arrival.need.parallel for arrival in arrivals)
+        self._pcs = {pc.name: new_pc(pc, conditions, told=gangs) for pc in pcs}
         # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
+        if self._silent and gangs:
+            raise SchedulerError("a PC that never answers is not simulated beside gangs")
         self._conditions = conditions
         # Is told each event and its time, after it was handled, and may answer with more events.
         self.beside: Callable[[ev.Event, float], Iterable[ev.Event]] | None = None
-        self._random = Random(conditions.seed)
-        self._tries = Counter[int]()
+        self._lateness = Lateness(conditions)
         self._trace = trace
         self._executions: list[Execution] = []
         self._spans: list[tuple[str, Span]] = []
-        self._heap: list[tuple[float, _Order, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, Order, int, Callable[[], None]]] = []
         self._sequence = 0
         self._submitted = 0
         self._settled = 0
         self._ran_s = 0.0  # of attempts that ended or were stopped
         self._moved_at = 0.0  # when a bag arrived or a task ended, the last time
         self._longest_cycle_s = 0.0
+        self._rates = Rates(self, conditions.pace)
+        traced = self._executions.append if trace else None
+        self._gangs = Gangs(self, self._pcs, self._rates, conditions, takes=self._lateness.takes, traced=traced)
         self._table: dict[type, Callable[[Any], None]] = {
             ev.Assign: self._assign,
+            ev.StartGang: self._gangs.start,
             ev.Settle: self._settle,
             ev.Recall: self._recall,
             ev.Stop: self._stop,
@@ -135,14 +120,16 @@ class Simulator:
             ev.Stuck: self._stuck,
         }
         for arrival in self._arrivals:
-            self._at(arrival.at, _Order.ARRIVES, self._arrives)
+            self.at(arrival.at, Order.ARRIVES, self._arrives)
         for pc in self._pcs.values():
             self._appears(pc)
 
     def run(self) -> Run:
         """Run until every task has ended. Raises `Stalled` if some never can."""
         count = len(self._actual)
-        if too_long := self._too_long():
+        if too_long := too_long_tasks(
+            self.scheduler.policy, self._simulated, self._at_once, self._conditions.overhead_s
+        ):
             raise Stalled(f"{too_long} of {count} tasks fit into no window")
         heap = self._heap
         while self._settled < count:
@@ -154,10 +141,13 @@ class Simulator:
                 heapq.heappop(heap)[3]()
             for name in self._silent:
                 self._say_alive(name)
-            self._feed(_PASS)
+            self.feed(_PASS)
+            if self._rates.due:
+                self._rates.settle()
         counters, executions, spans = self.scheduler.counters, tuple(self._executions), tuple(self._spans)
-        ran_s = self._ran_s + counters.wasted_s
-        return Run(self.now, self._open_s() - ran_s, counters, executions, spans, ran_s)
+        ran_s = self._ran_s + self._gangs.ran_s + counters.wasted_s
+        gangs = tuple(self._gangs.executions)
+        return Run(self.now, self._open_s() - ran_s, counters, executions, spans, ran_s, gangs)
 
     def _next(self) -> float:
         """When the next thing happens, or is due."""
@@ -167,33 +157,25 @@ class Simulator:
     def _say_alive(self, name: str) -> None:
         """A silent PC says that it is there, like a worker that takes work and never answers."""
         if (worker := self.scheduler.grid.slots.workers.get(name)) is not None:
-            self._feed(ev.UptimeRefreshed(name, worker.uptime(self.now)))
+            self.feed(ev.UptimeRefreshed(name, worker.uptime(self.now)))
 
     # --- whether it will end ----------------------------------------------------------------------------------------
-
-    def _too_long(self) -> int:
-        """How many tasks fit in no window, or would be placed in none; 0 if there are too many windows to look at."""
-        spans: list[Span] = []
-        for pc in self._simulated:
-            if (kinds := kinds_of_spans(pc.timetable)) is None:
-                return 0
-            spans += kinds
-        timed, needs = self.scheduler.policy.timed, self.scheduler.policy.requirement.needs
-        holds = max((span.closes - span.opens for span in spans), default=0.0) - self._conditions.overhead_s
-        known = max((span.longest() for span in spans), default=0.0)
-        return sum(actual > holds or (timed and needs(predicted) >= known) for predicted, actual in self._at_once)
 
     def _hopeless(self) -> bool:
         """Whether nothing has ended for longer than the policy's patience."""
         if self._arrivals or self.now == self._moved_at or self._silent:
             return False
+        if self._gangs and not self._longest_cycle_s:
+            return False  # they are slowed down, and will end: no window closes and opens again
+        if self.scheduler.trust.next_widening < math.inf:
+            return False  # more slots of a new PC will soon be used
         cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
         patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s
         return self.now > self._moved_at + patience_s
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def _at(self, time: float, order: _Order, happens: Callable[[], None]) -> None:
+    def at(self, time: float, order: Order, happens: Callable[[], None]) -> None:
         self._sequence += 1
         heapq.heappush(self._heap, (time, order, self._sequence, happens))
 
@@ -204,48 +186,56 @@ class Simulator:
         self._submitted += count
         if (piece := arrival.min_piece) is not None:
             self._left.update(enumerate(arrival.really(), first))
+        need, key, reserve_s = arrival.need, CategoryKey(arrival.owner), self._reserve_s
+        held = self._gangs.arrive(first, arrival) if need.parallel else ()
         known = (first, first, count, arrival.runtimes, 0, arrival.timeout, arrival.copies)
-        key, reserve_s = CategoryKey(arrival.owner), self._reserve_s
-        self._feed(ev.TasksSubmitted(*known, key=key, min_piece=piece, reserve_s=reserve_s))
+        self.feed(ev.TasksSubmitted(*known, key=key, min_piece=piece, reserve_s=reserve_s, held=held, need=need))
 
     @property
     def _reserve_s(self) -> float:
         return self._conditions.saving_s + self._conditions.overhead_s
 
-    def _appears(self, pc: _PC) -> None:
+    def _appears(self, pc: PC) -> None:
         """A PC that is away at first says when it will come, like a worker that is started between windows."""
         if self._conditions.announces and (coming := pc.calendar.coming(0.0)) and coming[0][0] > 0.0:
-            self._at(0.0, _Order.OPENS, partial(self._feed, ev.UptimeRefreshed(pc.name, 0.0, coming)))
+            self.at(0.0, Order.OPENS, partial(self.feed, ev.UptimeRefreshed(pc.name, 0.0, coming)))
         self._next_window(pc)
 
-    def _next_window(self, pc: _PC) -> None:
+    def _next_window(self, pc: PC) -> None:
         """Wait for the next window of a PC. One that has no more stays away."""
         span = pc.calendar.take()
         if span is not None:
-            self._at(span.opens, _Order.OPENS, partial(self._opens, pc, span))
+            self.at(span.opens, Order.OPENS, partial(self._opens, pc, span))
             self._longest_cycle_s = max(self._longest_cycle_s, span.opens - pc.opened)
 
-    def _opens(self, pc: _PC, span: Span) -> None:
-        pc.opened, pc.announced = span.opens, span.announced
+    def _opens(self, pc: PC, span: Span) -> None:
+        pc.opened, pc.announced, pc.up = span.opens, span.announced, True
         if self._trace:
             self._spans.append((pc.name, span))
         uptime = span.announced - span.opens
-        self._feed(ev.WorkerJoined(pc.name, len(pc.slots), uptime, self._coming(pc)))
+        holds = self._gangs.holds(pc) if pc.works else ()
+        processors = 0 if pc.processors == len(pc.slots) else pc.processors
+        known = (pc.name, len(pc.slots), uptime, self._coming(pc), pc.site, holds, pc.told_speed, processors)
+        self.feed(ev.WorkerJoined(*known, pc.memory, pc.labels))
+        if pc.load:
+            self.feed(ev.WorkerMeasured(pc.name, pc.told_speed, pc.load))
+        self._gangs.found()
         if span.closes != OPEN_ENDED:
-            self._at(span.closes, _Order.CLOSES, partial(self._closes, pc, span))
+            self.at(span.closes, Order.CLOSES, partial(self._closes, pc, span))
         for when, closing in span.refreshes():
-            self._at(when, _Order.OPENS, partial(self._announces_again, pc, closing))
+            self.at(when, Order.OPENS, partial(self._announces_again, pc, closing))
 
-    def _announces_again(self, pc: _PC, closing: float) -> None:
+    def _announces_again(self, pc: PC, closing: float) -> None:
         """A PC that is still there when it was to be gone says how long it stays now."""
         pc.announced = closing
         for slot in pc.slots:
             if slot.work:
                 self._plan_saving(pc, slot)
-        self._feed(ev.UptimeRefreshed(pc.name, closing - self.now, self._coming(pc)))
+        self.feed(ev.UptimeRefreshed(pc.name, closing - self.now, self._coming(pc)))
 
-    def _closes(self, pc: _PC, span: Span) -> None:
-        unstarted: list[Attempt] = []
+    def _closes(self, pc: PC, span: Span) -> None:
+        pc.up = False
+        unstarted = self._gangs.close(pc) if pc.works else []
         stopped: dict[int, float] = {}
         for slot in pc.slots:
             self._save_at_the_end(pc, slot)
@@ -257,28 +247,29 @@ class Simulator:
                 if self._trace:
                     self._traced(pc, slot, task, done=False)
             slot.work.clear()
-            slot.generation += 1
+            self._rates.halt(slot)
         longer = self.scheduler.outlived(stopped, self.now)
-        self._feed(ev.WorkerLeft(pc.name, True, span.closings[-1] > span.closes, unstarted, self._coming(pc)))
+        self.feed(ev.WorkerLeft(pc.name, True, span.closings[-1] > span.closes, unstarted, self._coming(pc)))
         if longer:
-            self._feed(ev.RuntimesUpdated(list(longer), list(longer.values())))
+            self.feed(ev.RuntimesUpdated(list(longer), list(longer.values())))
         self._next_window(pc)
 
-    def _coming(self, pc: _PC) -> tuple[tuple[float, float], ...]:
+    def _coming(self, pc: PC) -> tuple[tuple[float, float], ...]:
         return pc.calendar.coming(self.now) if self._conditions.announces else ()
 
-    def _ends(self, pc: _PC, slot: _SimulatedSlot, generation: int) -> None:
+    def _ends(self, pc: PC, slot: PCSlot, generation: int) -> None:
         if slot.generation != generation:
             return
         attempt, elapsed = slot.work.popleft().attempt, self.now - slot.started
+        slot.shares = None
         self._ran_s += elapsed - self._conditions.overhead_s
         if self._trace:
             self._traced(pc, slot, attempt.task, done=True)
         if slot.work:
             self._start(pc, slot)
-        self._feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.DONE, elapsed)]))
+        self.feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.DONE, elapsed)]))
 
-    def _start(self, pc: _PC, slot: _SimulatedSlot, gap_s: float = 0.0) -> None:
+    def _start(self, pc: PC, slot: PCSlot, gap_s: float = 0.0) -> None:
         """Start the first attempt of a slot. It takes the task's time and overhead; on a silent PC it never ends."""
         if pc.silent:
             return
@@ -286,35 +277,37 @@ class Simulator:
         slot.generation += 1
         slot.started = max(self.now + gap_s, pc.opened + conditions.opening_s)
         task = slot.work[0].attempt.task
-        takes = self._left.get(task, self._actual[task]) / pc.speed + conditions.overhead_s
-        if conditions.slow:
-            self._tries[task] += 1
-            slow = Random(f"slow {conditions.seed} {task} {self._tries[task]}").random() < conditions.slow
-            takes *= SLOWLY if slow else 1.0
-        if conditions.jitter:
-            takes *= 1.0 + conditions.jitter * self._random.expovariate(1.0)
-        self._at(slot.started + takes, _ENDS, partial(self._ends, pc, slot, slot.generation))
+        takes = self._left.get(task, self._actual[task])
+        if pc.shared:
+            ends = partial(self._ends, pc, slot, slot.generation)
+            begins = partial(self._rates.share, pc, slot, slot.generation, self._lateness.takes(task, takes), ends)
+            self.at(slot.started + conditions.overhead_s, ENDS, begins)
+        else:
+            takes = takes / pc.speed + conditions.overhead_s
+            if conditions.slow or conditions.jitter:
+                takes = self._lateness.takes(task, takes)
+            self.at(slot.started + takes, ENDS, partial(self._ends, pc, slot, slot.generation))
         self._plan_saving(pc, slot)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
-    def _plan_saving(self, pc: _PC, slot: _SimulatedSlot) -> None:
+    def _plan_saving(self, pc: PC, slot: PCSlot) -> None:
         """A checkpointable task ends its piece when the window is about to close, as the PC has announced it."""
         ends = pc.announced - self._conditions.saving_s
         if slot.work[0].attempt.task in self._left and ends < math.inf:
-            self._at(max(self.now, ends), _ENDS, partial(self._piece_ends, pc, slot, slot.generation, ends))
+            self.at(max(self.now, ends), ENDS, partial(self._piece_ends, pc, slot, slot.generation, ends))
 
-    def _piece_ends(self, pc: _PC, slot: _SimulatedSlot, generation: int, ends: float) -> None:
+    def _piece_ends(self, pc: PC, slot: PCSlot, generation: int, ends: float) -> None:
         if slot.generation == generation and ends == pc.announced - self._conditions.saving_s and slot.work:
             self._end_piece(pc, slot)
 
-    def _end_piece(self, pc: _PC, slot: _SimulatedSlot) -> None:
+    def _end_piece(self, pc: PC, slot: PCSlot) -> None:
         attempt, elapsed = slot.work.popleft().attempt, max(0.0, self.now - slot.started)
-        slot.generation += 1
+        self._rates.halt(slot)
         self._save(attempt, elapsed)
         if self._trace:
             self._traced(pc, slot, attempt.task, done=False)
-        self._feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.PIECE, elapsed)]))
+        self.feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.PIECE, elapsed)]))
 
     def _save(self, attempt: Attempt, elapsed: float) -> None:
         """Keep a checkpoint of an attempt that began ``elapsed`` seconds ago."""
@@ -323,9 +316,9 @@ class Simulator:
         if worked:
             self._moved_at = self.now
             fraction = 1.0 - self._left[task] / self._actual[task]
-            self._feed(ev.CheckpointKept(attempt, fraction, elapsed, self._reserve_s))
+            self.feed(ev.CheckpointKept(attempt, fraction, elapsed, self._reserve_s))
 
-    def _save_at_the_end(self, pc: _PC, slot: _SimulatedSlot) -> None:
+    def _save_at_the_end(self, pc: PC, slot: PCSlot) -> None:
         """A window closes: a checkpointable task there has what it saved last, which is all if it was told in time."""
         if not slot.work or slot.work[0].attempt.task not in self._left or slot.started > self.now:
             return
@@ -333,7 +326,7 @@ class Simulator:
         told = self.now >= pc.announced - self._conditions.saving_s
         self._save(slot.work[0].attempt, elapsed if told else elapsed // period_s * period_s)
 
-    def _traced(self, pc: _PC, slot: _SimulatedSlot, task: int, done: bool) -> None:
+    def _traced(self, pc: PC, slot: PCSlot, task: int, done: bool) -> None:
         self._executions.append(Execution(pc.name, slot.number, task, slot.started, self.now, done))
 
     def _open_s(self) -> float:
@@ -344,13 +337,13 @@ class Simulator:
 
     # --- commands of the scheduler ----------------------------------------------------------------------------------
 
-    def _feed(self, event: ev.Event) -> None:
+    def feed(self, event: ev.Event) -> None:
         """Pass ``event`` to the scheduler, and carry out its commands."""
         for command in self.scheduler.handle(event, self.now):
             self._table[type(command)](command)
         if self.beside is not None:
             for other in self.beside(event, self.now):
-                self._feed(other)
+                self.feed(other)
 
     def _assign(self, assign: ev.Assign) -> None:
         pc = self._pcs[assign.worker]
@@ -378,16 +371,18 @@ class Simulator:
         pc, unwanted = self._pcs[stop.worker], set(stop.attempts)
         if pc.silent:
             return
+        if self._gangs:
+            self._gangs.stop(stop.attempts)
         for slot in pc.slots:
             if slot.work and slot.work[0].attempt in unwanted:
                 self._ran_s += max(0.0, self.now - slot.started)
                 if self._trace:
                     self._traced(pc, slot, slot.work[0].attempt.task, done=False)
                 slot.work.popleft()
-                slot.generation += 1
+                self._rates.halt(slot)
                 if slot.work:
                     self._start(pc, slot)
-        self._feed(ev.AttemptsReturned(pc.name, list(stop.attempts)))
+        self.feed(ev.AttemptsReturned(pc.name, list(stop.attempts)))
 
     def _recall(self, recall: ev.Recall) -> None:
         """Hand back attempts that have not started."""
@@ -400,8 +395,4 @@ class Simulator:
             kept = [a for place, a in enumerate(work) if place == 0 or a.attempt not in wanted]
             work.clear()
             work.extend(kept)
-        self._feed(ev.AttemptsReturned(recall.worker, back))
-
-
-def _new_pc(pc: SimulatedPC) -> _PC:
-    return _PC(pc.name, Calendar(pc.timetable), [*map(_SimulatedSlot, range(pc.slots))], pc.silent, pc.speed)
+        self.feed(ev.AttemptsReturned(recall.worker, back))

@@ -8,6 +8,7 @@ from itertools import compress
 from operator import not_
 
 from deskgrid.scheduler.model import ENDED, State, agree, near
+from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown
 from deskgrid.scheduler.prediction.spread import EXACT, Spread
 from deskgrid.scheduler.queues.categories import Category
@@ -36,6 +37,7 @@ class Bag:
     ``copies``: whether its tasks may be copied.
     ``category``: where its tasks wait, unless it is ``barred``: then none of them may be placed. ``reserve_s``: for
     checkpointable tasks, what a slot must have left beside a piece, to begin it and to save its end.
+    ``need``: what each of its tasks needs beside its seconds.
     """
 
     number: int
@@ -58,6 +60,7 @@ class Bag:
     spent_s: float = 0.0
     foreseen_s: float = 0.0
     reserve_s: float = 0.0
+    need: Need = SINGLE
 
     @property
     def end(self) -> int:
@@ -121,13 +124,14 @@ class Bag:
 
 @dataclass(slots=True)
 class TaskBatch:
-    """Consecutive tasks submitted together. ``runtimes`` has one entry when all tasks share it."""
+    """Consecutive tasks submitted together. ``runtimes`` has one entry when all tasks share it. ``came``: when."""
 
     bag: Bag
     first: int
     count: int
     runtimes: "array[float]"
     states: bytearray
+    came: float = 0.0
 
     def runtime(self, task: int) -> float:
         return self.runtimes[0 if len(self.runtimes) == 1 else task - self.first]

@@ -89,7 +89,7 @@ class Deadlines:
         if bag.timeout is not None:
             return slot.started + bag.timeout + GRACE_S * GROWTH**times
         # If the prediction changes later, the slot counts as changed, and the next pass watches it again.
-        seconds = FACTOR * max(slot.sent[0].runtime, bag.took) + GRACE_S
+        seconds = FACTOR * max(slot.sent[0].runtime, bag.took) / slot.speed + GRACE_S
         return max(slot.started, slot.worker.heard) + (seconds * GROWTH**times if times else seconds)
 
     def timeout(self, task: int) -> float | None:
@@ -107,11 +107,11 @@ class Deadlines:
             times += KNOWN
         if not self._tasks.known(task).bag.took:
             times += UNPROVEN
-        return now >= max(since, worker.heard) + self.allowance(task, times)
+        return now >= max(since, worker.heard) + self.allowance(task, times) / worker.speed
 
     def late(self, worker: Worker, now: float) -> list[Slot]:
-        """The slots of ``worker`` that run late; none if they are too few to doubt the worker."""
-        found = [slot for slot in worker.slots if slot.sent and self.runs_late(slot, now)]
+        """The slots of ``worker`` with single tasks that run late; none if they are too few to doubt the worker."""
+        found = [slot for slot in worker.slots if slot.sent and slot.gang is None and self.runs_late(slot, now)]
         return found if len(found) >= (SEVERAL if worker.heard > NEVER else 1) else []
 
     def runs_late(self, slot: Slot, now: float) -> bool:
@@ -147,6 +147,8 @@ class Deadlines:
         ``settled``: the slots that have nothing left for the next pass to handle.
         """
         for slot in settled:
+            if slot.gang is not None and slot is not slot.gang.first_on(slot.worker):
+                continue  # one slot of each worker is enough
             # An overdue attempt without a timeout that was left alone gets another look at some later time.
             if slot.sent and (now < (due := self.due(slot)) or self.timeout(slot.sent[0].attempt.task) is not None):
                 agree(f"slot {slot.number} is looked at too late", slot.look_at > max(due, now + GRACE_S), False)

@@ -69,6 +69,13 @@ class Quarantine:
         tried = stay.trying and slot.position == stay.slot % len(slot.worker.slots)
         return not tried or bool(slot.sent or slot.queue)
 
+    def shuts_out(self, worker: Worker) -> bool:
+        """Whether ``worker`` gets no gang. While it is tried, it may get one if it has nothing else."""
+        stay = self.workers.get(worker.name)
+        return stay is not None and not (
+            stay.trying and not any(slot.sent or slot.queue or slot.owes is not None for slot in worker.slots)
+        )
+
     def crashed(self, worker: str, slot: int, bag: Bag, up: Collection[str], now: float) -> bool:
         """Note a crash of ``bag`` on ``worker``; True if it begins or ends a quarantine. ``up``: all workers up."""
         return not self._is_broken(bag, worker) and self._failed(worker, slot, up, now, silent=False)

@@ -1,25 +1,20 @@
-"""Workers, their slots, and the slots with room, indexed by remaining time.
-
-Remaining time (paper, Section 2.2): tl = ru - (et_running - elapsed) - sum of et_queued. While a task runs within its
-prediction, the uptime falls as fast as the elapsed time grows, and tl stands still. When the slot is idle, or its task
-is overdue, tl falls with the clock. So an index keeps two sorted lists: *anchored* (tl itself) and *falling* (tl +
-now). As time passes, only the few entries whose task becomes overdue have to be touched. Both are plain lists.
-Inserting or deleting among ten thousand entries takes a microsecond or two, less than any tree takes in Python, and
-usually few slots have room.
-"""
+"""Workers, their slots, and the slots with room (`deskgrid.scheduler.state.slot_index`)."""
 
 import heapq
 import math
 import sys
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
+from deskgrid.scheduler.model import DRIFT, OPEN_ENDED, Attempt, Window, Windows, agree, near
 from deskgrid.scheduler.state.bags import TaskBatch
+from deskgrid.scheduler.state.slot_index import Row, SlotIndex
+
+if TYPE_CHECKING:
+    from deskgrid.scheduler.state.gangs import Gang
 
 # A closing time replaces an earlier one only if it is later by this much. Heartbeats arrive late, never early, so the
 # earliest estimate of a window's end is the best one.
@@ -29,9 +24,6 @@ UPTIME_JITTER_S = 0.5
 TOGETHER_S = 60.0
 # When a worker last answered, if it never did.
 NEVER = -math.inf
-
-# An index entry: the key, then the load promised already (so that equal slots share the work), then the slot number.
-_Row = tuple[float, float, int]
 
 
 class Sent(NamedTuple):
@@ -48,7 +40,9 @@ class Slot:
 
     ``owes``: an attempt that was taken back and has not been answered since. It began at ``started``, and may still
     run. ``copy``: a copy that runs here while the slot is idle otherwise. It gives way to whatever the slot is sent, so
-    nothing else takes it into account.
+    nothing else takes it into account. ``closes``: when the window of its worker closes, or earlier, if the slot is
+    kept for a gang. ``speed``: of its worker; runtimes are those of speed 1. ``gang``: the parallel task that has the
+    slot, and is all that it has; its attempt is ``sent[0]``, with the seconds that it would take at speed 1.
     """
 
     number: int
@@ -66,19 +60,31 @@ class Slot:
     owes: Attempt | None = None
     copy: Sent | None = None
     copy_look_at: float = math.inf  # when `Copying` looks at it
+    closes: float = OPEN_ENDED
+    speed: float = 1.0
+    gang: "Gang | None" = None
     copied_in_vain: Attempt | None = None  # an attempt whose copy failed, so that it gets no other copy
     # The index list that has its entry (None when it has no room), and the entry.
-    rows: list[_Row] | None = None
-    row: _Row = (0.0, 0.0, 0)
+    rows: list[Row] | None = None
+    row: Row = (0.0, 0.0, 0)
 
     @property
     def due(self) -> float:
         """When the running task should end; minus infinity when nothing runs."""
-        return self.started + self.sent[0].runtime if self.sent else -math.inf
+        return self.started + self.sent[0].runtime / self.speed if self.sent else -math.inf
+
+    @property
+    def free_at(self) -> float:
+        """When all that it has should have ended, perhaps before now; minus infinity if it has nothing."""
+        return self.due + (self.ahead_s + self.queued_s) / self.speed
 
     def remaining(self, now: float) -> float:
         """tl, seconds; negative when the slot has promised more than it has."""
-        return self.worker.ends_at - max(now, self.due) - self.ahead_s - self.queued_s
+        return self.closes - max(now, self.due) - self.ahead_s / self.speed - self.queued_s / self.speed
+
+    def left_s(self, now: float) -> float:
+        """tl in seconds of speed 1, which runtimes are compared with."""
+        return self.remaining(now) * self.speed
 
     def place_of(self, task: int) -> int:
         """The place in ``sent`` of the attempt of ``task``, or -1. The first is looked at first: it ends first."""
@@ -105,6 +111,10 @@ class Slot:
         agree(f"slot {self.number} began in the past", self.started <= now, True)
         agree(f"work beside the copy on slot {self.number}", bool(self.copy and self.sent), False)
         agree(f"slot {self.number} is in its place on its worker", self.worker.slots[self.position] is self, True)
+        agree(f"speed of slot {self.number}", self.speed, self.worker.speed)
+        agree(f"slot {self.number} closes after its worker", self.closes > self.worker.ends_at, False)
+        if self.gang is not None:
+            agree(f"work beside a gang on slot {self.number}", (len(self.sent), len(self.queue)), (1, 0))
 
 
 class Copy(NamedTuple):
@@ -114,12 +124,32 @@ class Copy(NamedTuple):
     slot: Slot | None = None
 
 
+class Traits(NamedTuple):
+    """What a PC has, as in `deskgrid.scheduler.events.WorkerJoined`."""
+
+    processors: int = 0
+    memory: float = math.inf
+    labels: frozenset[str] = frozenset()
+    reachable: bool = True
+
+
+ORDINARY = Traits()
+
+
+def rated(speed: float) -> float:
+    """A speed with two significant digits, rounded down: it was measured no better, and slots of one speed share an
+    index.
+    """
+    step = 10.0 ** (math.floor(math.log10(speed)) - 1)
+    return 1.0 if speed == 1.0 else round(math.floor(speed / step + DRIFT) * step, 12)
+
+
 @dataclass(slots=True, eq=False)
 class Worker:
     """A worker whose window is open. ``ends_at`` is when it is expected to close.
 
     ``announced``: when it closes by the uptime that the worker gave; ``opened``, ``planned_s``: when it
-    opened, whatever connections broke since, and how long it was to last then.
+    opened, whatever connections broke since, and how long it was to last then. ``speed``: as `rated`.
     """
 
     name: str
@@ -147,6 +177,13 @@ class Worker:
     usual_s: float = 0.0
     # The environments that are ready on it.
     environments: frozenset[str] = frozenset()
+    traits: Traits = ORDINARY
+    speed: float = 1.0
+    # How fast it is, as measured, and how much of its processors others use, from 0 to 1.
+    measured: float = 1.0
+    load: float = 0.0
+    # Single tasks that need memory and were bound to its slots, and how many bytes they need. Some may have left since.
+    promised: dict[int, int] = field(default_factory=dict)
 
     def uptime(self, now: float) -> float:
         """ru, seconds left of the current window."""
@@ -164,13 +201,19 @@ class Worker:
 class Away:
     """A worker whose window is closed: what it has announced, and the slots it had (one, if it was never seen up).
 
-    ``last``: its last window, if it left as planned; ``gap``: how long it had been away before that one.
+    ``last``: its last window, if it left as planned; ``gap``: how long it had been away before that one. ``was``: the
+    worker as it was when it was up.
     """
 
     windows: Windows
     slots: int = 1
     last: Window | None = None
     gap: float | None = None
+    was: Worker | None = field(default=None, compare=False)
+
+    @property
+    def speed(self) -> float:
+        return 1.0 if self.was is None else self.was.speed
 
     def expected(self, now: float) -> Windows:
         """The windows to come: as announced, or by habit."""
@@ -190,71 +233,6 @@ def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
     return Windows([Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows])
 
 
-class SlotIndex:
-    """Slots by remaining time. `SlotTable` puts them in and takes them out."""
-
-    def __init__(self) -> None:
-        self.anchored: list[_Row] = []
-        self.falling: list[_Row] = []
-
-    def __len__(self) -> int:
-        return len(self.anchored) + len(self.falling)
-
-    def tightest(self, limit: float, now: float) -> _Row | None:
-        """(tl, load, slot number) of the slot with the smallest tl strictly above ``limit``."""
-        best = _first_above(self.anchored, limit)
-        if (falling := _first_above(self.falling, limit + now)) is not None:
-            key, load, number = falling
-            row = key - now, load + now, number
-            if best is None or row < best:
-                return row
-        return best
-
-    def above(self, limit: float, now: float) -> Iterator[int]:
-        """The numbers of the idle slots with a tl strictly above ``limit``, the tightest first."""
-        rows = self.falling  # the tl of an idle slot falls
-        return (number for _, _, number in islice(rows, bisect_right(rows, (limit + now, math.inf, 0)), None))
-
-    def widest(self, now: float) -> float:
-        """The largest tl, or minus infinity."""
-        anchored = self.anchored[-1][0] if self.anchored else -math.inf
-        falling = self.falling[-1][0] - now if self.falling else -math.inf
-        return max(anchored, falling)
-
-    def at(self, place: int) -> int:
-        """The slot number at ``place`` of ``len(self)``: for a policy that ignores remaining time."""
-        if place < len(self.anchored):
-            return int(self.anchored[place][2])
-        return int(self.falling[place - len(self.anchored)][2])
-
-    def check(self, slots: Mapping[int, Slot], alarms: Collection[tuple[float, int]], now: float) -> None:
-        """Raise `InvariantBroken` unless ``slots`` are here, by their tl. ``alarms``: the pending (due, slot) pairs."""
-        for rows in (self.anchored, self.falling):
-            agree("rows in order", rows, sorted(rows))
-        agree("slots with room", sorted(number for *_, number in (*self.anchored, *self.falling)), sorted(slots))
-        for number, slot in slots.items():
-            row, anchored = slot.row, slot.rows is self.anchored
-            agree(f"rows of slot {number}", (self.anchored if anchored else self.falling).count(row), 1)
-            # An anchored slot stays anchored until the first pass after its task is due. An alarm triggers the change.
-            moves = (slot.due, number) not in alarms if anchored else slot.due > now
-            agree(f"slot {number} moves without notice", moves, False)
-            at = min(now, slot.due) if anchored else now
-            near(f"tl of slot {number}", row[0] - (0.0 if anchored else now), slot.remaining(at))
-            load = slot.ahead_s + slot.queued_s
-            near(f"load of slot {number}", row[1], load + (slot.due if anchored else 0.0))
-
-
-def _first_above(rows: list[_Row], key: float) -> _Row | None:
-    """The first row with a key strictly above ``key``: usually the first of all, if tasks are short beside windows."""
-    if not rows:
-        return None
-    if rows[0][0] > key:
-        return rows[0]
-    if rows[-1][0] <= key:
-        return None
-    return rows[bisect_right(rows, (key, math.inf, 0))]
-
-
 class SlotTable:
     """Every slot of every worker that is up, and three indexes of the slots with room.
 
@@ -267,8 +245,12 @@ class SlotTable:
         self.idle = SlotIndex()
         self.spare = SlotIndex()
         self.queued = SlotIndex()
+        # Whether some worker has had another speed than 1.
+        self.uneven = False
         # How many slots have room.
         self.with_room = 0
+        # Slots that have room, but not for the tasks whose turn it is.
+        self.hidden: list[Slot] = []
         # How many workers close their windows in each span of `TOGETHER_S`.
         self._closings: Counter[int] = Counter()
         self._due: list[tuple[float, int]] = []
@@ -277,9 +259,10 @@ class SlotTable:
     def join(self, worker: Worker, count: int) -> None:
         """Add ``worker`` with ``count`` idle slots."""
         self.workers[worker.name] = worker
+        self.uneven = self.uneven or worker.speed != 1.0
         self._count_closing(worker.ends_at, 1)
         for position in range(count):
-            slot = Slot(self._next, worker, position)
+            slot = Slot(self._next, worker, position, closes=worker.ends_at, speed=worker.speed)
             self._next += 1
             worker.slots.append(slot)
             self.slots[slot.number] = slot
@@ -297,6 +280,8 @@ class SlotTable:
         """The window of a worker closes at another time."""
         self._count_closing(worker.ends_at, -1)
         worker.ends_at = ends_at
+        for slot in worker.slots:
+            slot.closes = ends_at
         self._count_closing(ends_at, 1)
 
     def _count_closing(self, ends_at: float, change: int) -> None:
@@ -317,31 +302,26 @@ class SlotTable:
             slot.rows = None
             self.with_room -= 1
 
-    def hide(self, environment: str) -> list[Slot]:
-        """Take the slots of workers where ``environment`` is not ready out of their indexes. Returns these slots."""
-        rows = [row for index in self.indexes() for row in (*index.anchored, *index.falling)]
-        found = [slot for _, _, number in rows if environment not in (slot := self.slots[number]).worker.environments]
+    def hide(self, workers: Iterable[Worker]) -> None:
+        """Take the slots of ``workers`` out of their indexes, into ``hidden``."""
+        found = [slot for worker in workers for slot in worker.slots if slot.rows is not None]
         for slot in found:
             self.unindex(slot)
-        return found
-
-    def has_room_in(self, environment: str) -> bool:
-        """Whether a slot with room is of a worker where ``environment`` is ready."""
-        ready = (worker for worker in self.workers.values() if environment in worker.environments)
-        return any(slot.rows is not None for worker in ready for slot in worker.slots)
+        self.hidden += found
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""
-        index, due = self._index_of(slot), slot.due
-        load, ends_at = slot.ahead_s + slot.queued_s, slot.worker.ends_at
+        index, due, speed = self._index_of(slot), slot.due, slot.speed
+        load, closes = slot.ahead_s + slot.queued_s, slot.closes
         if due > now:
-            slot.rows, slot.row = index.anchored, (ends_at - due - load, due + load, slot.number)
+            slot.rows, slot.row = index.anchored, ((closes - due) * speed - load, due + load, slot.number)
             # Only once for each due time: every change indexes the slot again, and a task may run for hours.
             if slot.watched != due:
                 slot.watched = due
                 heapq.heappush(self._due, (due, slot.number))
         else:
-            slot.rows, slot.row = index.falling, (ends_at - load, load, slot.number)
+            slot.rows = index.falling if speed == 1.0 else index.others.setdefault(speed, [])
+            slot.row = closes * speed - load, load, slot.number
         insort(slot.rows, slot.row)
         self.with_room += 1
 

@@ -7,11 +7,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Window
 from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.slots import Slot
 from deskgrid.scheduler.views.forecast import Capacity, Span, spans_of_away, spans_of_worker
 
@@ -42,7 +43,8 @@ class SlotView:
 class WorkerView:
     """One worker; if it is away it has no slots. ``windows``: (starts in, lasts) of the next ones to come.
 
-    ``slots``: the first of its ``slot_count``, ``busy`` of which run something.
+    ``slots``: the first of its ``slot_count``, ``busy`` of which run something. ``speed``, ``load``, ``processors``,
+    ``labels``, ``reachable``: as in `deskgrid.scheduler.parallel.base.Host`; ``memory``: bytes, None if unknown.
     """
 
     name: str
@@ -51,6 +53,37 @@ class WorkerView:
     slot_count: int
     busy: int
     slots: tuple[SlotView, ...]
+    site: str = ""
+    speed: float = 1.0
+    load: float = 0.0
+    processors: int = 0
+    memory: float | None = None
+    labels: tuple[str, ...] = ()
+    reachable: bool = True
+
+
+class RankView(NamedTuple):
+    """Where one rank of a gang is."""
+
+    worker: str
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GangView:
+    """A gang that has slots. ``runtime_s``: predicted on its PCs. ``elapsed_s``: since it began, or was started.
+
+    ``began``: whether it runs; else it is being prepared, or, after a restart, some of its ``ranks`` are missing.
+    """
+
+    task: int
+    attempt: int
+    bag: int
+    ranks: tuple[RankView, ...]
+    slots: int
+    runtime_s: float
+    elapsed_s: float
+    began: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +174,20 @@ class Outlook:
 
     def _look_at(self, slot: Slot) -> None:
         """Count the task that runs on a slot. Tasks of its bag take longer or shorter than predicted by its pace."""
+        if slot.gang is not None and slot is not slot.gang.slots[0]:
+            return  # it counts once
         bag, elapsed = self._grid.tasks.known(slot.sent[0].attempt.task).bag, self.made - slot.started
-        takes = slot.sent[0].runtime * bag.pace
+        takes = slot.sent[0].runtime / slot.speed * bag.pace
         self._running[bag.number] += 1
         self._elapsed[bag.number] += min(elapsed, takes)
         self._rest[bag.number] = max(self._rest[bag.number], takes - elapsed)
 
     def _left(self, bag: Bag) -> float:
         """Seconds of work left of a bag, by its predictions and its pace."""
+        if bag.category.parallel:
+            need = bag.need
+            left_s = need.seconds(bag.left_s * bag.pace, need.least) - self._elapsed[bag.number]
+            return max(0.0, left_s) * need.least * need.slots
         return max(0.0, bag.left_s * bag.pace - self._elapsed[bag.number])
 
     def _longest(self, bag: Bag) -> tuple[float, float]:
@@ -157,7 +196,7 @@ class Outlook:
             return bag.needs_s(self._rest[bag.number]), self._rest[bag.number]
         margin = self._grid.policy.requirement.margin
         # `bag.longest` may have ended, but no task exceeds the work left.
-        longest = min(bag.longest, bag.left_s)
+        longest = bag.need.seconds(min(bag.longest, bag.left_s), bag.need.least)
         return bag.needs_s(longest) + margin, longest * bag.pace + margin
 
     @property
@@ -184,7 +223,7 @@ class Outlook:
             running=min(self._running[bag.number], bag.total - bag.settled),
             left_s=max(0.0, bag.left_s),
             longest_s=bag.longest,
-            at_once_s=bag.needs_s(bag.longest),
+            at_once_s=bag.needs_s(bag.need.seconds(bag.longest, bag.need.least)),
             eta_s=eta,
             copies=min(self._copies[bag.number], bag.total - bag.settled),
         )
@@ -224,13 +263,43 @@ def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_wi
         slot_count=len(worker.slots),
         busy=sum([bool(slot.sent) for slot in worker.slots]),
         slots=tuple([_slot(slot, now) for slot in worker.slots[:most_slots]]),
+        site=worker.site,
+        speed=worker.measured,
+        load=worker.load,
+        processors=worker.traits.processors or len(worker.slots),
+        memory=_finite(worker.traits.memory),
+        labels=tuple(sorted(worker.traits.labels)),
+        reachable=worker.traits.reachable,
+    )
+
+
+def gang_views(grid: GridState, now: float, most: int) -> tuple[GangView, ...]:
+    """The gangs that have slots, in the order in which they came; ``most`` of them at most."""
+    gangs = sorted(grid.gangs.running.values(), key=lambda gang: gang.attempt)
+    return tuple([gang_view(gang, now) for gang in gangs[:most]])
+
+
+def gang_view(gang: Gang, now: float) -> GangView:
+    """One gang: one row."""
+    ranks = [RankView(place.worker, tuple(place.slots)) for place in gang.ranks]
+    for _, row in sorted(gang.back.items()):
+        ranks.append(RankView(row[0].worker.name, tuple([slot.position for slot in row])))
+    return GangView(
+        task=gang.attempt.task,
+        attempt=gang.attempt.number,
+        bag=gang.bag.number,
+        ranks=tuple(ranks),
+        slots=len(gang.slots),
+        runtime_s=gang.seconds,
+        elapsed_s=now - gang.since,
+        began=gang.began and gang.running is not None,
     )
 
 
 def _slot(slot: Slot, now: float) -> SlotView:
     running = None
     if slot.sent:
-        running = (slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
+        running = (slot.sent[0].attempt.task, slot.sent[0].runtime / slot.speed, now - slot.started)
     elif slot.copy is not None:
         running = (slot.copy.attempt.task, slot.copy.runtime, now - slot.copy.at)
     return SlotView(

@@ -54,9 +54,20 @@ def write_rows(file: Path | None, rows: list[Row]) -> None:
 
 
 def write_json(file: Path | None, values: Sequence[Mapping[str, object]]) -> None:
-    """Write plain values, if there is a file to write them to."""
-    if file is not None:
-        file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    """Write plain values, if there is a file to write them to: all of them, or what was there before stays."""
+    if file is None:
+        return
+    text = json.dumps(values, indent=2) + "\n"
+    try:
+        if file.exists() and not file.is_file():  # a pipe, or /dev/stdout
+            file.write_text(text, encoding="utf-8")
+            return
+        target = file.resolve()  # a link stays one
+        part = target.with_name(f"{target.name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -1,11 +1,15 @@
 """``deskgrid sleepbench live``: the paper's benchmark on real processes."""
 
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import click
 
-from deskgrid.scheduler.policies import policy_names
+from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_rows
+from deskgrid.sleepbench.cli.gang_runs import GangRuns, gang_options
+from deskgrid.sleepbench.cli.values import chosen_policies
 from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
 
 
@@ -19,11 +23,11 @@ from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
 )
 @click.option(
     "--policy",
-    type=click.Choice(policy_names()),
-    default="pgs",
-    show_default=True,
-    help="Which policy.",
+    callback=chosen_policies,
+    metavar="NAME,...|all",
+    help=f"Which policies.  [default: pgs; with --gangs {DEFAULT}]",
 )
+@gang_options
 @SCALE_OPTION
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="How many runs.")
 @SEED_OPTION
@@ -34,8 +38,32 @@ from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
     metavar="FILE",
     help="Also write the rows there, in the paper's minutes and seconds.",
 )
-def live(*, scenario: int, policy: str, scale: float, runs: int, seed: int, file: Path | None) -> None:
-    """Run it on a real grid: a broker and eight workers on this machine, which come and go as in the paper."""
+def live(
+    *,
+    scenario: int,
+    policy: tuple[str, ...] | None,
+    gangs: bool,
+    scenario_file: Path | None,
+    scale: float,
+    runs: int,
+    seed: int,
+    file: Path | None,
+) -> None:
+    """Run it on a real grid: a broker and eight workers on this machine, which come and go as in the paper.
+
+    With --gangs: parallel tasks on the PCs of two sites instead; each rank sleeps.
+    """
+    check_writable(file)
+    seeds = range(seed, seed + runs)
+    if gangs:
+        GangRuns.asked(scenario_file, policy or (DEFAULT,), scale, seeds).live(file)
+    elif scenario_file is not None:
+        raise click.UsageError("--scenario-file goes with --gangs only")
+    else:
+        _paper(scenario, policy or ("pgs",), scale, seeds, file)
+
+
+def _paper(scenario: int, policies: Sequence[str], scale: float, seeds: range, file: Path | None) -> None:
     from rich.console import Console
 
     from deskgrid import DeskgridError
@@ -43,15 +71,14 @@ def live(*, scenario: int, policy: str, scale: float, runs: int, seed: int, file
     from deskgrid.sleepbench.processes import ProcessError, ended_by_signals
     from deskgrid.sleepbench.report import tables
 
-    check_writable(file)
     paper = paper_scenario(scenario)
     rows: list[Row] = []
     try:
-        for run in range(1, runs + 1):
-            title = f"scenario {scenario}, {policy}, run {run} of {runs}"
+        for policy, (run, seed) in product(policies, enumerate(seeds, start=1)):
+            title = f"scenario {scenario}, {policy}, run {run} of {len(seeds)}"
             with ended_by_signals(), progress_bar(title, len(paper.tasks), "tasks") as progress:
-                measured = run_live(paper, scale, policy, seed + run - 1, progress).measured
-            rows.append(paper_row(paper, policy, measured, scale=scale, run=run, seed=seed + run - 1))
+                measured = run_live(paper, scale, policy, seed, progress).measured
+            rows.append(paper_row(paper, policy, measured, scale=scale, run=run, seed=seed))
             write_rows(file, rows)
     except (ProcessError, DeskgridError) as error:
         raise click.ClickException(str(error)) from error

@@ -24,8 +24,10 @@ def scenario_numbers(ctx: click.Context, option: click.Parameter, text: str | No
     return tuple(map(int, dict.fromkeys(words)))
 
 
-def chosen_policies(ctx: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+def chosen_policies(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
     """``all``, or names of policies, with commas between."""
+    if text is None:
+        return None
     known = policy_names()
     words = [word.strip() for word in text.split(",")] if text != "all" else known
     for word in words:

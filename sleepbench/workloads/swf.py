@@ -14,7 +14,7 @@ Rule 3: no more of the file is read than the requested jobs need.
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -66,6 +66,17 @@ def read_swf(path: Path, taken: Taken, lenient: bool = False) -> Jobs:
         tally.counts["jobs without a requested time, predicted by their run time"] = silent
     arrivals = tuple(_arrivals(jobs, taken)) if taken.arrivals else (_bag(jobs, taken),)
     return Jobs(_title(path, header, len(jobs)), arrivals, tally.notes())
+
+
+def read_rigid(path: Path, lenient: bool = False) -> list[Job]:
+    """All usable jobs of the log at ``path``, also parallel ones, by submit time, from 0 on; raises `WorkloadError`."""
+    tally = Tally()
+    taken = Taken(each="processor", arrivals=True)
+    with closing(TextFile(path, ";", lenient, tally).records(parse_job)) as records:
+        jobs = sorted(_useful(records, taken, tally), key=lambda job: job.submitted)
+    if not jobs:
+        raise WorkloadError("; ".join((f"{path} has no job to run", *tally.notes())))
+    return [replace(job, submitted=job.submitted - jobs[0].submitted) for job in jobs]
 
 
 def parse_job(line: str) -> Job:

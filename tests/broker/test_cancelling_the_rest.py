@@ -3,7 +3,8 @@
 import time
 from pathlib import Path
 
-from deskgrid.client.grid import Grid, task
+from deskgrid.client.grid import Grid
+from deskgrid.client.task import task
 from tests.broker.office import Office, OpenOffice
 from tests.live import live_grid
 from tests.waiting import eventually

@@ -320,6 +320,7 @@ def test_logs_of_a_task_that_is_done(office: Office, client: Client) -> None:
     office.now += 1.0
     worker.finish(*work)
     expected = {"state": "done", "worker": "pc1", "elapsed_s": 0.5, "stdout": "out", "stderr": "err", "error": None}
+    expected |= {"rank": None, "ranks": []}
     assert client.ask("logs", bag=bag, item=0) == expected
 
 
@@ -355,7 +356,9 @@ def test_logs_of_tasks_that_have_not_ended(office: Office, client: Client) -> No
     assert client.ask("logs", bag=bag, item=1)["state"] == "waiting"
     joined(office).work()
     logs = client.ask("logs", bag=bag, item=0)
-    assert logs == {"state": "sent", "worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
+    nothing: dict[str, object] = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
+    nothing |= {"rank": None, "ranks": []}
+    assert logs == {"state": "sent", **nothing}
     client.ask("cancel", bag=bag, items=[1])
     logs = client.ask("logs", bag=bag, item=1)
     assert (logs["state"], logs["error"]) == ("cancelled", None)

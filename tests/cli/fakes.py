@@ -28,6 +28,7 @@ class FakeBag:
     ended: Sequence[tuple[int, object]] = ()
     id: str = BAG
     note: str = ""
+    kind: str = "python"
     in_time: bool = True
     logged: dict[int, TaskLog] = field(default_factory=dict)
     forgotten: bool = False

@@ -115,6 +115,12 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "after": (),
         "when": "ok",
         "explore": True,
+        "gang": None,
+        "speedup": None,
+        "mpi": False,
+        "slots": None,
+        "memory": None,
+        "labels": (),
     }
 
 

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from deskgrid.broker import server
 from deskgrid.broker.store.journal import _SYNCHRONOUS
-from deskgrid.cli.serving import DURABILITIES, broker, memory_size
+from deskgrid.cli.broker import DURABILITIES, broker
+from deskgrid.cli.sizes import memory_size
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

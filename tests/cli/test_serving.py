@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from deskgrid.broker.server import BrokerError, BrokerOptions, Ready
-from deskgrid.cli.serving import _wait_for_line, cores, is_loopback
+from deskgrid.cli.base import is_loopback
+from deskgrid.cli.working import _wait_for_line
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker.agent import WorkerError, WorkerOptions
+from deskgrid.worker.pc.processors import cores
 from deskgrid.worker.windows.uptime import Cycle, Until, Weekly
 from tests.cli.fakes import deskgrid
 

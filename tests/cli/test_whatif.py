@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from deskgrid.cli.bags import _advise
+from deskgrid.cli.submit import _advise
 from deskgrid.client.eta import Eta
 from deskgrid.client.whatif import Advice, Change, Longer, Misfits
 from deskgrid.worker.windows.uptime import Instant

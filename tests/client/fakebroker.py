@@ -30,6 +30,7 @@ class FakeBag:
 
     template: str
     name: str
+    options: wire.TaskOptions = field(default_factory=wire.TaskOptions)
     payloads: list[bytes] = field(default_factory=list)
     runtimes: list[float | None] = field(default_factory=list)
     results: list[wire.BagResult] = field(default_factory=list)
@@ -181,7 +182,7 @@ class FakeBroker:
         if bag is None:
             if submit.template not in self.memory.templates:
                 return wire.Failed(submit.request, "template: send it first")
-            bag = self.memory.bags[submit.bag] = FakeBag(submit.template, submit.name)
+            bag = self.memory.bags[submit.bag] = FakeBag(submit.template, submit.name, submit.options)
         if submit.first > len(bag.payloads):
             return wire.Failed(submit.request, "a batch is missing")
         if submit.first == len(bag.payloads):
@@ -207,10 +208,13 @@ class FakeBroker:
                 value = pickle.loads(table["function"])(*args, **kwargs)
         except Exception as error:
             outcome = wire.Outcome.ERROR
-            told = [type(error).__name__, str(error), f"remote: {error}", pickle.dumps(error)]
-            payload: bytes = msgpack.packb(told)
+            rank = bag.options.ranks[1] - 1 if bag.options.gang else None
+            told = wire.Failure(type(error).__name__, str(error), f"remote: {error}", pickle.dumps(error), rank)
+            payload: wire.Payload = told.packed()
         else:
             outcome, payload = wire.Outcome.DONE, pickle.dumps(value)
+            if bag.options.gang:
+                payload = wire.join_ranks([payload] * bag.options.ranks[1])
         bag.results.append(wire.BagResult(item, outcome, 0.25, "pc1", payload))
 
     def _watch(self, peer: bytes, watch: wire.Watch) -> None:
@@ -258,6 +262,7 @@ def _row(bag_id: str, bag: FakeBag) -> dict[str, Any]:
     return {
         "bag": bag_id,
         "name": bag.name,
+        "kind": "python",
         "total": len(bag.payloads),
         "done": done,
         "failed": len(counts) - done - cancelled,

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from deskgrid import task, wire
-from deskgrid.client.grid import MIN_PIECE_S
 from deskgrid.client.template import checked_saving, command_template
 from deskgrid.errors import BagRejected
 
@@ -13,7 +12,7 @@ from deskgrid.errors import BagRejected
 def test_a_task_may_be_checkpointable_by_itself() -> None:
     made = task(print, checkpoint=True, min_piece=30)
     assert made.options == wire.TaskOptions(checkpoint=True, min_piece=30.0)
-    assert task(print).options == wire.TaskOptions(min_piece=MIN_PIECE_S)
+    assert task(print).options == wire.TaskOptions(min_piece=60.0)
 
 
 @pytest.mark.parametrize("wrong", [{"checkpoint": "yes"}, {"checkpoint": 1}, {"min_piece": -1}, {"min_piece": "long"}])

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from deskgrid.client.bag import Bag
-from deskgrid.client.grid import Grid, task
+from deskgrid.client.grid import Grid
 from deskgrid.client.replies import Waiter
+from deskgrid.client.task import task
 from deskgrid.errors import (
     BagRejected,
     GridUnreachable,

@@ -13,7 +13,8 @@ from deskgrid import wire
 from deskgrid.client import call_stream
 from deskgrid.client.call_stream import WINDOW
 from deskgrid.client.futures import OWN_BAGS
-from deskgrid.client.grid import Grid, task
+from deskgrid.client.grid import Grid
+from deskgrid.client.task import task
 from deskgrid.errors import (
     BagRejected,
     GridClosed,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.client.submission import Rows, Runtimes, checked_licences, checked_options, kept
+from deskgrid.client.options import checked_licences, checked_options
+from deskgrid.client.submission import Rows, Runtimes, kept
 from deskgrid.client.template import command_template, name_of
 from deskgrid.errors import BagRejected
 from deskgrid.wire import TaskOptions

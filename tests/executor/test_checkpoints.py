@@ -437,6 +437,9 @@ def test_the_module_is_found_where_deskgrid_is_not_installed() -> None:
     module.loader.exec_module(made)
     assert made.load(5) == 5
     assert Path(str(module.origin)).samefile(str(checkpoint.__file__))
+    gang = TaskModules.find_spec("deskgrid.gang")
+    assert gang is not None
+    assert Path(str(gang.origin)).name == "gang.py"
     assert TaskModules.find_spec("deskgrid.wire") is None
     stub = types.ModuleType("deskgrid")
     assert TaskModules.create_module(top) is None
@@ -468,6 +471,7 @@ def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
         "1000",
         "0",
         str(tmp_path),
+        "",
         "",
     ]
     template = {"kind": "python", "python": HERE, "function": cloudpickle.dumps(saves_at_once), "folder": ""}

@@ -19,7 +19,7 @@ from deskgrid.worker.run.executor import RESULT_LIMIT
 from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
-from tests.without_files import WithoutCheckpoints
+from tests.without_files import NoRanks, WithoutCheckpoints
 
 BIG = os.urandom(3 * wire.PART_BYTES + 9)
 PLAIN = UnpackedTemplate("", {})
@@ -33,6 +33,7 @@ class Processes(WithoutCheckpoints):
         self.ran: list[Job] = []
         self.ended: list[JobEnded] = []
         self.needed: Collection[str] = ()
+        self.ranks = NoRanks()
 
     def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
         self.needed = needed
@@ -81,7 +82,8 @@ class Rig:
         self.cache = FileCache(place / "cache", 10**9)
         self.stage = Stage(self.processes, self.cache, self.area, lambda: None)
         self.errands = AtOnce()
-        for part in (self.stage, self.stage._downloads, self.stage._uploads):
+        stage = self.stage
+        for part in (stage, stage._downloads, stage._uploads, stage._inputs, stage._outputs):
             part._errands = self.errands  # type: ignore[assignment]
         self.ended: list[JobEnded] = []
 

@@ -40,7 +40,7 @@ from tests.grid.pieces import pieces, saved_by_others
 from tests.grid.raid import raid
 from tests.grid.witness import expect
 from tests.grid.worker_node import WorkerNode
-from tests.mutations import environments
+from tests.mutations import environments, gangs
 from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
@@ -399,6 +399,7 @@ class _NeverMade:
 SCRIPTS = {
     "environments at the broker": environments.at_the_broker,
     "environments in the scheduler": environments.in_the_scheduler,
+    "gangs in the scheduler": gangs.in_the_scheduler,
     "wheels": environments.of_wheels,
     "people": people,
     "black hole": black_hole,

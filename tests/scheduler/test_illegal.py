@@ -45,7 +45,7 @@ def parts(thing: Any) -> Iterable[Any]:
             found = [thing.__qualname__]
         case _:
             names = [*getattr(thing, "__dict__", ()), *getattr(type(thing), "__slots__", ())]
-            assert names, f"cannot look into {thing}"
+            assert names or type(thing).__module__.startswith("deskgrid."), f"cannot look into {thing}"
             found = [part for name in names for part in (name, getattr(thing, name))]
     return found
 

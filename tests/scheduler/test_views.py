@@ -96,8 +96,8 @@ def test_a_snapshot_shows_every_worker_and_slot() -> None:
     busy = SlotView(slot=0, running=(0, 30, 10), ahead=0, ahead_s=0, queued=1, queued_s=20, left_s=50)
     idle = SlotView(slot=0, running=None, ahead=0, ahead_s=0, queued=0, queued_s=0, left_s=None)
     assert workers(grid) == [
-        WorkerView("a", 90, ((290, 60),), 1, 1, (busy,)),
-        WorkerView("b", None, (), 1, 0, (idle,)),
+        WorkerView("a", 90, ((290, 60),), 1, 1, (busy,), "lab", processors=1),
+        WorkerView("b", None, (), 1, 0, (idle,), processors=1),
     ]
     assert away(grid) == {"c": ((40, 200), (990, 20))}
     assert worker_view(grid.inside, "c", grid.now, 1, 1) == WorkerView("c", 0.0, ((40, 200),), 0, 0, ())

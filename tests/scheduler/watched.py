@@ -45,13 +45,17 @@ class Watched:
         assert not any(isinstance(command, ev.Settle) for command in commands), commands
         assigned = {work.attempt for command in commands if isinstance(command, ev.Assign) for work in command.work}
         for slot in self.scheduler.grid.slots.slots.values():
+            if slot.gang is not None:
+                begun = [c.runtime for c in commands if isinstance(c, ev.StartGang) and c.attempt == slot.gang.attempt]
+                assert not begun or now + begun[0] <= slot.worker.ends_at, "a gang that a window is too short for"
+                continue
             if self._takes_a_chance(slot) or self._is_piece(slot):
                 continue
             if slot.number not in self._excused:
                 over = self._over_s(slot, now)
                 assert over < HAIR_S, f"{slot.worker.name} has promised {over} s more than it has"
             if slot.sent and slot.sent[-1].attempt in assigned and self.scheduler.policy.timed:
-                ends = max(now, slot.due) + slot.ahead_s + self.scheduler.policy.requirement.margin
+                ends = max(now, slot.due) + slot.ahead_s / slot.speed + self.scheduler.policy.requirement.margin
                 assert ends < slot.worker.ends_at + HAIR_S, f"sent to {slot.worker.name}, which will be gone"
 
     def _takes_a_chance(self, slot: Slot) -> bool:
@@ -67,4 +71,5 @@ class Watched:
         """By how many seconds the work of ``slot`` is more than its window."""
         if not self.scheduler.policy.timed or not (slot.sent or slot.queue) or slot.worker.ends_at == OPEN_ENDED:
             return 0.0
-        return self.scheduler.policy.requirement.margin - slot.remaining(now)
+        kept_s = slot.worker.ends_at - slot.closes
+        return self.scheduler.policy.requirement.margin - (slot.remaining(now) + kept_s) * slot.speed

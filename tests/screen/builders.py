@@ -44,11 +44,14 @@ def slot(
     queued_s: float = 0.0,
     left_s: float | None = 3600.0,
     copy: bool = False,
+    rank: int | None = None,
 ) -> SlotState:
     """A slot, idle unless ``elapsed_s`` is given."""
     running = None
     if elapsed_s is not None:
-        running = RunningTask(bag=BAG, item=item, runtime_s=runtime_s, elapsed_s=elapsed_s)
+        running = RunningTask(
+            bag=BAG, item=item, runtime_s=runtime_s, elapsed_s=elapsed_s, rank=rank, ranks=1 if rank is None else 4
+        )
     return SlotState(
         slot=slot,
         running=running,
@@ -73,12 +76,22 @@ def worker(
     site: str = "lab3",
     plan: str = "mon-fri 18:00-08:00 (Europe/Brussels)",
     note: str = "",
+    labels: list[str] | None = None,
+    speed: float = 1.0,
+    load: float = 0.0,
+    reachable: bool = True,
 ) -> WorkerState:
     """A worker that is up, with one idle slot unless slots are given."""
     return WorkerState(
         name=name,
         host=f"{name}.example",
         site=site,
+        labels=labels or [],
+        processors=len(slots) or 1,
+        memory=8 * 2**30,
+        speed=speed,
+        load=load,
+        reachable=reachable,
         state=state,
         kind="open-ended" if uptime_s is None else "windows",
         plan="open-ended" if uptime_s is None else plan,
@@ -109,6 +122,8 @@ def bag(
     age_s: float = 300.0,
     eta_s: float | None = 900.0,
     note: str = "",
+    ranks: list[int] | None = None,
+    slots: int = 1,
 ) -> BagState:
     """A bag that is under way."""
     return BagState(
@@ -116,6 +131,9 @@ def bag(
         name=name,
         owner="client",
         kind="python",
+        gang=ranks is not None,
+        ranks=ranks or [1, 1],
+        slots=slots,
         total=done + failed + cancelled + running + waiting,
         done=done,
         failed=failed,

@@ -17,11 +17,19 @@ from tests.screen.player import Player
 SIZES = [(80, 24), (200, 60), (40, 8), (60, 13), (120, 30), (81, 14)]
 PAGES: list[Kind] = ["pcs", "bags", "people", "timeline", "events", "pc", "bag", "log", "task", "keys"]
 
-LOG = {"state": "error", "worker": "pc", "elapsed_s": 4.2, "stdout": "out\n", "stderr": "err\n", "error": "E: m"}
+LOG: dict[str, Any] = {"state": "error", "worker": "pc", "elapsed_s": 4.2, "error": "E: m"}
+LOG |= {"stdout": "out\n", "stderr": "err\n", "rank": None, "ranks": []}
 
 
-def task(item: int, state: str, worker: str | None = None, elapsed_s: float | None = None) -> dict[str, Any]:
-    return {"item": item, "state": state, "worker": worker, "runtime_s": 45.0, "elapsed_s": elapsed_s}
+def task(
+    item: int,
+    state: str,
+    worker: str | None = None,
+    elapsed_s: float | None = None,
+    workers: list[str] | None = None,
+) -> dict[str, Any]:
+    row = {"item": item, "state": state, "worker": worker, "workers": workers or []}
+    return row | {"runtime_s": 45.0, "elapsed_s": elapsed_s}
 
 
 def on(

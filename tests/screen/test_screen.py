@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from deskgrid.screen.bag_rows import BAG_PARTS
 from deskgrid.screen.drawing import Part
 from deskgrid.screen.screen import AWAY_S, render
-from deskgrid.screen.tables import BAG_PARTS, WINDOW_PARTS
+from deskgrid.screen.worker_rows import WINDOW_PARTS
 from deskgrid.wire.status import CounterValues, StatusDocument
 from tests.screen.builders import NO_COUNTS, bag, lab, slot, snapshot, worker
 

@@ -14,11 +14,21 @@ import msgpack
 from hypothesis import strategies as st
 
 from deskgrid import wire
-from deskgrid.wire import fields
+from deskgrid.wire import fields, needs
 from deskgrid.wire.task_options import PackedOptions
 
 # Sizes that are drawn; limits themselves are tried one by one, in `test_limits`.
 TEXT, BYTES, ROWS = 20, 40, 4
+
+# Speed-ups as they travel.
+SPEEDUPS: tuple[wire.PackedSpeedup, ...] = (
+    ("amdahl", 0.0),
+    ("amdahl", 1.0),
+    ("downey", 1.0, 0.0),
+    ("downey", 64.0, 1.5),
+    ("table", 1, 1.0, 2, 1.9, 1024, 30.0),
+    ("table", 4, 0.5),
+)
 
 _PRINTABLE = st.characters(exclude_categories=("C", "Z"))
 
@@ -32,13 +42,25 @@ def plain(limit: Any) -> st.SearchStrategy[Any]:
             return st.floats(0.0, most)
         case fields.Line() | fields.Document():
             return st.text(_PRINTABLE, max_size=TEXT)
-        case fields.Word(pattern=pattern):
-            return st.from_regex(pattern, fullmatch=True)
         case PackedOptions():
             return _built(wire.TaskOptions)
         case fields.Data(most=most) | fields.Digests(most=most):
             each = 32 if isinstance(limit, fields.Digests) else 1
             return st.binary(max_size=min(most, BYTES)).map(lambda data: data * each)
+    return _of_need(limit)
+
+
+def _of_need(limit: Any) -> st.SearchStrategy[Any]:
+    """Values of a field that says what a task needs, or what a PC has."""
+    match limit:
+        case fields.Word(pattern=pattern):
+            return st.from_regex(pattern, fullmatch=True)
+        case fields.Ratio(least=least, most=most):
+            return st.floats(least, most)
+        case needs.LeastAndMost(least=least, most=most):
+            return st.tuples(st.integers(least, most), st.integers(least, most)).map(sorted).map(tuple)
+        case needs.SpeedupField():
+            return st.sampled_from([(), *SPEEDUPS])
     raise AssertionError(limit)
 
 
@@ -52,7 +74,7 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
         return _built(hint)
     limit = hint.__metadata__[0]
     if isinstance(limit, fields.AtMost):
-        return st.lists(of_type(typing.get_args(hint.__origin__)[0]), max_size=ROWS).map(tuple)
+        return st.lists(of_type(typing.get_args(hint.__origin__)[0]), max_size=min(ROWS, limit.count)).map(tuple)
     return plain(limit)
 
 
@@ -73,10 +95,10 @@ accounts = st.builds(
 
 def _built(kind: Any) -> st.SearchStrategy[Any]:
     drawn = st.tuples(*[of_type(hint) for hint in _hints(kind)]).map(lambda values: kind(*values))
-    return st.builds(_with_account, drawn, accounts) if kind is wire.Result else drawn
+    return st.builds(_with_account, drawn, accounts) if kind in (wire.Result, wire.RankResult) else drawn
 
 
-def _with_account(result: wire.Result, account: bytes) -> wire.Result:
+def _with_account(result: Any, account: bytes) -> Any:
     """A result as a worker would make it: what did not succeed has an account of that, if anybody asks for one."""
     if result.outcome == wire.Outcome.DONE:
         return result
@@ -148,12 +170,23 @@ def _is_plain(value: Any, limit: Any) -> bool:
             return type(value) is str and (shorten or len(value.encode()) <= most)
         case fields.Document(most=most):
             return type(value) is str and len(value.encode()) <= most
-        case fields.Word(pattern=pattern):
-            return type(value) is str and bool(pattern.fullmatch(value))
         case fields.Data(most=most) | PackedOptions(most=most) | fields.Digests(most=most):
             is_one = not isinstance(limit, PackedOptions) or _are_options(value)
             each = 32 if isinstance(limit, fields.Digests) else 1
             return type(value) is bytes and len(value) <= each * most and len(value) % each == 0 and is_one
+    return _is_need(value, limit)
+
+
+def _is_need(value: Any, limit: Any) -> bool:
+    match limit:
+        case fields.Word(pattern=pattern):
+            return type(value) is str and bool(pattern.fullmatch(value))
+        case fields.Ratio(least=least, most=most):
+            return type(value) is float and bool(least <= value <= most)
+        case needs.LeastAndMost(least=least, most=most):
+            return type(value) is list and [*map(type, value)] == [int, int] and least <= value[0] <= value[1] <= most
+        case needs.SpeedupField():
+            return value == [] or (type(value) is list and tuple(value) in SPEEDUPS)
     raise AssertionError(limit)
 
 

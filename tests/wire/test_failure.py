@@ -24,7 +24,9 @@ UNREADABLES = [
     b"\x93\xa0\xa0\xa0",
     msgpack.packb({"kind": "k", "message": "m", "trace": "t", "pickled": b""}),
     msgpack.packb(["k", "m", "t"]),
-    msgpack.packb(["k", "m", "t", b"", 1]),
+    msgpack.packb(["k", "m", "t", b"", -1]),
+    msgpack.packb(["k", "m", "t", b"", True]),
+    msgpack.packb(["k", "m", "t", b"", 1, 1]),
     msgpack.packb(["k", "m", "t", "p"]),
     msgpack.packb([b"k", "m", "t", b""]),
     msgpack.packb(["k", 2**63, "t", b""]),
@@ -53,9 +55,11 @@ def test_whatever_an_account_is_it_is_read(payload: bytes) -> None:
     assert failure is UNREADABLE or read_failure(failure.packed()) == failure
 
 
-@given(st.text(), st.text(), st.text(), st.binary(max_size=64))
-def test_a_failure_is_read_as_it_was_packed(kind: str, message: str, trace: str, pickled: bytes) -> None:
-    failure = Failure(kind, message, trace, pickled)
+@given(st.text(), st.text(), st.text(), st.binary(max_size=64), st.none() | st.integers(0, 1023))
+def test_a_failure_is_read_as_it_was_packed(
+    kind: str, message: str, trace: str, pickled: bytes, rank: int | None
+) -> None:
+    failure = Failure(kind, message, trace, pickled, rank)
     assert read_failure(failure.packed()) == failure
     assert failure.kind.isprintable()
     assert failure.message.replace("\n", "").replace("\t", "").isprintable()

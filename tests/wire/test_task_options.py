@@ -1,5 +1,6 @@
 """What a submitter says of its tasks is one value, packed: what is in it is checked like any field."""
 
+import math
 import tracemalloc
 
 import msgpack
@@ -15,7 +16,10 @@ OPTIONS = st.builds(
     TaskOptions,
     **{
         name: of_type(TaskOptions.__annotations__[name])
-        for name in ("timeout", "retries", "priority", "limit", "licences", "after", "when")
+        for name in (
+            *("timeout", "retries", "priority", "limit", "licences", "after", "when"),
+            *("ranks", "gang", "slots", "memory", "labels", "speedup", "mpi"),
+        )
     },
 )
 
@@ -23,6 +27,10 @@ OPTIONS = st.builds(
 @given(OPTIONS)
 def test_options_are_read_as_they_were_packed(options: TaskOptions) -> None:
     assert read_task_options(options.packed()) == options
+
+
+def test_no_speed_up_may_be_said() -> None:
+    assert read_task_options(msgpack.packb({"speedup": []})) == TaskOptions()
 
 
 def test_licences_are_told_by_name_and_number() -> None:
@@ -49,6 +57,29 @@ def test_what_is_at_its_default_is_not_said_and_so_a_later_option_is_at_its_defa
         (msgpack.packb({"after": ["b"] * 33}), "after: 33 values where there are at most 32"),
         (msgpack.packb({"when": "later"}), 'when: not "ok" or "ended"'),
         (msgpack.packb({"timeout": 3}), "timeout: expected float, got int"),
+        (msgpack.packb({"ranks": 2}), "ranks: expected an array"),
+        (msgpack.packb({"ranks": [2]}), "ranks: 1 numbers, not two"),
+        (msgpack.packb({"ranks": [3, 2]}), "ranks: at least 3 and at most 2"),
+        (msgpack.packb({"ranks": [0, 2]}), "ranks: not an integer from 1 to 1024: 0"),
+        (msgpack.packb({"ranks": [1, 1025]}), "ranks: not an integer from 1 to 1024: 1025"),
+        (msgpack.packb({"slots": 0}), "slots: not an integer from 1 to 1024: 0"),
+        (msgpack.packb({"memory": 2**50 + 1}), "memory: not an integer"),
+        (msgpack.packb({"labels": ["--mpi"]}), "labels: not 1 to 64 letters"),
+        (msgpack.packb({"labels": ["g"] * 17}), "labels: 17 values where there are at most 16"),
+        (msgpack.packb({"speedup": ["linear"]}), "speedup: not a speed-up"),
+        (msgpack.packb({"speedup": ["amdahl"]}), "speedup: not a speed-up"),
+        (msgpack.packb({"speedup": ["amdahl", 1.5]}), "speedup: not a number from 0 to 1: 1.5"),
+        (msgpack.packb({"speedup": ["amdahl", math.nan]}), "speedup: not a number from 0 to 1: nan"),
+        (msgpack.packb({"speedup": ["downey", 0.5, 0.0]}), "speedup: not a number from 1 to 1e"),
+        (msgpack.packb({"speedup": ["downey", 2.0, -1.0]}), "speedup: not a number from 0 to 1e"),
+        (msgpack.packb({"speedup": ["downey", 2, 1.0]}), "speedup: expected float, got int"),
+        (msgpack.packb({"speedup": ["table"]}), "speedup: not a speed-up"),
+        (msgpack.packb({"speedup": ["table", 1, 1.0, 2]}), "speedup: not a speed-up"),
+        (msgpack.packb({"speedup": ["table", 2, 1.0, 2, 1.5]}), "speedup: a table of speed-ups whose numbers of ranks"),
+        (msgpack.packb({"speedup": ["table", 0, 1.0]}), "speedup: not an integer from 1 to 1024"),
+        (msgpack.packb({"speedup": ["table", 1, 1.5]}), "speedup: the speed-up of one rank is 1"),
+        (msgpack.packb({"speedup": ["table", 2, 0.0]}), "speedup: not a number from 1e-06"),
+        (msgpack.packb({"speedup": ["table", *[1] * 129]}), "speedup: 130 values where there are at most 129"),
         (msgpack.packb({}) + b"\0", "more follows than belongs to it"),
         (b"\xdf\xff\xff\xff\xff", "not options of a task"),
     ],

@@ -13,6 +13,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -24,14 +25,13 @@ from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, ThisPc
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
-from deskgrid.worker.files.task_folder import Collected, OutputsRefused
+from deskgrid.worker.files.inputs import Inputs, has_files, trees_of
+from deskgrid.worker.files.outputs import Outputs, failure
+from deskgrid.worker.files.rank_stage import RankProcesses, RankStage
 from deskgrid.worker.files.uploads import Uploads
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
 from deskgrid.worker.run.templates import UnpackedTemplate
-
-# How often the files of a task may turn out to be gone from the cache again before it fails.
-ROUNDS_LIMIT = 10
 
 
 class Processes(Protocol):
@@ -51,31 +51,22 @@ class Processes(Protocol):
     def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
     @property
     def checkpoints(self) -> Store: ...
+    @property
+    def ranks(self) -> RankProcesses: ...
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A job that has not been handed on. ``left``: files and trees that have yet to come."""
+    """A job that has not been handed on. ``failed``: why its files cannot come."""
 
     job: Job
     slot: int
-    trees: tuple[bytes, ...]
     ready: bool = False
     failed: str = ""
-    rounds: int = 0
-    left: int = 0
 
     @property
     def holder(self) -> str:
         return _holder(self.job.task, self.job.number)
-
-
-@dataclass(slots=True, eq=False)
-class _Leaving:
-    """A job that has ended, and whose files are on their way."""
-
-    job: Job
-    ended: JobEnded
 
 
 class Stage:
@@ -92,21 +83,21 @@ class Stage:
         wheels: WheelStore | None = None,
     ) -> None:
         self._processes = processes
-        self._cache = cache
-        self._area = area
-        self._account = account
         task_folder.prepare(area, account)
         self._errands = Errands(wake)
         numbers = itertools.count(1)
         self._downloads = Downloads(cache, self._errands, numbers)
         self._uploads = Uploads(self._errands, numbers)
+        self._inputs = Inputs(cache, area, self._errands, self._downloads, account)
+        self._outputs = Outputs(area, self._errands, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
             self.environments = Environments(wheels, cache, area, self._downloads, wake=wake, in_use=self._uses)
+        self.ranks = RankStage(processes.ranks, processes.template, self._inputs, self._outputs, self.environments)
         self._waiting: dict[int, deque[_Waiting]] = {}
         # Jobs with files that were handed on, and those that have ended, by holder.
         self._running: dict[str, Job] = {}
-        self._leaving: dict[str, _Leaving] = {}
+        self._leaving: dict[str, Job] = {}
         self._over: list[JobEnded] = []
 
     # --- as an executor ----------------------------------------------------------------------------------------------
@@ -114,7 +105,8 @@ class Stage:
     def know(self, digest: str, blob: bytes) -> None:
         """Learn a template; others may be forgotten, if no job here needs them. Raises `TemplateError`."""
         waiting = (each.job.template for queue in self._waiting.values() for each in queue)
-        self._processes.know(digest, blob, {*waiting, *(job.template for job in self._running.values())})
+        running = (job.template for job in self._running.values())
+        self._processes.know(digest, blob, {*waiting, *running, *self.ranks.templates})
 
     def knows(self, digest: str) -> bool:
         """Whether `know` was called with it, and it was not forgotten."""
@@ -139,19 +131,19 @@ class Stage:
             self._over += [JobEnded(slot, *job[:2], wire.Outcome.DEPARTED, 0.0, b"", b"", b"") for job in jobs]
             return
         template = self._processes.template(jobs[0].template)
-        if slot not in self._waiting and not template.has_files and not any(_has_files(job.payload) for job in jobs):
+        if slot not in self._waiting and not template.has_files and not any(has_files(job.payload) for job in jobs):
             self._processes.run(slot, jobs)
             return
         queue = self._waiting.setdefault(slot, deque())
         for job in jobs:
+            queue.append(waiting := _Waiting(job, slot))
             try:
-                trees = (*_source(template), *template.inputs, *wire.unwrap(job.payload).trees)
+                trees = trees_of(template, job.payload)
             except wire.TreeRefused as error:
-                queue.append(_Waiting(job, slot, (), failed=str(error)))
+                waiting.failed = str(error)
                 continue
-            queue.append(waiting := _Waiting(job, slot, trees))
             if trees or template.outputs is not None:
-                self._look(waiting)
+                self._inputs.get(waiting.holder, trees, template, partial(self._came, waiting))
             else:
                 waiting.ready = True
         self._hand_on(slot)
@@ -162,7 +154,7 @@ class Stage:
         if self.environments is not None:
             self.environments.poll()
         ended = self._processes.poll(now)
-        if self._running or any(each.outcome or _has_files(each.payload) for each in ended):
+        if self._running or any(each.outcome or has_files(each.payload) for each in ended):
             ended = [each for each in ended if not self._leaves(each)]
         if self._over:
             ended, self._over = [*self._over, *ended], []
@@ -183,25 +175,25 @@ class Stage:
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         """Return the attempts that have begun: slot, task, number, elapsed seconds."""
-        leaving = [leaving.ended for leaving in self._leaving.values()]
+        leaving = self._outputs.leaving(self._leaving)
         return [*self._processes.running(now), *((end.slot, end.task, end.number, end.elapsed) for end in leaving)]
 
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
         """Stop all jobs of a slot, and return them with their elapsed seconds, None for those that have not begun."""
         held = [
-            (leaving.job, leaving.ended.elapsed)
-            for leaving in list(self._leaving.values())
-            if leaving.ended.slot == slot
+            (self._leaving[_holder(end.task, end.number)], end.elapsed)
+            for end in self._outputs.leaving(self._leaving)
+            if end.slot == slot
         ]
         stopped = [*held, *self._processes.stop(slot, now)]
         waiting = self._waiting.pop(slot, deque())
         for job in [*(job for job, _ in stopped), *(each.job for each in waiting)]:
             holder = _holder(job.task, job.number)
-            self._downloads.drop(holder)
-            if self._leaving.pop(holder, None) is not None:
-                self._uploads.drop(holder)
+            self._inputs.drop(holder)
+            self._leaving.pop(holder, None)
+            self._outputs.drop(holder)
             if self._running.pop(holder, None) is not None or waiting or held:
-                self._tidy(holder)
+                self._inputs.tidy(holder)
         return [*stopped, *((each.job, None) for each in waiting)]
 
     def close(self) -> None:
@@ -221,7 +213,7 @@ class Stage:
     def _uses(self, environment: str) -> bool:
         """Whether a process runs in an environment, or a job that waits is about to."""
         waiting = (each.job.environment for queue in self._waiting.values() for each in queue)
-        return environment in waiting or self._processes.uses(environment)
+        return environment in waiting or self.ranks.uses(environment) or self._processes.uses(environment)
 
     def hear(self, message: wire.Part | wire.Lacks | wire.Kept | wire.Failed | wire.Prepare, now: float) -> None:
         """Handle a message about files or environments."""
@@ -244,66 +236,10 @@ class Stage:
 
     # --- before a task -----------------------------------------------------------------------------------------------
 
-    def _look(self, waiting: _Waiting) -> None:
-        """Find out what a job lacks."""
-        waiting.rounds += 1
-        self._errands.do(lambda: _lookup(self._cache, waiting.trees), lambda found: self._found(waiting, found))
-
-    def _found(self, waiting: _Waiting, found: "_Lookup | Exception") -> None:
-        if not self._is_waiting(waiting):
-            return
-        if isinstance(found, Exception) or waiting.rounds > ROUNDS_LIMIT:
-            self._fail(waiting, str(found) if isinstance(found, Exception) else "its files do not fit on this PC")
-        elif found.trees_missing or found.files_missing:
-            waiting.left = len(found.trees_missing) + len(found.files_missing)
-            for digest in found.trees_missing:
-                self._downloads.tree(digest, waiting.holder, lambda reason: self._came(waiting, reason))
-            for entry in found.files_missing.values():
-                self._downloads.file(entry, waiting.holder, lambda reason: self._came(waiting, reason))
-        else:
-            self._unpack(waiting)
-
     def _came(self, waiting: _Waiting, reason: str) -> None:
-        if reason:
-            self._fail(waiting, reason)
-        elif self._is_waiting(waiting):
-            waiting.left -= 1
-            if not waiting.left:
-                self._look(waiting)
-
-    def _unpack(self, waiting: _Waiting) -> None:
-        template = self._processes.template(waiting.job.template)
-        command, source = template.outputs is not None, template.source
-        area, cache, account = self._area, self._cache, self._account
-        digests = [digest for digest in waiting.trees if source is None or digest != source[0]]
-
-        def unpack() -> bool:
-            if len(digests) < len(waiting.trees) and source is not None and not task_folder.lay_out(*source, cache):
-                return False
-            trees = task_folder.trees_in(cache, digests)
-            return task_folder.unpack(area, waiting.holder, trees, cache, account, command=command)
-
-        self._errands.do(unpack, lambda found: self._unpacked(waiting, found))
-
-    def _unpacked(self, waiting: _Waiting, found: bool | Exception) -> None:
-        if not self._is_waiting(waiting):
-            self._tidy(waiting.holder)
-        elif isinstance(found, Exception) and not isinstance(found, task_folder.Gone):
-            self._fail(waiting, ThisPc(f"its folder cannot be made on this PC: {found}"))
-        elif found is not True:
-            self._look(waiting)
-        else:
-            waiting.ready = True
-            self._hand_on(waiting.slot)
-
-    def _is_waiting(self, waiting: _Waiting) -> bool:
-        return not waiting.failed and waiting in self._waiting.get(waiting.slot, ())
-
-    def _fail(self, waiting: _Waiting, reason: str) -> None:
-        if self._is_waiting(waiting):
-            waiting.failed = reason
-            self._downloads.drop(waiting.holder)
-            self._hand_on(waiting.slot)
+        """The files of a job are here, or cannot be."""
+        waiting.ready, waiting.failed = not reason, reason
+        self._hand_on(waiting.slot)
 
     def _hand_on(self, slot: int) -> None:
         """Hand on the jobs at the front of a slot's queue that are ready."""
@@ -311,11 +247,11 @@ class Stage:
         while queue and (queue[0].ready or queue[0].failed):
             waiting = queue.popleft()
             if waiting.failed:
-                failed = _failure(waiting.slot, waiting.job, "FilesMissing", waiting.failed, 0.0)
+                failed = failure(waiting.slot, waiting.job[:2], "FilesMissing", waiting.failed, 0.0)
                 # As for a template: what is this PC's fault does not count against the task alone.
                 blamed = isinstance(waiting.failed, ThisPc)
                 self._over.append(failed._replace(outcome=wire.Outcome.CRASH) if blamed else failed)
-                self._tidy(waiting.holder)
+                self._inputs.tidy(waiting.holder)
             else:
                 self._running[waiting.holder] = waiting.job
                 self._processes.run(slot, [waiting.job])
@@ -329,94 +265,20 @@ class Stage:
         holder = _holder(ended.task, ended.number)
         job = self._running.pop(holder, None)
         patterns = None if job is None else self._processes.template(job.template).outputs
-        if ended.outcome is not wire.Outcome.DONE or not (patterns or _has_files(ended.payload)):
+        if ended.outcome is not wire.Outcome.DONE or not (patterns or has_files(ended.payload)):
             if job is not None or ended.outcome:
-                self._tidy(holder)
+                self._inputs.tidy(holder)
             return False
-        job = job or Job(ended.task, ended.number, "", b"", wire.TaskOptions())
-        leaving = self._leaving[holder] = _Leaving(job, ended)
-        self._errands.do(
-            lambda: task_folder.collect(self._area, holder, patterns or None),
-            lambda found: self._collected(leaving, found),
-        )
+        self._leaving[holder] = job or Job(ended.task, ended.number, "", b"", wire.TaskOptions())
+        self._outputs.leave(holder, ended, patterns, lambda told: self._left(holder, told))
         return True
 
-    def _collected(self, leaving: _Leaving, found: Collected | Exception) -> None:
-        holder = _holder(leaving.job.task, leaving.job.number)
-        if self._leaving.get(holder) is not leaving:
-            self._tidy(holder)
-        elif isinstance(found, Exception):
-            self._left(leaving, (), str(found) if isinstance(found, OutputsRefused) else f"its files: {found}")
-        else:
-            self._uploads.add(holder, found, lambda reason: self._left(leaving, found.trees, reason))
-
-    def _left(self, leaving: _Leaving, trees: Sequence[bytes], reason: str) -> None:
+    def _left(self, holder: str, ended: JobEnded) -> None:
         """The files of a job are with the broker, or cannot be."""
-        ended = leaving.ended
-        holder = _holder(ended.task, ended.number)
         del self._leaving[holder]
-        if reason:
-            failed = _failure(ended.slot, leaving.job, "OutputsRefused", reason, ended.elapsed)
-            self._over.append(failed._replace(stdout=ended.stdout, stderr=ended.stderr))
-        else:
-            whole, payload = _without_mark(ended.payload)
-            self._over.append(ended._replace(payload=wire.wrap(trees, payload, whole=whole)))
-        self._tidy(holder)
-
-    def _tidy(self, holder: str) -> None:
-        """Remove a task's folder."""
-        self._errands.do(lambda: task_folder.remove(self._area, holder), lambda found: None)
-
-
-@dataclass(slots=True)
-class _Lookup:
-    """What is not in the cache. ``files_missing``: by id."""
-
-    trees_missing: list[bytes]
-    files_missing: dict[str, wire.Entry]
-
-
-def _source(template: UnpackedTemplate) -> tuple[bytes, ...]:
-    """The tree of the program's own modules, if it is not laid out yet."""
-    return () if template.source is None or template.source[1].is_dir() else template.source[:1]
-
-
-def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
-    """Look for trees and their files. Raises `TreeRefused` if they have too many names."""
-    found, names = _Lookup([], {}), 0
-    for digest in dict.fromkeys(digests):
-        data = cache.tree(digest)
-        if data is None:
-            found.trees_missing.append(digest)
-            continue
-        tree = wire.read_tree(data)
-        names += len(tree.entries) + len(tree.folders)
-        if names > task_folder.NAMES_LIMIT:
-            raise wire.TreeRefused(f"the task needs more than {task_folder.NAMES_LIMIT:,} files and folders")
-        missing = [entry for entry in tree.entries if cache.find(entry) is None]
-        found.files_missing.update((entry.id, entry) for entry in missing)
-    return found
+        self._over.append(ended)
 
 
 def _holder(task: int, number: int) -> str:
     """An attempt, as messages about files and the folders of tasks name it."""
     return f"{task}.{number}"
-
-
-def _has_files(payload: wire.Payload) -> bool:
-    """Whether a payload begins with the mark of those that need files, or leave some."""
-    first = payload if isinstance(payload, bytes) else payload.frames()[0]
-    return first[:1] == wire.MARK
-
-
-def _without_mark(payload: wire.Payload) -> tuple[bool, wire.Payload]:
-    """What a process reported of a job that left files: whether its value is one of them, and the payload otherwise."""
-    if not _has_files(payload):
-        return False, payload
-    data = bytes(payload)
-    return data[1:2] == b"\1", wire.payload_of(data[4:])
-
-
-def _failure(slot: int, job: Job, kind: str, reason: str, elapsed: float) -> JobEnded:
-    account = wire.Failure(kind, reason).packed()
-    return JobEnded(slot, job.task, job.number, wire.Outcome.ERROR, elapsed, account, b"", b"")

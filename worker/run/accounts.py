@@ -16,6 +16,9 @@ from typing import Any
 KEPT = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 # Variables that no task sees: they tell which grid this is and where its keys are.
 HIDDEN = ("DESKGRID_JOIN", "DESKGRID_HOME")
+# What the variables begin with by which a batch system or an MPI launcher that started the worker speaks to its own
+# processes: an MPI program in a task would believe that they are meant for it, and wait for ranks that never come.
+LAUNCHERS = ("SLURM_", "PMI", "OMPI_")
 # Time limit of the check whether that user can run Python. Seconds.
 TRY_S = 60.0
 _TRIAL = "import cloudpickle, msgpack, os, sys; open(sys.argv[1]).close(); os.stat(sys.argv[2] + '/.')"
@@ -100,4 +103,4 @@ def check_account(account: Account, program: Path) -> None:
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of tasks that run as the worker's own user."""
-    return {name: value for name, value in given.items() if name not in HIDDEN}
+    return {name: value for name, value in given.items() if name not in HIDDEN and not name.startswith(LAUNCHERS)}

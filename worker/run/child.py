@@ -20,6 +20,10 @@ The child sends ``["ready", pid]``, ``["ended", task, number, outcome, seconds, 
 which contains it), and ``["spent"]`` before it exits because a task ran
 out of memory. If a task changes its process (its working folder, its environment, its modules), later tasks in the same
 process see the change.
+
+A rank of a gang has a process of its own, which reads its input in a thread: answers come while the task runs. Before
+the task it receives ``["gang", "", {...}]`` (see `Child._join_gang`); while it runs, ``["met", "", [serial, reason,
+values]]`` answers ``["meet", task, number, serial, gathers, overdue, value]``.
 """
 
 import faulthandler
@@ -101,6 +105,10 @@ CHECKPOINT_LIMIT = 2**30
 CHECKPOINT = b"deskgrid checkpoint 1"
 # How often a command is looked at that may have to save soon. Seconds.
 COMMAND_S = 0.1
+# Maximum bytes of a value for `deskgrid.gang.gather`, pickled, as in deskgrid.wire; and how long a rank whose patience
+# is over waits to be told which ranks have not come. Seconds.
+GATHER_LIMIT = 2**20
+OVERDUE_S = 10.0
 # An object pickled by reference is the same object only on the same minor version of Python.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
@@ -361,19 +369,19 @@ class TaskFiles:
 
     def __init__(self, area: str) -> None:
         self._area = area
-        self._attempt = (0, 0)
+        self._attempt: tuple[int, ...] = (0, 0)
         # The files that the result refers to: where each is, by its name.
         self._left: dict[str, str] = {}
         self._made = False
 
-    def begin(self, task: int, number: int) -> None:
-        """Another attempt runs now."""
-        self._attempt = task, number
+    def begin(self, *attempt: int) -> None:
+        """Another attempt runs now: task, number, and the rank if it is one of a gang."""
+        self._attempt = attempt
 
     @property
     def _name(self) -> str:
         """The attempt, as the worker names its folders. Few tasks need it, so it is not made for each."""
-        return "{}.{}".format(*self._attempt)
+        return ".".join(map(str, self._attempt))
 
     @property
     def used(self) -> bool:
@@ -533,11 +541,22 @@ def _around(value: bytes) -> Raw:
 
 
 class Command:
-    """A program and its arguments. The task's text replaces "{}", or is appended if there is no "{}"."""
+    """A program and its arguments. The task's text replaces "{}", or is appended if there is no "{}".
+
+    ``inherited``: descriptors that it gets beside the usual three.
+    """
 
     def __init__(
-        self, template: dict[str, Any], host: str, stdout: "Capture", stderr: "Capture", files: TaskFiles
+        self,
+        template: dict[str, Any],
+        host: str,
+        stdout: "Capture",
+        stderr: "Capture",
+        files: TaskFiles,
+        *,
+        inherited: Sequence[int] = (),
     ) -> None:
+        self._inherited = inherited
         self._argv: list[str] = template["argv"]
         self._saves: dict[str, Any] | None = template.get("saves")
         self._in_folder: bool = template["in_folder"]
@@ -562,9 +581,9 @@ class Command:
             raise TaskFailure("CommandFailed", exit_text(code), self._stderr.tail())
         return pickle.dumps(self._stdout.whole().decode("utf-8", "replace"), HIGHEST)
 
-    @staticmethod
-    def _run(argv: list[str], cwd: str | None) -> int:
-        return subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, cwd=cwd, check=False).returncode
+    def _run(self, argv: list[str], cwd: str | None) -> int:
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": 1, "stderr": 2, "pass_fds": self._inherited}
+        return subprocess.run(argv, cwd=cwd, check=False, **how).returncode
 
     def _go_on(self, argv: list[str], piece: "Piece", saves: dict[str, Any], cwd: str | None) -> int:
         """Run a checkpointable command in its folder, with the files that it has saved.
@@ -711,18 +730,18 @@ def _pickled_state(state: object) -> bytes:
 
 
 class TaskModules:
-    """Makes `deskgrid.checkpoint` and `deskgrid.files` work where deskgrid is not installed for the Python of the task.
+    """Makes `deskgrid.checkpoint`, `files` and `gang` work where deskgrid is not installed for the Python of the task.
 
     That is so in environments. ``from deskgrid import File`` works there, too.
     """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find deskgrid, with little in it, and these two modules; nothing else."""
+        """Find deskgrid, with little in it, and these three modules; nothing else."""
         if name == "deskgrid":
             loader: Any = TaskModules()
             return ModuleSpec(name, loader, is_package=True)
-        if name in ("deskgrid.checkpoint", "deskgrid.files"):
+        if name in ("deskgrid.checkpoint", "deskgrid.files", "deskgrid.gang"):
             top = Path(__file__).resolve().parents[2]  # of an installation, or of a checkout
             file = f"{name.partition('.')[2]}.py"
             places = (top / file, top / "deskgrid" / file)
@@ -748,6 +767,78 @@ class TaskModules:
 def checkpoint_module() -> Any:
     """Return the module with which tasks save."""
     return importlib.import_module("deskgrid.checkpoint")
+
+
+def gang_module() -> Any:
+    """Return the module with which the ranks of a gang meet."""
+    return importlib.import_module("deskgrid.gang")
+
+
+class Meeting:
+    """What `deskgrid.gang` asks of the other ranks, through the worker and the broker.
+
+    ``send(serial, gathers, overdue, value)`` reports; ``answers`` brings [serial, reason, values]: what all ranks said,
+    as a packed array, or the reason why they do not meet.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[int, bool, bool, bytes], None],
+        answers: "queue.SimpleQueue[list[Any]]",
+        overdue_s: float = OVERDUE_S,
+    ) -> None:
+        self._send = send
+        self._answers = answers
+        self._overdue_s = overdue_s
+        self._serial = 0
+        self._mine = threading.Lock()
+
+    def barrier(self, timeout: float | None) -> None:
+        """See `deskgrid.gang.barrier`."""
+        self._meet(None, timeout)
+
+    def gather(self, value: object, timeout: float | None) -> list[Any]:
+        """See `deskgrid.gang.gather`."""
+        data = _pickled_state(value)
+        if len(data) > GATHER_LIMIT:
+            most = f"gang.gather takes values of up to {GATHER_LIMIT:,} bytes"
+            raise ValueError(f"{most}; this one has {len(data):,}, pickled")
+        return [pickle.loads(each) for each in msgpack.unpackb(self._meet(data, timeout))]
+
+    def _meet(self, data: bytes | None, timeout: float | None) -> bytes:
+        """Come to the next meeting, to gather if there are ``data``, and return what all ranks said."""
+        what, gathers = ("barrier", False) if data is None else ("gather", True)
+        with self._mine:
+            self._serial += 1
+            self._send(self._serial, gathers, False, data or b"")
+            answer = self._wait(timeout)
+            if answer is None:
+                self._send(self._serial, gathers, True, b"")
+                answer = self._wait(self._overdue_s) or ("some ranks have not come", b"")
+            reason, values = answer
+            if reason:
+                # Without a timeout, somebody else has lost patience, or the ranks call different functions.
+                raise (RuntimeError if timeout is None else TimeoutError)(f"gang.{what}: {reason}")
+            return values
+
+    def _wait(self, timeout: float | None) -> tuple[str, bytes] | None:
+        """Return the answer to the newest meeting: the reason, and the values; None if it does not come in time."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                left = None if until is None else max(0.0, until - time.monotonic())
+                serial, reason, values = self._answers.get(timeout=left)
+            except queue.Empty:
+                return None
+            if serial == self._serial:
+                return reason, values
+
+
+def finalize_mpi() -> None:
+    """Take leave of the other ranks of an MPI program, if the task has not: else they take it for lost."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        mpi.Finalize()
 
 
 class Capture:
@@ -838,6 +929,7 @@ class Child:
         area: str,
         *,
         environment: str,
+        rank: str,
         result_limit: int,
         capture_limit: int,
         memory: int,
@@ -852,6 +944,10 @@ class Child:
         self._environment = environment
         self._limit = result_limit
         self._memory = memory
+        self._is_rank = bool(rank)
+        self._rank: tuple[int, ...] = ()
+        self._inherited = (int(rank),) if rank.isdigit() else ()
+        self._answers: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
         self._running = threading.Event()
         self._templates: dict[str, Function | Command] = {}
         self._times_file = times_file_of(stdout)
@@ -871,16 +967,37 @@ class Child:
         self._open_streams()
         write_all(self._out, frame(["ready", os.getpid()]))
         pickle_by_value()  # import cloudpickle before the user's folder is on the path, without delaying "ready"
+        if self._is_rank:
+            gang_module()
         try:
-            for kind, digest, body in self._read_ahead() if sys.platform == "win32" else self._read():
+            ahead = self._is_rank or sys.platform == "win32"
+            for kind, digest, body in self._read_ahead() if ahead else self._read():
                 if kind == "template":
                     self._templates[digest] = self._template(body)
                 elif kind == "forget":
                     del self._templates[digest]
+                elif kind == "gang":
+                    self._join_gang(body)
                 else:
                     self._run(digest, body)
         finally:
             end_everything()
+
+    def _join_gang(self, gang: dict[str, Any]) -> None:
+        """Become a rank. ``variables``, ``defaults``: of the environment; the latter unless somebody has set them."""
+        os.environ.update(gang["variables"])
+        for name, value in gang["defaults"].items():
+            os.environ.setdefault(name, value)
+        task, number = gang["attempt"]
+        self._rank = (gang["rank"],)
+
+        def send(serial: int, gathers: bool, overdue: bool, value: bytes) -> None:
+            self._tell(["meet", task, number, serial, gathers, overdue, value])
+
+        meeting = Meeting(send, self._answers)
+        vars(gang_module()).update(
+            rank=gang["rank"], size=len(gang["hosts"]), hosts=tuple(gang["hosts"]), _meeting=meeting
+        )
 
     def _run(self, digest: str, tasks: list[Any]) -> None:
         template = self._templates[digest]
@@ -950,7 +1067,10 @@ class Child:
         def read() -> None:
             try:
                 for message in self._read():
-                    inbox.put(message)
+                    if message[0] == "met":
+                        self._answers.put(message[2])
+                    else:
+                        inbox.put(message)
             finally:
                 end_everything()
 
@@ -962,18 +1082,20 @@ class Child:
         if template["kind"] == "command":
             if "saves" in template:
                 template["saves"]["folder"] = tasks_folder_of(self._times_file)
-            return Command(template, self._host, self._stdout, self._stderr, self._files)
+            return Command(template, self._host, self._stdout, self._stderr, self._files, inherited=self._inherited)
         return Function(template, self._host, self._files, self._environment)
 
     def _attempt(
         self, template: Function | Command, task: int, number: int, payload: bytes, piece: Piece | None = None
     ) -> None:
-        self._files.begin(task, number)
+        self._files.begin(task, number, *self._rank)
         start = time.perf_counter()
         outcome, spent = DONE, False
         result: bytes | Raw
         try:
             result = template.result(payload, piece)
+            if self._is_rank:
+                finalize_mpi()
             if len(result) > self._limit or self._files.used:
                 result = self._files.marked(result, self._limit)
         except MemoryError as error:
@@ -1035,6 +1157,8 @@ class Child:
         self._in = self._out = -1
         if (module := sys.modules.get("deskgrid.checkpoint")) is not None:
             vars(module).update(_piece=None, _times=(float("inf"), float("inf")))
+        if (module := sys.modules.get("deskgrid.gang")) is not None:
+            vars(module).update(_meeting=None, rank=0, size=1, hosts=vars(module)["hosts"][:1])
 
 
 def _in_a_report(data: bytes) -> bytes | Raw:
@@ -1095,16 +1219,17 @@ def die_first() -> None:
 
 
 def main() -> None:
-    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA ENVIRONMENT [LIFELINE]``.
+    """``child.py STDOUT STDERR WORKER RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA ENVIRONMENT RANK [LIFELINE]``.
 
-    Limits: bytes. ENVIRONMENT: what tells it from others; empty for that of the worker.
+    Limits: bytes. ENVIRONMENT: what tells it from others; empty for that of the worker. RANK: empty, or "rank" for a
+    process of a rank of a gang, or the number of the descriptor with which such a rank starts MPI.
     """
-    stdout, stderr, host, result_limit, capture_limit, memory, area, environment, *lifeline = sys.argv[1:]
+    stdout, stderr, host, result_limit, capture_limit, memory, area, environment, rank, *lifeline = sys.argv[1:]
     sys.argv[1:] = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C
     die_first()
     limits = {"result_limit": int(result_limit), "capture_limit": int(capture_limit), "memory": int(memory)}
-    child = Child(stdout, stderr, host, area, environment=environment, **limits)
+    child = Child(stdout, stderr, host, area, environment=environment, rank=rank, **limits)
     limit_memory(int(memory))
     faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     if lifeline:

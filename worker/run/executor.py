@@ -18,15 +18,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
+from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.child import TAIL, TASKS, Raw, frame
+from deskgrid.worker.run.child import TAIL, TASKS, frame
 from deskgrid.worker.run.folders import Folder
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
-from deskgrid.worker.run.process import Process, ProcessReport
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
+from deskgrid.worker.run.mpi import Mpi
+from deskgrid.worker.run.process import Process, ProcessReport, as_sent
+from deskgrid.worker.run.ranks import Ranks
+from deskgrid.worker.run.spawning import Spawner
 from deskgrid.worker.run.templates import Remembered, UnpackedTemplate, read_template
 
 # A larger result is a file. This leaves room for the digests of the trees that come with a result.
@@ -80,7 +84,7 @@ class Executor:
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
     of memory for a task's process, and for each process that it starts, on systems that can enforce this; 0 for no
     limit. ``account``: the user that the processes run as; None: the worker's own user. ``tasks``: where the folders of
-    tasks are; None: beside the bundles.
+    tasks are; None: beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class Executor:
         task_memory: int = 0,
         account: Account | None = None,
         tasks: Path | None = None,
+        mpi: Mpi | None = None,
     ) -> None:
         self._wake = wake
         self._woken = False
@@ -107,21 +112,33 @@ class Executor:
         self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints")
         self._saved: list[JobSaved] = []
         tasks = self.folder.path if tasks is None else tasks
-        self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory), str(tasks)]
+        arguments = [name, str(result_limit), str(capture_limit), str(task_memory), str(tasks)]
+        self._spawner = Spawner(self.folder.path, arguments, account, self._keep)
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [_Slot(index) for index in range(slots)]
-        # The environments that are ready, by key.
-        self.sites: Mapping[str, Site] = {}
-        # The processes of the slots, and killed processes that have not ended yet.
-        self.processes: set[Process] = set()
-        self._spawned = 0
         self._said: deque[tuple[Process, ProcessReport]] = deque()
+        about: dict[str, Any] = {"capture_limit": capture_limit, "memory_note": self._memory_note, "mpi": mpi}
+        self.ranks = Ranks(self._spawner, self.template, wake, **about, uid=None if account is None else account.uid)
+
+    @property
+    def processes(self) -> set[Process]:
+        """The processes of the slots and ranks, and killed processes that have not ended yet."""
+        return self._spawner.processes
+
+    @property
+    def sites(self) -> Mapping[str, Site]:
+        """The environments that are ready, by key."""
+        return self._spawner.sites
+
+    @sites.setter
+    def sites(self, sites: Mapping[str, Site]) -> None:
+        self._spawner.sites = sites
 
     def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
         """Learn a template; others may be forgotten, except those ``needed``. Raises `TemplateError`."""
         template = read_template(blob, self._bundles)
-        running = {slot.jobs[0].template for slot in self._busy()}
+        running = {slot.jobs[0].template for slot in self._busy()} | self.ranks.templates
         for old in self._remembered.add(digest, template.size, running | set(needed)):
             del self._templates[old]
         self._templates[digest] = template
@@ -188,8 +205,7 @@ class Executor:
             if slot.process is process:
                 self._hear(slot, process, said, now, ended)
             if said == "gone":
-                process.close()
-                self.processes.discard(process)
+                self._spawner.gone(process)
         for slot in self._busy():
             self._check(slot, now, ended)
         return ended
@@ -215,6 +231,8 @@ class Executor:
     def next_deadline(self, now: float) -> float | None:
         """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""
         left = [slot.limit - slot.elapsed(now) for slot in self._busy() if slot.limit is not None]
+        if (rank := self.ranks.next_deadline(now)) is not None:
+            left.append(rank)
         return max(0.0, min(left)) if left else None
 
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
@@ -240,11 +258,8 @@ class Executor:
     def close(self) -> None:
         """Kill every process with its children, and remove the unpacked bundles. May be called again."""
         self._slots.clear()
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.close()
-        self.processes.clear()
+        self._spawner.close()
+        self.ranks.close()
         self._said.clear()
         self.folder.close()
 
@@ -264,26 +279,13 @@ class Executor:
             self._wake()
 
     def _start(self, slot: _Slot) -> None:
-        self._spawned += 1
-        stem = self.folder.path / f"{slot.index}-{self._spawned}"
-        site = self.sites.get(slot.environment)
-        if site is None:
+        if slot.environment not in self.sites:
             slot.environment = ""
         try:
-            slot.process = Process(
-                slot.index,
-                stem,
-                self._arguments,
-                self._tell,
-                self._account,
-                keep=self._keep,
-                site=None if site is None else (slot.environment, site),
-            )
+            slot.process = self._spawner.spawn(slot.index, slot.environment, self._tell)
         except OSError as error:
             slot.trouble = str(error)
             self._wake()  # the next poll handles the failure
-        else:
-            self.processes.add(slot.process)
 
     def _keep(self, saved: JobSaved, path: Path | None) -> JobSaved | None:
         """Write a checkpoint to a file of ours, and return it; the listening threads call this.
@@ -321,7 +323,7 @@ class Executor:
         if any(job.checkpoint is not None for job in jobs):
             self._make_tasks_folder()
             process.tell_times(math.inf, math.inf, False)
-        rows = [[j.task, j.number, _as_sent(j.payload), j.checkpoint and _as_sent(j.checkpoint)] for j in jobs]
+        rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint and as_sent(j.checkpoint)] for j in jobs]
         data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
 
@@ -330,6 +332,8 @@ class Executor:
             self._settle(slot, process, said, now, ended)
         elif isinstance(said, JobSaved):
             self._take(slot, said, now, ended)
+        elif isinstance(said, RankMeets):
+            self._distrust(slot, now, ended)
         elif said == "ready":
             process.ready = True
             if slot.jobs:
@@ -398,7 +402,3 @@ class Executor:
 
 def _payload_size(job: Job) -> int:
     return len(job.payload) + len(job.checkpoint or b"")
-
-
-def _as_sent(payload: Payload) -> bytes | Raw:
-    return payload if isinstance(payload, bytes) else Raw(payload.frames())

@@ -28,6 +28,82 @@ class Job(NamedTuple):
     environment: str = ""
 
 
+class RankJob(NamedTuple):
+    """One rank of a gang to make. ``slot``: the first that it occupies, of ``slots``. ``size``: ranks of the gang."""
+
+    task: int
+    number: int
+    rank: int
+    size: int
+    slot: int
+    slots: int
+    template: str
+    payload: Payload
+    options: TaskOptions
+    environment: str = ""
+
+    @property
+    def key(self) -> "RankKey":
+        """What it is known by."""
+        return self.task, self.number, self.rank
+
+
+# Task, number of the attempt, rank.
+RankKey = tuple[int, int, int]
+
+
+class RankReady(NamedTuple):
+    """A rank can begin at once."""
+
+    key: RankKey
+
+
+class RankRefused(NamedTuple):
+    """A rank cannot begin here; ``reason``: for people."""
+
+    key: RankKey
+    reason: str
+
+
+class RankEnded(NamedTuple):
+    """A rank that had begun ended."""
+
+    key: RankKey
+    ended: "JobEnded"
+
+
+class RankMeets(NamedTuple):
+    """A rank has come to a meeting of its gang: see `deskgrid.wire.Meet`."""
+
+    task: int
+    number: int
+    serial: int
+    gathers: bool
+    overdue: bool
+    value: bytes
+
+
+class RankSaid(NamedTuple):
+    """What a rank says: it has come to a meeting, or these bytes are for its process manager."""
+
+    key: RankKey
+    what: RankMeets | bytes
+
+
+RankReport = RankReady | RankRefused | RankEnded | RankSaid
+
+
+class Gang(NamedTuple):
+    """What a rank learns when its gang begins. ``hosts``: addresses, by rank; ``port``: of rank 0's PC.
+
+    ``local``: the ranks that are on this PC, ascending.
+    """
+
+    hosts: tuple[str, ...]
+    port: int
+    local: tuple[int, ...]
+
+
 class JobEnded(NamedTuple):
     """One attempt that ended; ``elapsed`` in seconds. DEPARTED: it could not begin here, and counts for nothing.
 

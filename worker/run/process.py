@@ -17,11 +17,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from deskgrid.wire import PAYLOAD_LIMIT, SECONDS_LIMIT, Chunks, Outcome, results_of_tasks
+from deskgrid.wire import (
+    PAYLOAD_LIMIT,
+    SAID_AT_MEETING_BYTES,
+    SECONDS_LIMIT,
+    Chunks,
+    Outcome,
+    Payload,
+    results_of_tasks,
+)
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account, environment
 from deskgrid.worker.run.child import (
     TIMES_BYTES,
+    Raw,
     Reports,
     checkpoint_file_of,
     exit_text,
@@ -30,7 +39,7 @@ from deskgrid.worker.run.child import (
     times_file_of,
     write_all,
 )
-from deskgrid.worker.run.jobs import JobEnded, JobSaved
+from deskgrid.worker.run.jobs import JobEnded, JobSaved, RankMeets
 from deskgrid.worker.run.templates import Remembered
 
 PROGRAM = Path(__file__).with_name("child.py")
@@ -55,7 +64,7 @@ TOLD_BYTES = PAYLOAD_LIMIT
 _OUTCOMES = tuple(Outcome)
 
 # The reports of a process to the executor, sent by the listening thread. "gone" is always the last.
-ProcessReport = JobEnded | JobSaved | Literal["ready", "spent", "gone"]
+ProcessReport = JobEnded | JobSaved | RankMeets | Literal["ready", "spent", "gone"]
 
 
 class Process:
@@ -71,6 +80,8 @@ class Process:
         *,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         site: "tuple[str, Site] | None" = None,
+        rank: str = "",
+        inherited: Sequence[int] = (),
     ) -> None:
         """``account``: the user that the process runs as; None: the worker's own user.
 
@@ -78,6 +89,8 @@ class Process:
         what is reported, or None.
 
         ``site``: the key of the environment in which the process runs, and where that is; None: that of the worker.
+
+        ``rank``: as `deskgrid.worker.run.child` takes it. ``inherited``: descriptors that the process gets.
         """
         self.slot = slot
         self.ready = False
@@ -100,7 +113,9 @@ class Process:
         # Data not written yet, each with its number of jobs, and the thread that writes them.
         self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
-        self._popen, self._lifeline = _spawn(self._captures, arguments, account, None if site is None else site[1])
+        self._popen, self._lifeline = _spawn(
+            self._captures, [*arguments, "" if site is None else site[1].identity, rank], account, site, inherited
+        )
         self.pid = self._popen.pid
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -227,6 +242,8 @@ class Process:
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
             elif message[0] == "saved":
                 said += self._kept(message)
+            elif message[0] == "meet":
+                said.append(_meets(message))
             elif message[0] == "ready" and not self._is_up:
                 self._is_up = True
                 said.append("ready")
@@ -266,23 +283,46 @@ def _saved(slot: int, message: list[Any]) -> JobSaved:
     )
 
 
+def _meets(message: list[Any]) -> RankMeets:
+    """Return the report of a rank that has come to a meeting; raises ValueError."""
+    _, task, number, serial, gathers, overdue, value = message
+    if type(task) is not int or type(number) is not int or type(serial) is not int or not 0 < serial < 2**32:
+        raise ValueError("no rank is called so")
+    if type(gathers) is not bool or type(overdue) is not bool:
+        raise ValueError("no rank meets so")
+    if type(value) is not bytes or len(value) > SAID_AT_MEETING_BYTES:
+        raise ValueError("no rank says so much")
+    return RankMeets(task, number, serial, gathers, overdue, value)
+
+
 def _result(message: list[Any]) -> list[Any]:
     """Return the values of a result from the pipe in the form that a `Result` has."""
     return [Chunks([memoryview(value)]) if isinstance(value, bytearray) else value for value in message[1:]]
+
+
+def as_sent(payload: Payload) -> bytes | Raw:
+    """Return a payload as `frame` takes it."""
+    return payload if isinstance(payload, bytes) else Raw(payload.frames())
 
 
 Tell = Callable[[Process, list[ProcessReport]], None]
 
 
 def _spawn(
-    captures: tuple[Path, Path], arguments: list[str], account: Account | None, site: Site | None
+    captures: tuple[Path, Path],
+    arguments: list[str],
+    account: Account | None,
+    place: tuple[str, Site] | None,
+    inherited: Sequence[int],
 ) -> tuple[subprocess.Popen[bytes], int | None]:
     """Start a process; return it and our end of its lifeline, a pipe that closes when this worker ends in any way.
 
-    The process inherits its pipes and nothing else: no socket, no file, and no secret from the environment.
+    The process inherits its pipes and what is ``inherited``: no other socket, no file, and no secret from the
+    environment.
     """
+    site = None if place is None else place[1]
     python = [sys.executable, "-P"] if site is None else [site.python, "-I"]
-    argv = [*python, str(PROGRAM), *map(str, captures), *arguments, "" if site is None else site.identity]
+    argv = [*python, str(PROGRAM), *map(str, captures), *arguments]
     how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "close_fds": True}
     if account is None:
         how["env"] = environment(os.environ)
@@ -302,7 +342,8 @@ def _spawn(
             theirs, ours = os.pipe()
             argv.append(str(theirs))
             try:
-                popen = subprocess.Popen(argv, stderr=stderr, start_new_session=True, pass_fds=(theirs,), **how)
+                how["pass_fds"] = (theirs, *inherited)
+                popen = subprocess.Popen(argv, stderr=stderr, start_new_session=True, **how)
             except OSError:
                 os.close(ours)
                 raise

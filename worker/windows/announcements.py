@@ -1,4 +1,4 @@
-"""Decides which heartbeats announce the coming windows.
+"""Decides which heartbeats announce the coming windows, how fast the PC is, and what others use of it.
 
 Announcing 64 windows for each of a thousand PCs would be most of the cost of heartbeats.
 """
@@ -11,6 +11,8 @@ from deskgrid.wire import Window
 # differ from the announced ones by more than DRIFT_S. Seconds.
 TELL_S = 60.0
 DRIFT_S = 0.1
+# Loads are announced again when one of them differs by more than this. Smaller changes decide nothing.
+CHANGED = 0.05
 
 
 class Announcements:
@@ -27,6 +29,35 @@ class Announcements:
             return None
         self._windows, self._at = windows, now
         return windows
+
+
+class Powers:
+    """How fast this PC is (``speed``), and what others than our tasks use of its processors (``loads``).
+
+    ``loads``: the means of the last 1, 30 and 120 s; empty: nobody measures them here.
+    """
+
+    def __init__(self, speed: float = 1.0) -> None:
+        self.speed = speed
+        self.loads: tuple[float, ...] = ()
+        self._told_speed = speed
+        self._told_loads: tuple[float, ...] = ()
+
+    def introduced(self) -> float:
+        """Return the speed, for an introduction."""
+        self._told_speed, self._told_loads = self.speed, ()
+        return self.speed
+
+    def news(self) -> tuple[float | None, tuple[float, ...] | None]:
+        """Return the speed and the loads for a heartbeat; None for what has hardly changed since it was last said."""
+        speed = None if self.speed == self._told_speed else self.speed
+        told = self._told_loads or (0.0,) * len(self.loads)
+        changed = any(abs(load - before) > CHANGED for load, before in zip(self.loads, told, strict=True))
+        self._told_speed = self.speed
+        if not changed:
+            return speed, None
+        self._told_loads = self.loads
+        return speed, self.loads
 
 
 def _same(windows: Sequence[Window], told: Sequence[Window], since: float) -> bool:

@@ -23,6 +23,17 @@ from deskgrid.wire.messages.client import (
 )
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Refused, Rejoin
 from deskgrid.wire.messages.files import Kept, Lacks, Offer, Part, Want
+from deskgrid.wire.messages.ranks import (
+    Meet,
+    Met,
+    PmiBytes,
+    PrepareRanks,
+    RanksEnded,
+    RanksReady,
+    RanksTaken,
+    RanksUnready,
+    StartRanks,
+)
 from deskgrid.wire.messages.worker import (
     Assign,
     Checkpoint,
@@ -84,18 +95,28 @@ Message = (
     | Checkpoint
     | Prepare
     | Prepared
+    | PrepareRanks
+    | StartRanks
+    | RanksReady
+    | RanksUnready
+    | RanksEnded
+    | RanksTaken
+    | Meet
+    | Met
+    | PmiBytes
 )
 
 # The tag of a message is its position here, so a new message goes to the end.
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
 FROM_LAB = (Enrol,)
-FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume, Prepared)
+FROM_RANKS = (RanksReady, RanksUnready, RanksEnded, Meet, PmiBytes)
+FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume, Prepared, *FROM_RANKS)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 # From workers and clients.
 FROM_BOTH = (Offer, Part, Want)
 
 # The maximum bytes of each message, not counting the large payloads behind it. CONTROL_BYTES is for control messages.
 MOST: dict[type[Message], int] = dict.fromkeys(MESSAGES, CONTROL_BYTES)
-MOST |= dict.fromkeys((Finished, Saved, Submit, Blob, Part), SAID_BYTES)
-MOST |= dict.fromkeys((Assign, Checkpoint, Outcomes, Answer), MESSAGE_LIMIT)
+MOST |= dict.fromkeys((Finished, Saved, Submit, Blob, Part, RanksEnded, Meet), SAID_BYTES)
+MOST |= dict.fromkeys((Assign, Checkpoint, Outcomes, Answer, PrepareRanks, Met), MESSAGE_LIMIT)

@@ -30,6 +30,7 @@ from deskgrid.wire.limits import (
     ENVIRONMENTS_LIMIT,
     HELD_ROWS,
     KEY_BYTES,
+    LABELS_LIMIT,
     PRINTED_BYTES,
     RESULTS_ROWS,
     SLOTS_LIMIT,
@@ -37,6 +38,7 @@ from deskgrid.wire.limits import (
     WINDOWS_LIMIT,
 )
 from deskgrid.wire.messages.common import Ending
+from deskgrid.wire.needs import Address, Label, Memory, Processors, Rank, Speed
 from deskgrid.wire.task_options import Options
 
 # A slot of a worker.
@@ -64,12 +66,16 @@ class Window(NamedTuple):
 
 
 class Running(NamedTuple):
-    """An attempt that a worker holds; ``elapsed`` is None when it has not started."""
+    """An attempt that a worker holds, or one rank of it; ``elapsed`` is None when it has not started.
+
+    ``slot``: the first that it has.
+    """
 
     task: Count
     number: Count
     slot: SlotNumber
     elapsed: Seconds | None
+    rank: Rank = 0
 
 
 class Ref(NamedTuple):
@@ -79,6 +85,8 @@ class Ref(NamedTuple):
     number: Count
 
 
+# Means of 1, 30 and 120 s.
+Loads = Annotated[tuple[Annotated[float, Share()], ...], AtMost(3)]
 Windows = Annotated[tuple[Window, ...], AtMost(WINDOWS_LIMIT)]
 # Attempts that a worker holds, or held.
 Held = Annotated[tuple[Running, ...], AtMost(HELD_ROWS)]
@@ -137,6 +145,8 @@ class Join:
     ``plan``: the sort of plan, and one line that describes it to people. ``opening`` grows with each introduction of a
     session. Work assigned in answer to an earlier introduction is void, because ``running`` does not include it.
     ``platform``, ``major``, ``minor``: what the PC is, as in `System`; None: it cannot have environments.
+    ``address``: by which other PCs of its site reach it; None: they cannot. ``speed``: 1 for the fastest PC.
+    ``processors``, ``memory``: of the PC, and bytes of it for tasks; 0: unknown. ``mpi``: it runs MPI processes.
     """
 
     version: Version
@@ -155,14 +165,26 @@ class Join:
     platform: Platform | None = None
     major: VersionPart = 0
     minor: VersionPart = 0
+    address: Address | None = None
+    speed: Speed = 1.0
+    processors: Processors = 0
+    memory: Memory = 0
+    labels: Annotated[tuple[Label, ...], AtMost(LABELS_LIMIT)] = ()
+    mpi: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The worker is still here. ``uptime`` is as in `Join`; ``windows`` None: unchanged since last announced."""
+    """The worker is still here. ``uptime`` is as in `Join`; ``windows`` None: unchanged since last announced.
+
+    ``speed``: as in `Join`. ``loads``: how much of the processors others than our tasks used, as the means of the last
+    1, 30 and 120 s. Both are None if they have hardly changed since they were last said.
+    """
 
     uptime: Seconds | None
     windows: Windows | None
+    speed: Speed | None = None
+    loads: Loads | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.look import Learned, Look
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
+from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
@@ -211,3 +213,19 @@ def test_a_picture_goes_through_json() -> None:
     picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),))
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture
     assert picture_of(list(rows_of(Picture((), ())))) == Picture((), ())
+
+
+def test_a_gang_keeps_its_slots_busy_and_waiting_ones_are_work_of_as_many_slots_as_they_need() -> None:
+    grid = Grid(packing())
+    grid.pc("a", slots=2, site="lab")
+    grid.pc("b", speed=0.5)
+    first, _ = grid.tasks(30, 20, need=Need(2, 4, speedup=Amdahl(0.0)))
+    grid.tell(ev.PassDue())
+    assert first in grid.inside.gangs.running
+    grid.wait(10)
+    look = taken(grid, nothing)
+    a, b = look.picture.pcs
+    assert a.running == (Running(0, 0, 10.0), Running(0, 0, 10.0))
+    assert (b.speed, b.running) == (0.5, ())
+    (bag,) = look.picture.bags
+    assert [(group.count, group.runtime) for group in bag.groups] == [(2, 10.0)]

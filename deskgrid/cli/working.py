@@ -1,183 +1,28 @@
-"""``deskgrid broker`` and ``deskgrid worker``: the two commands that run until they are told to stop."""
+"""``deskgrid worker``: it runs until it is told to stop."""
 
 import logging
-import math
-import os
-import re
 import socket
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, default_home, key_values
+from deskgrid.cli.base import Folder, Refusal, default_home, is_loopback
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
-from deskgrid.durations import DAY_S, read_duration
-from deskgrid.wire import SECONDS_LIMIT, SLOTS_LIMIT
+from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels
+from deskgrid.wire import SLOTS_LIMIT, SPEED_LEAST, SPEED_MOST
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
 
 if TYPE_CHECKING:
-    from deskgrid.broker.server import Ready
-    from deskgrid.broker.store.journal import Durability
     from deskgrid.worker.windows.uptime import Plan
 
-PORT = 7077
 # Seconds between two checks for the join line of a broker that is started at the same time.
 LINE_LOOK_S = 0.005
-# Bytes of memory of a task's process that holds little more than Python.
-TASK_MEMORY_LEAST = 64 * 1024**2
-# Long enough to outlast a summer holiday. Without a limit, the disk of every grid would fill up one day.
-KEEP_DAYS = 90.0
-# The values of `deskgrid.broker.store.journal.Durability`, copied here because importing it slows "deskgrid --help".
-DURABILITIES = ("process", "power")
-
-
-class Days(click.ParamType[float | None]):
-    """A number of days, or a duration with units, that is more than 0, or "forever"."""
-
-    name = "days"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
-        """Return the days in ``value``, or None for "forever"; a usage error if it is neither."""
-        if value == "forever":
-            return None
-        try:
-            days = read_duration(value, DAY_S) / DAY_S
-        except ValueError:
-            days = math.nan
-        if not 0 < days * DAY_S <= SECONDS_LIMIT:
-            self.fail(
-                f'{value!r} is not a number of days, more than 0, nor a duration like 36h, nor "forever"', param, ctx
-            )
-        return days
-
-
-@click.command()
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    help=f"The address for workers and clients [default: all addresses of this machine, port {PORT}].",
-)
-@click.option(
-    "--home",
-    type=Folder(),
-    default=default_home,
-    help="The folder for its state, its keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
-)
-@click.option(
-    "--policy", help="How tasks are placed: packing, longest, pgs, fcfs, or one you installed [default: packing]."
-)
-@click.option(
-    "--policy-option",
-    "policy_options",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=key_values,
-    help="An option of the policy; may be repeated. For packing: margin, queue_s, confidence.",
-)
-@click.option(
-    "--durability",
-    type=click.Choice(DURABILITIES),
-    default="power",
-    show_default=True,
-    help="What acknowledged work survives: that the broker's process dies, or also that the power fails.",
-)
-@click.option("--advertise", metavar="HOST", help="The name of this machine in the join lines [default: detected].")
-@click.option(
-    "--keep",
-    "keep_days",
-    type=Days(),
-    metavar="DAYS",
-    default=f"{KEEP_DAYS:g}",
-    show_default=True,
-    help='Forget bags and their results this many days after they ended; "forever" keeps them until you forget them.',
-)
-@click.option("--insecure", is_flag=True, help="Run without keys and encryption, reachable from this machine only.")
-@level_option
-@stdin_option
-def broker(
-    *,
-    listen: str | None,
-    home: Path,
-    policy: str | None,
-    policy_options: dict[str, object],
-    durability: "Durability",
-    advertise: str | None,
-    keep_days: float | None,
-    insecure: bool,
-    log_level: str,
-    until_stdin_closes: bool,
-) -> None:
-    """Start the broker, and print the lines that workers and clients need to find it.
-
-    All its state is in its home. If you start it again with the same home, the broker carries on where it stopped,
-    however it stopped. HOME/windows.toml maps patterns of worker names to weekly windows; changes there take effect at
-    once.
-    """
-    from deskgrid.broker.server import BrokerError, BrokerOptions, serve
-    from deskgrid.scheduler.policies import DEFAULT
-    from deskgrid.worker.windows.uptime import WindowsFile
-
-    options = BrokerOptions(
-        home=home.expanduser(),
-        listen=_listen(listen, insecure),
-        advertise=advertise,
-        policy=policy or DEFAULT,
-        policy_options=policy_options,
-        durability=durability,
-        insecure=insecure,
-        keep_days=keep_days,
-    )
-    log_to_stderr(log_level)
-    try:
-        with Stopping(until_stdin_closes) as stopping:
-            serve(options, WindowsFile(options.home / "windows.toml"), _announce, stopping)
-    except BrokerError as error:
-        raise Refusal(str(error)) from error
-
-
-def _listen(listen: str | None, insecure: bool) -> str:
-    if listen is None:
-        return f"127.0.0.1:{PORT}" if insecure else f"0.0.0.0:{PORT}"
-    try:
-        host, _ = parse_address(listen)
-    except JoinLineError as error:
-        raise Refusal(f"--listen: {error}") from error
-    if insecure and not is_loopback(host):
-        raise Refusal(f"--insecure is for this machine only: listen on 127.0.0.1, not on {host}")
-    return listen
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` is an address of this machine that only this machine can reach."""
-    try:
-        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def _announce(ready: "Ready") -> None:
-    """Print the lines to copy: unindented and unwrapped, however narrow the terminal is."""
-    said = [
-        f"deskgrid broker at {ready.address}, home {ready.home}",
-        "",
-        "# The lab's line. On each PC, the first time; afterwards `deskgrid worker` is enough:",
-        f"deskgrid worker --join {ready.worker_line}",
-        "",
-        "# Wherever you submit work:",
-        f"export DESKGRID_JOIN={ready.client_line}",
-    ]
-    if sys.platform == "win32":
-        said += ["", "# The same in cmd.exe:", f"set DESKGRID_JOIN={ready.client_line}"]
-        said += ["", "# The same in PowerShell:", f"$env:DESKGRID_JOIN = '{ready.client_line}'"]
-    click.echo("\n".join([*said, ""]))
-    sys.stdout.flush()
 
 
 @click.command()
@@ -207,12 +52,49 @@ def _announce(ready: "Ready") -> None:
 @click.option(
     "--slots",
     type=click.IntRange(min=1, max=SLOTS_LIMIT),
-    help="How many tasks run at a time [default: one per core]. Fewer if tasks need several cores or much memory.",
+    help="How many tasks run at a time [default: one per core]. More than that if tasks mostly wait; fewer if each "
+    "needs much memory.",
 )
 @click.option(
     "--name", help="The name that the status shows and that patterns in windows.toml match [default: the host's name]."
 )
-@click.option("--site", default="", help="The lab that this PC belongs to.")
+@click.option(
+    "--site",
+    default="",
+    help="The lab that this PC belongs to. The ranks of a gang run on PCs of one lab, which must reach each other.",
+)
+@click.option(
+    "--label",
+    "labels",
+    metavar="LABEL",
+    multiple=True,
+    callback=lambda context, parameter, texts: worker_labels(texts),
+    help="What this PC has, such as gpu or matlab, for tasks that need it; may be repeated.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=lambda context, parameter, text: None if text is None else memory_size(text, of_pc=True),
+    help="How much memory tasks may be promised in all, such as 16G [default: what this PC has].",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(SPEED_LEAST, SPEED_MOST),
+    help="How fast one of its cores is; 1 for the fastest [default: measured at the start, in less than 0.1 s].",
+)
+@click.option(
+    "--mpi",
+    is_flag=True,
+    help="Run MPI programs, too. Their ranks speak to each other over ports of their own, unencrypted [default: refuse "
+    "them]; not on Windows.",
+)
+@click.option(
+    "--mpi-ports",
+    metavar="LOW-HIGH",
+    callback=lambda context, parameter, text: None if text is None else port_range(text),
+    help="The ports of MPI programs and of rank 0 of a gang, such as 40000-40999, if there is a firewall between the "
+    "PCs [default: any].",
+)
 @click.option(
     "--windows",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -277,6 +159,11 @@ def worker(
     files: Path | None,
     files_bytes: int,
     env_bytes: int,
+    labels: tuple[str, ...],
+    memory: int | None,
+    speed: float | None,
+    mpi: bool,
+    mpi_ports: tuple[int, int] | None,
     until: str | None,
     cycle: Path | None,
     log_level: str,
@@ -292,12 +179,15 @@ def worker(
     """
     from deskgrid.worker.agent import WorkerError, WorkerOptions, run_worker
     from deskgrid.worker.identities import IdentityError
+    from deskgrid.worker.pc.processors import cores
     from deskgrid.worker.run.accounts import AccountError, find_account
     from deskgrid.worker.windows.uptime import PlanError
 
     hide(join)
     if name == "":
         raise click.UsageError("the name is empty", click.get_current_context())
+    if mpi and sys.platform == "win32":
+        raise click.UsageError("--mpi is not for Windows", click.get_current_context())
     try:
         with Stopping(until_stdin_closes) as stopping:
             if until_stdin_closes:
@@ -315,41 +205,17 @@ def worker(
                 files=None if files is None else files.expanduser().absolute(),
                 files_bytes=files_bytes,
                 env_bytes=env_bytes,
+                labels=labels,
+                memory=memory or None,
+                speed=speed,
+                mpi=mpi,
+                mpi_ports=mpi_ports,
             )
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
             run_worker(options, stopping, lambda line: log.info("%s", line))
     except (WorkerError, PlanError, JoinLineError, IdentityError, AccountError) as error:
         raise Refusal(str(error)) from error
-
-
-def disk_size(text: str) -> int:
-    """Return the bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is not a size like 512M or 2G")
-    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
-
-
-def memory_size(text: str) -> int:
-    """Return the bytes of memory in a size like 512M; raises BadParameter."""
-    size = disk_size(text)
-    if 0 < size < TASK_MEMORY_LEAST:
-        raise click.BadParameter(f"{text!r} is too little: Python itself needs {TASK_MEMORY_LEAST // 1024**2} MiB")
-    if size >= 2**63:
-        raise click.BadParameter(f"{text!r} is more than any PC has")
-    if size and sys.platform == "win32":
-        raise click.BadParameter("Windows has no such limit")
-    return size
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if sys.platform == "linux":
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
-    return count
 
 
 def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":

@@ -1,0 +1,179 @@
+"""Makes one end of the ends of all ranks of an attempt.
+
+Rule 1: how a rank ended is in the journal before its worker is told so, and a restart goes on from there.
+Rule 2: the first failure ends the whole. The broker stops the other ranks at once, and waits until their workers have
+stopped them: a failure that happened earlier may arrive later, and a PC that does not answer may be the true cause. In
+the second case the attempt is lost, which does not count against the task.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from deskgrid import wire
+from deskgrid.broker.crash_report import with_places
+from deskgrid.broker.gangs.ending import account_of, result_of
+from deskgrid.broker.gangs.gang import Failure, Gang, Stage
+from deskgrid.broker.gangs.table import GangTable
+from deskgrid.broker.store.rows import ResultRow
+from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt, Outcome
+
+# A worker that is there gets this many leases of workers to stop ranks.
+STOP_LEASES = 2.0
+FAILED = (wire.Outcome.ERROR, wire.Outcome.CRASH, wire.Outcome.TIMEOUT)
+
+
+class _End(NamedTuple):
+    """``rank``: that which decided it."""
+
+    outcome: Outcome
+    elapsed: float
+    payload: wire.Payload
+    rank: int
+
+
+class Ends:
+    """``over``: is told the number of each task that has ended."""
+
+    def __init__(self, table: GangTable, over: Callable[[int], None]) -> None:
+        self._table = table
+        self._state = table.state
+        self._over = over
+        # The row for the journal of the attempt whose end the scheduler is being told.
+        self._row: ResultRow | None = None
+        # That attempt, and the workers that have stopped it already.
+        self._stopped: tuple[Attempt, frozenset[str]] | None = None
+        # The PCs on which its task has crashed, this time included.
+        self._crashes: Sequence[str] = ()
+
+    def ended(self, worker: WorkerSession, message: wire.RanksEnded, now: float) -> None:
+        """Ranks ended at a worker."""
+        touched: dict[int, Gang] = {}
+        for result in message.results:
+            gang = self._table.at(worker, result.task, result.number, result.rank)
+            if gang is not None and gang.stage != Stage.PREPARING:
+                touched[result.task] = gang
+                self.rank_ended(gang, result._replace(elapsed=min(result.elapsed, now - gang.began)), now)
+        for gang in touched.values():
+            self.look_at(gang, now)
+        refs = [wire.RankRef(each.task, each.number, each.rank) for each in message.results]
+        self._state.send(worker.peer, wire.RanksTaken(tuple(refs)))
+
+    def rank_ended(self, gang: Gang, result: wire.RankResult, now: float) -> None:
+        """A rank has ended. One that was only stopped does not count."""
+        rank, failed = result.rank, result.outcome in FAILED
+        if rank in gang.ended or rank in gang.failed or not (failed or result.outcome == wire.Outcome.DONE):
+            return
+        said = result.payload, result.stdout, result.stderr
+        ended = result.outcome, result.elapsed
+        self._state.journal.ranks.end(gang.attempt.task, gang.bag.row.number, rank, ended, said)
+        self._state.grown(gang.bag, sum(map(len, said)))
+        if failed:
+            self.fail(gang, Failure(rank, result.elapsed, result), now)
+        else:
+            gang.ended[rank] = result.elapsed
+            gang.size += len(result.payload)
+
+    def fail(self, gang: Gang, failure: Failure, now: float) -> None:
+        """A rank has failed: stop the others."""
+        gang.failed.add(failure.rank)
+        if gang.first is None or failure.elapsed < gang.first.elapsed:
+            gang.first = failure
+        if gang.stage != Stage.ENDING:
+            gang.stage = Stage.ENDING
+            gang.ready.clear()
+            self._table.wait(gang, now + STOP_LEASES * self._state.facts.lease_s)
+            for name in gang.workers:
+                self._table.tell(name, wire.Stop((gang.ref,)))
+
+    def returned(self, worker: WorkerSession, refs: Sequence[wire.Ref], now: float) -> list[Attempt]:
+        """A worker gives attempts back, or has stopped them; returns those that are of no gang."""
+        others: list[Attempt] = []
+        for ref in refs:
+            gang = self._table.at(worker, ref.task, ref.number)
+            if gang is None:
+                others.append(Attempt(*ref))
+            elif gang.stage == Stage.ENDING:
+                gang.ready.add(worker.name)
+                self.look_at(gang, now)
+            else:
+                self._table.lose(gang, worker, now)
+        return others
+
+    def look_at(self, gang: Gang, now: float) -> None:
+        """End an attempt if all its ranks have ended, or have been stopped after a failure."""
+        if gang.stage == Stage.ENDING:
+            if len(gang.ready) == len(gang.workers):
+                self.end_failed(gang, now)
+        elif len(gang.ended) == len(gang.ranks):
+            payload, outcome = result_of(gang, self._state.journal.ranks.payloads), Outcome.DONE
+            if isinstance(payload, wire.Failure):
+                payload, outcome = payload.packed(), Outcome.ERROR
+            self._end(gang, _End(outcome, max(gang.ended.values()), payload, 0), now)
+
+    def end_failed(self, gang: Gang, now: float) -> None:
+        """The ranks of an attempt have been stopped after a failure, or there was long enough time for that."""
+        if (first := gang.first) is not None:
+            outcome = Outcome(first.result.outcome)
+            self._end(gang, _End(outcome, first.elapsed, account_of(gang, first), first.rank), now)
+
+    def _end(self, gang: Gang, end: _End, now: float) -> None:
+        """Tell the scheduler how an attempt ended."""
+        (task, number), bag, state = gang.attempt, gang.bag, self._state
+        outcome, elapsed, payload, rank = end
+        worker, ranks = gang.ranks[rank].worker, state.journal.ranks
+        facts = (task, bag.row.number, gang.item, int(outcome), elapsed, worker, number)
+        output = ranks.outputs(task)[rank]
+        row = ResultRow(*facts, payload, output.stdout, output.stderr, state.posix(now))
+        self._table.remove(gang)
+        self._row, self._crashes = row, [*state.scheduler.crashes(task), worker]
+        self._stopped = gang.attempt, frozenset(gang.ready)
+        self._table.handle(ev.AttemptsEnded(worker, [ev.EndedAttempt(gang.attempt, outcome, elapsed)]), now)
+        for name in gang.ready - {worker}:
+            self._table.handle(ev.AttemptsReturned(name, [gang.attempt]), now)
+        if self._has_settled():
+            state.failed_attempts.drop(task)
+            self._over(task)
+        else:
+            state.failed_attempts.add(row)
+        if outcome == Outcome.DONE:
+            self._learn(gang, elapsed)
+        elif outcome == Outcome.CRASH:
+            facts_of_crash = {"name": worker, "bag": bag.row.id, "item": gang.item, "crashes": len(self._crashes)}
+            state.note("task-crashed", by=bag.row.owner, **facts_of_crash)
+        state.grown(bag, -ranks.drop(task, keep_results=isinstance(payload, wire.Chunks)))
+
+    def _has_settled(self) -> bool:
+        """Whether the scheduler ended the task with the attempt that it has been told of."""
+        row, self._row = self._row, None
+        return row is None
+
+    def has_stopped(self, worker: str, attempts: Sequence[Attempt]) -> bool:
+        """Whether these are the attempt that is ending, which a worker has stopped already."""
+        return self._stopped is not None and [*attempts] == [self._stopped[0]] and worker in self._stopped[1]
+
+    def settle(self, attempts: Sequence[Attempt]) -> bool:
+        """Record the result of the gang that is ending, if its task ends with it; otherwise return False."""
+        row, state = self._row, self._state
+        if row is None or Attempt(row.task, row.number) not in attempts:
+            return False
+        self._row = None
+        bag = state.book.by_number[row.bag]
+        state.settled(bag, 1)
+        bag.remembered.discard(row.task)
+        if row.outcome == Outcome.CRASH:
+            row = row._replace(payload=with_places(row.payload, self._crashes))
+        for size in state.journal.add_results([row]).values():
+            state.grown(bag, size)
+        if (worker := self._table.workers.get(row.worker)) is not None:
+            worker.ended += 1
+        return True
+
+    def _learn(self, gang: Gang, elapsed: float) -> None:
+        """Learn how long the task would have taken on one rank, on a PC of speed 1."""
+        found = [self._table.workers.get(rank.worker) for rank in gang.ranks]
+        slowest = min([worker.speed for worker in found if worker is not None], default=1.0)
+        speedup = gang.bag.need.speedup
+        faster = 1.0 if speedup is None else speedup.of(len(gang.ranks))
+        gang.bag.runs.add([elapsed * slowest * faster], 0, gang.ranks[0].worker)

@@ -1,0 +1,69 @@
+"""Passes on what the ranks of an attempt say to each other through the broker: at meetings, and by PMI-1."""
+
+from itertools import groupby
+
+from deskgrid import wire
+from deskgrid.broker.gangs.ends import Ends
+from deskgrid.broker.gangs.gang import Gang, Stage
+from deskgrid.broker.gangs.pmi import PmiError, PmiServer
+from deskgrid.broker.gangs.table import GangTable
+from deskgrid.broker.worker_session import WorkerSession
+
+# Values that ranks of all gangs have gathered, or are gathering. Bytes.
+GATHERED_BYTES = 16 * wire.MEETING_BYTES
+
+
+class Speaking:
+    """``ends``: is told when a rank says something that ends its gang."""
+
+    def __init__(self, table: GangTable, ends: Ends) -> None:
+        self._table = table
+        self._ends = ends
+
+    def meet(self, worker: WorkerSession, message: wire.Meet) -> None:
+        """A rank has come to a meeting."""
+        gang = self._of(worker, message)
+        if gang is None:
+            return
+        meetings, before = gang.meetings, gang.meetings.held
+        room = GATHERED_BYTES - sum([each.meetings.size for each in self._table]) if message.data else 0
+        told = meetings.come(message, room)
+        if meetings.held > before:
+            self._table.state.journal.ranks.met(message.task, meetings.held)
+        found = sorted([(gang.ranks[each.rank].worker, each.serial, each.rank, each) for each in told])
+        for (name, serial), its in groupby(found, lambda row: row[:2]):
+            *_, said = next(its)
+            self._table.tell(name, wire.Met(*gang.attempt, serial, said.reason, said.values))
+
+    def pmi(self, worker: WorkerSession, message: wire.PmiBytes, now: float) -> None:
+        """A rank speaks to MPI's process manager."""
+        gang = self._of(worker, message)
+        if gang is None or not gang.bag.row.options.mpi:
+            return
+        try:
+            replies = self.manager_of(gang).receive(message.rank, message.start, message.data)
+        except PmiError as error:
+            failure = wire.Failure("MPIError", str(error)).packed()
+            facts = (int(wire.Outcome.ERROR), now - gang.began, failure, b"", b"", message.rank)
+            self._ends.rank_ended(gang, wire.RankResult._make((*gang.attempt, *facts)), now)
+            return
+        for rank, start, data in replies:
+            self._table.tell(gang.ranks[rank].worker, wire.PmiBytes(*gang.attempt, rank, start, data))
+
+    def _of(self, worker: WorkerSession, message: wire.Meet | wire.PmiBytes) -> Gang | None:
+        """The gang of a rank that speaks, if the rank may speak now."""
+        gang = self._table.at(worker, message.task, message.number, message.rank)
+        if gang is None or gang.stage not in (Stage.RUNNING, Stage.GATHERING) or message.rank in gang.ended:
+            return None
+        return gang
+
+    def manager_of(self, gang: Gang) -> PmiServer:
+        """The process manager of an attempt."""
+        if gang.pmi is None:
+            (task, number), ranks = gang.attempt, self._table.state.journal.ranks
+
+            def keep(rank: int, ends: int, line: bytes) -> None:
+                ranks.keep_line(task, rank, ends, line)
+
+            gang.pmi = PmiServer(f"deskgrid_{task}_{number}", [rank.worker for rank in gang.ranks], keep)
+        return gang.pmi

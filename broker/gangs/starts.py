@@ -1,0 +1,147 @@
+"""Begins attempts of parallel tasks, in two steps: on all their workers, or on none."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from deskgrid import wire
+from deskgrid.broker.gangs.gang import Gang, RankAt, Stage, places
+from deskgrid.broker.gangs.meetings import Meetings
+from deskgrid.broker.gangs.table import GangTable
+from deskgrid.broker.store.ranks import GangRow, RankRow
+from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.scheduler import events as ev
+
+# How long all workers together may take until they are ready, besides the time for the files of the task. Seconds.
+PREPARE_S = 30.0
+# A worker holds slots for ranks longer than that by this factor, and then gives them up by itself.
+LEASE_FACTOR = 1.5
+# Files may come this many times as slowly as assumed.
+SLOW_TRANSFER = 4.0
+# How long a task waits after its first start that failed; twice as long after the next one, and so on. Seconds.
+PAUSE_S, PAUSE_MOST_S = 1.0, 120.0
+# The session that the journal has for the attempt of a parallel task as a whole: that of no worker. The sessions that
+# were given its ranks are with these.
+OF_RANKS = " "
+# Bytes of work that may wait for a worker, as in `deskgrid.broker.attempts`.
+UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
+
+
+class Starts:
+    """``send_template``: to a worker, which has not got it."""
+
+    def __init__(self, table: GangTable, send_template: Callable[[WorkerSession, str], None]) -> None:
+        self._table = table
+        self._state = table.state
+        self._send_template = send_template
+        # How often each task could not be started, in a row; and why, the last time.
+        self._failed = Counter[int]()
+        self._why: dict[int, str] = {}
+
+    def start(self, command: ev.StartGang, now: float) -> None:
+        """Ask all workers of an attempt to prepare its ranks."""
+        bag, item = self._state.book.item(command.attempt.task)
+        names = [place.worker for place in command.ranks]
+        sessions = [worker.session if (worker := self._table.workers.get(name)) else "" for name in names]
+        ranks = [RankAt(p.worker, session, p.slots) for p, session in zip(command.ranks, sessions, strict=True)]
+        meetings = Meetings(places(names))
+        gang = Gang(command.attempt, bag, item, ranks, command.runtime, Stage.PREPARING, meetings)
+        wait_s = PREPARE_S + SLOW_TRANSFER * bag.first_transfer_s
+        self._table.add(gang, until=now + wait_s)
+        if reason := self._unable(gang):
+            self.refuse(gang, reason, now)
+            return
+        work = self._work(gang)
+        for name in gang.workers:
+            worker = self._table.workers[name]
+            if work.template not in worker.templates:
+                self._send_template(worker, work.template)
+            slots = [wire.RankSlot(rank, slot) for rank in gang.at(name) for slot in ranks[rank].slots]
+            lease_s, mine = LEASE_FACTOR * wait_s, work._replace(slot=slots[0].slot)
+            message = wire.PrepareRanks(worker.join.opening, lease_s, len(ranks), tuple(slots), (mine,))
+            self._state.hand_out(worker.peer, message)
+
+    def _unable(self, gang: Gang) -> str:
+        """Why the ranks cannot be prepared; empty when they can."""
+        workers = gang.workers
+        for name in workers:
+            worker = self._table.workers.get(name)
+            if worker is None:
+                return f"{name} is gone"
+            if worker.join.address is None and len(workers) > 1:
+                return f"other PCs cannot reach {name}"
+            if not self._state.has_room(worker.peer, UNTAKEN_LIMIT):
+                return f"{name} has not taken what it was sent before"
+        return ""
+
+    def _work(self, gang: Gang) -> wire.Work:
+        (task, number), bag = gang.attempt, gang.bag
+        row = bag.batch_of(gang.item).row_of(task)[0]
+        payload = self._state.journal.payload(row, task - row)
+        facts = (bag.row.template, gang.runtime, bag.row.options, 0, payload, bag.environment_key or None)
+        return wire.Work(task, number, 0, *facts)
+
+    def ready(self, worker: WorkerSession, message: wire.RanksReady, now: float) -> None:
+        """A worker has prepared its ranks."""
+        gang = self._table.at(worker, message.task, message.number)
+        if gang is None:
+            self._state.send(worker.peer, wire.Stop((wire.Ref(message.task, message.number),)))
+        elif gang.stage == Stage.PREPARING:
+            gang.ready.add(worker.name)
+            if gang.ranks[0].worker == worker.name:
+                gang.port = message.port
+            if len(gang.ready) == len(gang.workers):
+                self._begin(gang, now)
+
+    def _begin(self, gang: Gang, now: float) -> None:
+        """All are ready."""
+        (task, number), bag, journal = gang.attempt, gang.bag, self._state.journal
+        gang.stage, gang.began = Stage.RUNNING, now
+        gang.ready.clear()
+        self._table.timed.discard(task)
+        self.forget(task)
+        row = GangRow(task, number, bag.row.number, self._state.posix(now), gang.runtime, gang.port, 0)
+        journal.ranks.begin(row, [RankRow(rank, at.session, at.worker, at.slots) for rank, at in enumerate(gang.ranks)])
+        journal.add_sent([(task, number, OF_RANKS)])
+        bag.remembered.add(task)
+        for name in gang.workers:
+            self.tell_to_start(gang, name)
+        self._table.handle(ev.GangBegan(gang.attempt), now)
+
+    def tell_to_start(self, gang: Gang, name: str) -> None:
+        """Tell a worker to start its ranks; it does no harm to tell it twice."""
+        addresses = [self._table.workers[rank.worker].join.address for rank in gang.ranks]
+        hosts = tuple([address or "localhost" for address in addresses])
+        self._table.tell(name, wire.StartRanks(*gang.attempt, hosts, gang.port))
+
+    def unready(self, worker: WorkerSession, message: wire.RanksUnready, now: float) -> None:
+        """A worker cannot start its ranks, and has given up their slots."""
+        gang = self._table.at(worker, message.task, message.number)
+        if gang is not None and gang.stage == Stage.PREPARING:
+            self.refuse(gang, f"{worker.name}: {message.reason}", now)
+        elif gang is not None:
+            self._table.lose(gang, worker, now)
+
+    def refuse(self, gang: Gang, reason: str, now: float) -> None:
+        """An attempt cannot begin: its task waits again, longer each time."""
+        task = gang.attempt.task
+        pause = min(PAUSE_S * 2.0 ** min(self._failed[task], 10), PAUSE_MOST_S)
+        self._failed[task] += 1
+        self._why[task] = reason
+        facts = {"bag": gang.bag.row.id, "item": gang.item, "pause_s": pause, "reason": reason}
+        self._state.note("gang-not-ready", by=gang.bag.row.owner, **facts)
+        self._table.drop(gang)
+        self._table.handle(ev.GangRefused(gang.attempt, pause), now)
+
+    def overdue(self, gang: Gang, now: float) -> None:
+        """The workers of an attempt have taken too long to be ready."""
+        missing = [name for name in gang.workers if name not in gang.ready]
+        self.refuse(gang, f"{', '.join(missing[:3])} took too long", now)
+
+    def forget(self, task: int) -> None:
+        """A task has ended, or begun."""
+        self._failed.pop(task, None)
+        self._why.pop(task, None)
+
+    def last_refusal(self, task: int) -> str:
+        """Why a task could not be started, the last time; empty if it has begun since."""
+        return self._why.get(task, "")

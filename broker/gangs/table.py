@@ -1,0 +1,88 @@
+"""The attempts of parallel tasks that have workers, and what all that drive them share."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from deskgrid import wire
+from deskgrid.broker.gangs.gang import Gang, Stage
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt
+
+Handle = Callable[[ev.Event, float], None]
+
+
+class GangTable:
+    """``workers``: the sessions of all known workers, by name. ``handle``: passes an event to the scheduler, and
+    carries out its commands. ``timed``: the tasks whose attempts wait for something until a certain time.
+    """
+
+    def __init__(self, state: BrokerState, workers: Mapping[str, WorkerSession], handle: Handle) -> None:
+        self.state = state
+        self.workers = workers
+        self.handle = handle
+        self.timed: set[int] = set()
+        self._gangs: dict[int, Gang] = {}
+
+    def __contains__(self, attempt: Attempt) -> bool:
+        """Whether it is the attempt of a parallel task that has workers."""
+        return (gang := self._gangs.get(attempt.task)) is not None and gang.attempt == attempt
+
+    def __iter__(self) -> Iterator[Gang]:
+        return iter(self._gangs.values())
+
+    def __len__(self) -> int:
+        return len(self._gangs)
+
+    def find(self, task: int) -> Gang | None:
+        """The gang of a task; None if it has no workers."""
+        return self._gangs.get(task)
+
+    def at(self, worker: WorkerSession, task: int, number: int, rank: int | None = None) -> Gang | None:
+        """The gang of an attempt if this worker was given ranks of it, or this rank; otherwise None."""
+        gang = self._gangs.get(task)
+        if gang is None or gang.attempt.number != number or (rank is not None and rank >= len(gang.ranks)):
+            return None
+        ranks = gang.at(worker.name) if rank is None else [rank]
+        given = [gang.ranks[each] for each in ranks]
+        mine = given and all(each[:2] == (worker.name, worker.session) for each in given)
+        return gang if mine else None
+
+    def add(self, gang: Gang, *, until: float | None = None) -> None:
+        """An attempt has workers now. ``until``: it does not wait for longer than that."""
+        self._gangs[gang.attempt.task] = gang
+        if until is not None:
+            self.wait(gang, until)
+
+    def wait(self, gang: Gang, until: float) -> None:
+        """An attempt waits for something, but not for longer than that."""
+        gang.until = until
+        self.timed.add(gang.attempt.task)
+
+    def remove(self, gang: Gang) -> None:
+        """An attempt has no workers any more."""
+        del self._gangs[gang.attempt.task]
+        self.timed.discard(gang.attempt.task)
+
+    def drop(self, gang: Gang) -> None:
+        """An attempt is over, without an end that counts."""
+        self.remove(gang)
+        if gang.stage != Stage.PREPARING:
+            self.state.grown(gang.bag, -self.state.journal.ranks.drop(gang.attempt.task))
+
+    def drop_dead(self, attempts: Sequence[Attempt] | None = None) -> None:
+        """Drop the attempts, all or some of these, that the scheduler has not any more."""
+        tasks = [*self._gangs] if attempts is None else [attempt.task for attempt in attempts if attempt in self]
+        for task in tasks:
+            if not self.state.scheduler.has_gang(self._gangs[task].attempt):
+                self.drop(self._gangs[task])
+
+    def lose(self, gang: Gang, worker: WorkerSession, now: float) -> None:
+        """A worker has not all of its ranks of an attempt any more: the attempt is over, and does not count."""
+        self.drop(gang)
+        self.handle(ev.AttemptsReturned(worker.name, [gang.attempt]), now)
+
+    def tell(self, name: str, message: wire.Message) -> None:
+        """Send a message to a worker, if it is known."""
+        if (worker := self.workers.get(name)) is not None:
+            self.state.send(worker.peer, message)

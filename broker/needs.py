@@ -1,0 +1,35 @@
+"""What tasks need beside their seconds, and what PCs have, in the words of the scheduler."""
+
+from functools import lru_cache
+
+from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
+from deskgrid.wire import Join, PackedSpeedup, TaskOptions
+
+# What a PC that runs MPI processes has for the scheduler, and a task of these needs. No label of people begins like it.
+MPI = "--mpi"
+
+
+@lru_cache(256)
+def need_of(options: TaskOptions) -> Need:
+    """What each task of a bag with these options needs."""
+    (least, most), slots, memory = options.ranks, options.slots, options.memory
+    labels = frozenset((*options.labels, MPI) if options.mpi else options.labels)
+    return Need(least, most, slots, memory, labels, speedup_of(options.speedup), options.gang)
+
+
+def speedup_of(packed: PackedSpeedup) -> Speedup | None:
+    """The speed-up of a moldable task, as it travels; None if there is none."""
+    match packed:
+        case ("amdahl", float(serial)):
+            return Amdahl(serial)
+        case ("downey", float(average), float(sigma)):
+            return Downey(average, sigma)
+        case ("table", *numbers):
+            return Measured(tuple([(int(n), float(s)) for n, s in zip(numbers[::2], numbers[1::2], strict=True)]))
+    return None
+
+
+def labels_of(join: Join) -> frozenset[str]:
+    """The labels of a PC."""
+    return frozenset((*join.labels, MPI) if join.mpi else join.labels)

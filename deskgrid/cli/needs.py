@@ -1,0 +1,107 @@
+"""The options of ``deskgrid submit`` that say what each task needs: ranks, slots, speed-ups, memory, labels, MPI."""
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from deskgrid.sizes import read_size
+from deskgrid.wire import RANKS_LIMIT, SLOTS_LIMIT
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+_GANG = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_SPEEDUPS = "amdahl:0.05, downey:8,1 or 1:1,2:1.9,4:3.4"
+
+
+class GangType(click.ParamType[int | tuple[int, int]]):
+    """N ranks, or from N to M."""
+
+    name = "gang"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, int]:
+        """Return the number of ranks, or the least and the most; a usage error if ``value`` is neither."""
+        found = _GANG.fullmatch(value)
+        least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        if not 1 <= least <= RANKS_LIMIT or not 1 <= most <= RANKS_LIMIT:
+            self.fail(f"{value!r} is not a number of ranks, 1 to {RANKS_LIMIT:,}, nor a range like 2-16", param, ctx)
+        if least > most:
+            self.fail(f"{value!r} has the least number of ranks second: give {most}-{least}", param, ctx)
+        return least if least == most else (least, most)
+
+
+class SpeedupType(click.ParamType[Any]):
+    """A formula with its numbers, or a table."""
+
+    name = "speedup"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the speed-up as Python takes it; a usage error if ``value`` is none."""
+        from deskgrid.scheduler.parallel.speedup import Amdahl, Downey
+
+        kind, _, rest = value.partition(":")
+        try:
+            if kind == "amdahl":
+                return Amdahl(float(rest))
+            if kind == "downey":
+                average, sigma = map(float, rest.split(","))
+                return Downey(average, sigma)
+        except ValueError as error:
+            # The second says by itself what is wrong: the number is outside its range.
+            why = "" if str(error).startswith(("could not", "not enough", "too many")) else f": {error}"
+            self.fail(f"{value!r} is not a speed-up like {_SPEEDUPS}{why}", param, ctx)
+        try:
+            pairs = [pair.split(":") for pair in value.split(",")]
+            return {int(ranks): float(speedup) for ranks, speedup in pairs}
+        except ValueError:
+            self.fail(f"{value!r} is not a speed-up like {_SPEEDUPS}", param, ctx)
+
+
+class SizeType(click.ParamType[int]):
+    """A number of bytes, perhaps with a unit."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the bytes in ``value``; a usage error if it is no size."""
+        try:
+            return read_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+_OPTIONS = (
+    click.option(
+        "--gang",
+        type=GangType(),
+        metavar="N|N-M",
+        help="Run each task as N ranks at once, on PCs that reach each other, or as N to M of them, as the grid "
+        "chooses. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT tell each who it is.",
+    ),
+    click.option(
+        "--speedup",
+        type=SpeedupType(),
+        metavar="amdahl:S|downey:A,SIGMA|1:1,2:1.9,...",
+        help="What more ranks are worth. With it, --runtime is that of one rank.",
+    ),
+    click.option("--mpi", is_flag=True, help="The ranks are MPI processes; they go to PCs that allow it."),
+    click.option("--slots", type=click.IntRange(1, SLOTS_LIMIT), help="How many slots of one PC each rank needs."),
+    click.option("--memory", type=SizeType(), metavar="SIZE", help="How much memory each rank needs, such as 4G."),
+    click.option(
+        "--label", "labels", multiple=True, metavar="LABEL", help="What its PCs must have, like gpu; may be repeated."
+    ),
+)
+
+
+def needs_options(command: CommandT) -> CommandT:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_needs(gang: int | tuple[int, int] | None, speedup: object) -> None:
+    """Refuse a range of ranks without a speed-up."""
+    if isinstance(gang, tuple) and speedup is None:
+        raise click.UsageError(f"--gang {gang[0]}-{gang[1]} needs --speedup, such as {_SPEEDUPS}")

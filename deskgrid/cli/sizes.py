@@ -1,0 +1,51 @@
+"""What options of a worker say: sizes, labels, ports."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+import click
+
+from deskgrid.wire import LABEL, LABELS_LIMIT, MEMORY_LIMIT
+
+# Bytes of memory of a task's process that holds little more than Python.
+TASK_MEMORY_LEAST = 64 * 1024**2
+
+
+def disk_size(text: str) -> int:
+    """Return the bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a size like 512M or 2G")
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+
+def memory_size(text: str, *, of_pc: bool = False) -> int:
+    """Return the bytes of memory in a size like 512M; raises BadParameter. ``of_pc``: not a limit of a process."""
+    size = disk_size(text)
+    if 0 < size < TASK_MEMORY_LEAST:
+        raise click.BadParameter(f"{text!r} is too little: Python itself needs {TASK_MEMORY_LEAST // 1024**2} MiB")
+    if size > MEMORY_LIMIT:
+        raise click.BadParameter(f"{text!r} is more than any PC has")
+    if size and not of_pc and sys.platform == "win32":
+        raise click.BadParameter("Windows has no such limit")
+    return size
+
+
+def worker_labels(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels of a worker, sorted; raises BadParameter."""
+    labels = tuple(sorted({text.strip() for text in texts}))
+    for label in labels:
+        if re.fullmatch(LABEL, label) is None:
+            raise click.BadParameter(f"{label!r} is no label: 1 to 64 letters, digits or . _ -, like gpu")
+    if len(labels) > LABELS_LIMIT:
+        raise click.BadParameter(f"a worker has at most {LABELS_LIMIT} labels")
+    return labels
+
+
+def port_range(text: str) -> tuple[int, int]:
+    """Return the least and the most of ports like 40000-40999; raises BadParameter."""
+    found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text.strip())
+    if found is None or not 1024 <= int(found[1]) <= int(found[2]) <= 65_535:
+        raise click.BadParameter(f"{text!r} is not a range of ports from 1024 to 65535, like 40000-40999")
+    return int(found[1]), int(found[2])

@@ -1,0 +1,270 @@
+"""The part of a pass that places parallel tasks: it comes before single tasks, which get what is left.
+
+Rule 1: the policy is asked only if a task waits and something has changed.
+Rule 2: all slots of a gang are taken in one step. What the policy yields is tested again before that, because a policy
+may be anybody's: a start that cannot be is left out, and its job with it, until the policy is asked again.
+Rule 3: slots that are kept for a gang look to single tasks as if their windows closed when it is to start. This is done
+only when a single task waits.
+Rule 4: whoever has used least of the grid comes first, with those of its bags that have the highest priority; among all
+that are not more than a minute of the grid ahead, the job that came first.
+"""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from deskgrid.scheduler.events import RankPlace, StartGang
+from deskgrid.scheduler.gang_view import Coming, GangView
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.model import Attempt, State
+from deskgrid.scheduler.parallel.base import Job, Keep, ParallelPolicy, Running, Start
+from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.policies.base import Policy, Requirement
+from deskgrid.scheduler.queues.jobs import JobQueue
+from deskgrid.scheduler.state.gangs import Gang, Machine
+from deskgrid.scheduler.state.shares import LEAD_S, Share
+from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.suitable import free_memory
+
+
+class GangPlacing:
+    """Places parallel tasks on ``grid``. ``settle``: has a slot indexed anew that has room."""
+
+    def __init__(self, grid: GridState, settle: Callable[[Slot, Requirement], int]) -> None:
+        self._grid = grid
+        self._table = grid.gangs
+        self._settle = settle
+        # `GridState.changes` when the policy was asked last.
+        self._asked = -1
+        # What it wants to be kept, and whether slots are kept accordingly.
+        self._keeps: list[Keep] = []
+        self._kept = True
+        self._coming = Coming(grid)
+        self._policy: Policy | None = None
+        self._parallel: ParallelPolicy = default_policy()
+
+    # --- for single tasks --------------------------------------------------------------------------------------------
+
+    def make_room(self) -> None:
+        """A single task waits: slots that gangs left are indexed, and others are kept for gangs."""
+        table = self._table
+        if table.resting:
+            resting, table.resting = table.resting, {}
+            for slot in resting.values():
+                if slot.rows is None:
+                    self._settle(slot, self._grid.policy.requirement)
+        if not self._kept:
+            self._kept = True
+            self._keep()
+
+    def _keep(self) -> None:
+        table, wanted = self._table, dict[int, tuple[Slot, float]]()
+        for _, ranks, at in self._keeps:
+            for host, slots in ranks:
+                if host.name in table.machines:
+                    self._choose(table.machines[host.name], slots, at, wanted)
+        for number, slot in table.kept.items():
+            if number not in wanted:
+                self._close(slot, slot.worker.ends_at)
+        for slot, at in wanted.values():
+            self._close(slot, min(at, slot.worker.ends_at))
+        table.kept = {number: slot for number, (slot, _) in wanted.items()}
+
+    def _choose(self, machine: Machine, slots: int, at: float, wanted: dict[int, tuple[Slot, float]]) -> None:
+        """Choose slots of a worker that are kept: those that are free first."""
+        rest = [slot for slot in machine.worker.slots if slot.number not in wanted]
+        rest.sort(key=lambda slot: slot.free_at if slot.owes is None else inf)
+        wanted.update({slot.number: (slot, at) for slot in rest[:slots]})
+
+    def _close(self, slot: Slot, at: float) -> None:
+        """For single tasks, ``slot`` closes ``at``."""
+        if slot.closes == at:
+            return
+        indexed = slot.rows is not None
+        self._grid.slots.unindex(slot)
+        slot.closes = at
+        if indexed:
+            self._grid.slots.index(slot, self._grid.now)
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def decide(self) -> list[StartGang]:
+        """Ask the policy, if there is a reason to. Returns what is to begin."""
+        grid, table = self._grid, self._table
+        for queue in table.queues.values():
+            queue.fill()
+        changed = bool(table.touched) or grid.changes != self._asked
+        for name in table.touched:
+            self._refresh(table.machines[name])
+        table.touched.clear()
+        if not changed:
+            return []
+        if self._keeps:
+            self._keeps, self._kept = [], False
+        starts: list[StartGang] = []
+        while (queues := [queue for queue in table.queues.values() if queue.jobs and queue.category.open]) and (
+            grid.budget > 0
+        ):
+            if not self._ask(queues, starts):
+                break
+        grid.changes += bool(starts)  # plans for single tasks no longer hold
+        self._asked = grid.changes if grid.budget > 0 else -1
+        return starts
+
+    def _refresh(self, machine: Machine) -> None:
+        """Look at the slots of a worker."""
+        grid, worker = self._grid, machine.worker
+        free, others = list[Slot](), list[tuple[float, int]]()
+        shut = grid.quarantine.shuts_out(worker)
+        for slot in worker.slots:
+            if slot.gang is not None:
+                continue
+            if slot.sent or slot.queue:
+                others.append((min(slot.free_at, worker.ends_at), 1))
+            elif slot.owes is None and slot.position < worker.width and not shut:
+                free.append(slot)
+        self._table.refresh(machine, free, others, free_memory(grid, worker))
+
+    def _ask(self, queues: Sequence[JobQueue], starts: list[StartGang]) -> bool:
+        """Ask about these tasks; whether to ask again, because it is somebody else's turn now."""
+        grid, alone = self._grid, len(queues) == 1
+        turns = {} if alone else self._turns(queues)
+        waiting = queues[0].jobs if alone else _in_turn(queues, turns)
+        self._keeps, self._kept = [], False
+        for step in self._policy_for().decide(GangView(grid, waiting, self._coming)):
+            if isinstance(step, Keep):
+                self._keeps.append(step)
+                continue
+            command = self._start(step, waiting)
+            if command is None:
+                continue
+            starts.append(command)
+            queue = self._queue_of(step.job)
+            queue.fill()
+            if grid.budget <= 0 or not queue.category.open:
+                return True
+            if not alone:
+                waiting.remove(step.job)
+                if self._turns(queues) != turns:
+                    return True
+        return False
+
+    def _policy_for(self) -> ParallelPolicy:
+        policy = self._grid.policy
+        if policy is not self._policy:
+            self._policy = policy
+            found = getattr(policy, "parallel", None)
+            self._parallel = default_policy(policy.requirement.margin) if found is None else found
+        return self._parallel
+
+    def _turns(self, queues: Sequence[JobQueue]) -> dict[JobQueue, tuple[float, int]]:
+        """When it is whose turn, the first the least: Rule 4."""
+        grid = self._grid
+        shares: dict[Share, float] = {
+            share: share.standing(grid.now) for share in {queue.category.account.share for queue in queues}
+        }
+        most = min(shares.values()) + LEAD_S * len(grid.slots.slots)
+        highest: dict[Share, int] = {}
+        for queue in queues:
+            share, priority = queue.category.account.share, queue.category.key.priority
+            highest[share] = max(priority, highest.get(share, priority))
+        return {
+            queue: (
+                0.0 if (standing := shares[share := queue.category.account.share]) <= most else standing,
+                highest[share] - queue.category.key.priority,
+            )
+            for queue in queues
+        }
+
+    def _queue_of(self, job: Job) -> JobQueue:
+        return self._grid.jobs(self._grid.tasks.known(job.task).bag.category)
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    def _start(self, start: Start, waiting: list[Job]) -> StartGang | None:
+        """Start a gang; None if it cannot be: then its job does not wait for the rest of this decision."""
+        grid, table, (job, ranks, seconds, considered) = self._grid, self._table, start
+        task, need = job.task, job.need
+        bag = grid.tasks.known(task).bag
+        queue = grid.jobs(bag.category)
+        if bag.barred and grid.tasks.state(task) == State.WAITING:  # it was paused a moment ago
+            queue.go(task, 1)
+            grid.tasks.move(task, State.BARRED)
+            grid.budget -= 1
+            return None
+        if not self._can_be(start):
+            grid.counters.unfit += 1
+            return None
+        queue.go(task, 1)
+        attempt = Attempt(task, grid.next_attempt)
+        grid.next_attempt += 1
+        grid.budget -= 1
+        gang = Gang(attempt, bag, [], seconds, grid.now)
+        gang.out_s = seconds * need.slots * sum([many for _, many in ranks])
+        places: list[RankPlace] = []
+        for host, many in ranks:
+            self._take(gang, table.machines[host.name], many * need.slots)
+            slots, width = [slot.position for slot in gang.slots[-many * need.slots :]], need.slots
+            places += [
+                RankPlace(host.name, tuple(slots[first : first + width])) for first in range(0, len(slots), width)
+            ]
+        gang.ranks = places
+        table.running[task] = gang
+        table.enter(gang, Running(job, ranks[0][0].site, tuple(ranks), grid.now, grid.now + seconds))
+        for host, _ in ranks if grid.quarantine.workers else ():
+            self._refresh(table.machines[host.name])  # a worker that is tried gets nothing else
+        bag.category.put_out(1, gang.out_s)
+        grid.tasks.move(task, State.SENT)
+        grid.counters.attempts += 1
+        return StartGang(attempt, places, seconds, considered)
+
+    def _can_be(self, start: Start) -> bool:
+        """Whether the job waits, and may have these slots now: of PCs of one site that suit it for long enough."""
+        job, ranks, seconds, _ = start
+        need, machines = job.need, self._table.machines
+        hosts = [host for host, _ in ranks]
+        waits = self._grid.tasks.state(job.task) == State.WAITING and job.task not in self._table.running
+        return (
+            waits
+            and need.least <= sum([many for _, many in ranks]) <= need.most
+            and len(set(hosts)) == len(hosts)
+            and len({host.site for host in hosts}) == 1
+            and 0.0 <= seconds < inf
+            and all(
+                host.name in machines
+                and machines[host.name].host is host
+                and many >= 1
+                and many * need.slots <= host.idle
+                and host.labels >= need.labels
+                and host.memory >= many * need.memory
+                and self._grid.now + seconds <= host.closes
+                for host, many in ranks
+            )
+        )
+
+    def _take(self, gang: Gang, machine: Machine, count: int) -> None:
+        """The gang gets so many free slots of a worker."""
+        grid, host, resting = self._grid, machine.host, self._table.resting
+        slots = machine.free[:count]
+        del machine.free[:count]
+        host.idle -= count
+        host.site.idle -= count
+        sent, now = Sent(gang.attempt, gang.seconds * machine.worker.speed, grid.now), grid.now
+        for slot in slots:
+            if slot.copy is not None:
+                grid.drop_copy(slot.copy.attempt.task)
+            if slot.rows is not None:
+                grid.slots.unindex(slot)
+            else:
+                resting.pop(slot.number, None)
+            slot.gang = gang
+            slot.started = now
+            slot.sent.append(sent)
+        gang.slots += slots
+        grid.deadlines.watch(slots[0], now)
+
+
+def _in_turn(queues: Sequence[JobQueue], turns: dict[JobQueue, tuple[float, int]]) -> list[Job]:
+    """The jobs of several queues, those first whose turn it is."""
+    rows = [(turns[queue], job.task, job) for queue in queues for job in queue.jobs]
+    rows.sort(key=lambda row: row[:2])
+    return [job for *_, job in rows]

@@ -1,0 +1,282 @@
+"""Gangs, from when they have slots to when they leave them: what becomes of an attempt of a parallel task.
+
+Rule 1: a gang ends as one. Whatever ends one of its ranks ends all of them, and the workers of the others are told to
+stop at once. Its slots are free at once.
+Rule 2: departures and losses do not count against the task. It waits again, in the place that it had.
+Rule 3: an attempt has one number, and no second one beside it counts: of a gang that was lost, nothing counts.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.parallel.base import Job, Running
+from deskgrid.scheduler.state.gangs import Gang
+from deskgrid.scheduler.state.slots import Sent, Slot, Worker
+
+
+class Gangs:
+    """Applies what happens to gangs to ``grid``."""
+
+    def __init__(self, grid: GridState) -> None:
+        self._grid = grid
+        self._table = grid.gangs
+
+    def find(self, attempt: Attempt) -> Gang | None:
+        """The gang that makes this attempt, if it has slots."""
+        gang = self._table.running.get(attempt.task)
+        return gang if gang is not None and gang.attempt == attempt else None
+
+    # --- it begins ---------------------------------------------------------------------------------------------------
+
+    def began(self, event: ev.GangBegan, now: float) -> None:
+        """All its ranks run. After a restart: all of them have come back."""
+        gang = self.find(event.attempt)
+        if gang is None:
+            return  # it was lost, or is no longer wanted; its workers have been told
+        if gang.running is None:
+            self._whole(gang)
+        elif now > gang.since and not gang.began:
+            job, gang.since = gang.running.job, now
+            self._table.withdraw(gang)
+            for slot in gang.slots:
+                slot.started = now
+            self._table.enter(gang, self._running(gang, job))
+        gang.began = True
+
+    def _whole(self, gang: Gang) -> None:
+        """All ranks of a gang that was awaited are back."""
+        grid, task, need = self._grid, gang.attempt.task, gang.bag.need
+        rows = [gang.back.get(rank, []) for rank in range(len(gang.back))]
+        sites = {self._table.machines[slot.worker.name].host.site for slot in gang.slots}
+        if not need.least <= len(rows) <= need.most or any(len(row) != need.slots for row in rows) or len(sites) != 1:
+            raise IllegalEvent(f"task {task} begins, but {len(rows)} ranks of it are back")
+        if grid.tasks.state(task) == State.HELD:
+            grid.unqueue(task, State.HELD)
+            del grid.orphans[task]
+            grid.tasks.move(task, State.SENT)
+            grid.counters.adopted += 1
+            grid.put_out(task, 1, gang.out_s)
+        gang.slots = [slot for row in rows for slot in row]
+        gang.ranks = [ev.RankPlace(row[0].worker.name, tuple([slot.position for slot in row])) for row in rows]
+        gang.back = {}
+        self._set_seconds(gang, need.seconds(grid.tasks.runtime(task), len(rows)) / _slowest(gang))
+        batch = grid.tasks.known(task)
+        self._table.enter(gang, self._running(gang, Job(task, need, batch.runtime(task), batch.came)))
+
+    def _running(self, gang: Gang, job: Job) -> Running:
+        """A gang that has all its slots, as policies see it."""
+        counts: dict[str, int] = {}
+        for place in gang.ranks:
+            counts[place.worker] = counts.get(place.worker, 0) + 1
+        ranks = tuple([(self._table.machines[name].host, count) for name, count in counts.items()])
+        return Running(job, ranks[0][0].site, ranks, gang.since, gang.since + gang.seconds)
+
+    def _set_seconds(self, gang: Gang, seconds: float) -> None:
+        """A gang should take so many seconds on its PCs."""
+        out_s = seconds * len(gang.slots)
+        gang.bag.category.put_out(0, out_s - gang.out_s)
+        gang.seconds, gang.out_s = seconds, out_s
+        for slot in gang.slots:
+            slot.sent[0] = slot.sent[0]._replace(runtime=seconds * slot.speed)
+
+    def predicted(self, gangs: Iterable[Gang], now: float) -> None:
+        """The tasks of these gangs have other predictions: their ends move."""
+        for gang in gangs:
+            running, runtime = gang.running, self._grid.tasks.runtime(gang.attempt.task)
+            if running is None or running.job.runtime == runtime:
+                continue  # since a restart, it has no end yet
+            need, ranks = gang.bag.need, running.size
+            before, after = (need.seconds(seconds, ranks) for seconds in (running.job.runtime, runtime))
+            self._table.withdraw(gang)
+            self._set_seconds(gang, gang.seconds * after / before if before > 0.0 else after / _slowest(gang))
+            running.job.runtime = runtime
+            self._table.enter(gang, self._running(gang, running.job))
+            for worker in gang.workers():
+                self._grid.deadlines.watch(gang.first_on(worker), now)
+
+    def refused(self, event: ev.GangRefused, now: float) -> None:
+        """It could not begin. It is tried again after a pause, and others may have its slots until then."""
+        if not event.pause >= 0.0:
+            raise IllegalEvent(f"task {event.attempt.task}: a pause of {event.pause} s")
+        gang = self.find(event.attempt)
+        if gang is not None:
+            self._stop(gang, now)
+            self._leave(gang, now)
+            self._grid.pauses.begin(event.attempt.task, now + event.pause)
+            self._grid.tasks.move(event.attempt.task, State.PAUSED)
+
+    # --- it ends -----------------------------------------------------------------------------------------------------
+
+    def ended(self, gang: Gang, ended: ev.EndedAttempt, reporter: str, now: float) -> ev.EndedAttempt:
+        """It has ended as one. Returns its end as that of a single task of its predicted runtime."""
+        grid, (attempt, outcome, elapsed), slots = self._grid, ended, len(gang.slots)
+        if outcome != Outcome.DONE:
+            self._stop(gang, now, besides=reporter)
+        if grid.tasks.state(attempt.task) == State.HELD:
+            self._release(gang, now)
+            grid.claim(attempt)
+        else:
+            self._leave(gang, now)
+        counts = elapsed
+        if outcome == Outcome.DONE and gang.seconds > 0.0:
+            counts = elapsed * grid.tasks.runtime(attempt.task) / gang.seconds
+        # What is added for the task itself is not slot-seconds.
+        gang.bag.category.account.new_s += elapsed * slots - counts
+        return ended._replace(elapsed=counts)
+
+    def lose(self, gang: Gang, now: float, besides: str = "") -> None:
+        """It cannot go on: its task waits again. ``besides``: a worker that need not be told."""
+        grid, task = self._grid, gang.attempt.task
+        self._stop(gang, now, besides)
+        if gang.began:
+            grid.counters.wasted_s += (now - gang.since) * len(gang.slots)
+        if grid.tasks.state(task) == State.HELD:
+            self._release(gang, now)
+            grid.unqueue(task, State.HELD)
+            del grid.orphans[task]
+        else:
+            self._leave(gang, now)
+        grid.to_priority([task])
+
+    def cancel(self, gang: Gang, now: float) -> None:
+        """It is no longer wanted."""
+        self._stop(gang, now)
+        if self._grid.tasks.state(gang.attempt.task) == State.HELD:
+            self._release(gang, now)
+            self._grid.unqueue(gang.attempt.task, State.HELD)
+        else:
+            self._leave(gang, now)
+
+    def worker_left(self, worker: Worker, now: float, *, planned: bool) -> None:
+        """A worker has gone, and its gangs cannot go on."""
+        for gang in self._on(worker):
+            self._grid.counters.kills += gang.began
+            self._grid.counters.planned_kills += gang.began and planned
+            self.lose(gang, now, besides=worker.name)
+
+    def expire(self, now: float) -> None:
+        """The ranks that have not come back since the restart will not."""
+        for gang in [gang for gang in self._table.running.values() if gang.running is None]:
+            self.lose(gang, now)
+
+    def _on(self, worker: Worker) -> list[Gang]:
+        """The gangs that have slots of a worker."""
+        return list(dict.fromkeys([slot.gang for slot in worker.slots if slot.gang is not None]))
+
+    def _stop(self, gang: Gang, now: float, besides: str = "") -> None:
+        """Tell its workers to stop, except one that has ended its only rank, or has gone."""
+        grid, first = self._grid, True
+        for worker in gang.workers():
+            if worker.name == besides:
+                continue
+            if first:  # it uses its licences until somebody says that it has stopped
+                grid.stop(worker.name, gang.attempt)
+            first = False
+            grid.commands.append(ev.Stop(worker.name, [gang.attempt]))
+
+    def _leave(self, gang: Gang, now: float) -> None:
+        """It leaves its slots, and its owner is charged no longer for them."""
+        gang.bag.category.put_out(-1, -gang.out_s)
+        self._release(gang, now)
+
+    def _release(self, gang: Gang, now: float) -> None:
+        """Its slots are idle."""
+        grid, table, running = self._grid, self._table, gang.running
+        grid.freed += 1
+        grid.changes += 1
+        table.withdraw(gang)
+        del table.running[gang.attempt.task]
+        dirty, resting = grid.dirty, table.resting
+        for slot in gang.slots:
+            slot.gang = None
+            slot.sent.clear()
+            slot.busy_s += now - slot.started
+            slot.started = now
+            if slot.number not in dirty:
+                resting[slot.number] = slot
+        if running is None or grid.deadlines.debts or grid.quarantine.workers:
+            table.touched.update([slot.worker.name for slot in gang.slots])
+            return
+        start = 0
+        for host, ranks in running.ranks:
+            end = start + ranks * gang.bag.need.slots
+            host.idle += end - start
+            host.site.idle += end - start
+            table.machines[host.name].free += gang.slots[start:end]
+            start = end
+
+    # --- ranks come back ---------------------------------------------------------------------------------------------
+
+    def park(self, worker: Worker) -> list[Gang]:
+        """``worker`` has a new connection, and will say what it has. Until then, its gangs are awaited."""
+        parked = self._on(worker)
+        for gang in parked:
+            if gang.running is not None:
+                self._table.withdraw(gang)
+                need, slots = gang.bag.need.slots, gang.slots
+                gang.back = {rank: slots[rank * need : (rank + 1) * need] for rank in range(len(gang.ranks))}
+            gang.back = {rank: row for rank, row in gang.back.items() if row[0].worker is not worker}
+            self._set_back(gang)
+        for slot in worker.slots:
+            if slot.gang is not None:
+                slot.gang = None
+                slot.sent.clear()
+        return parked
+
+    def _set_back(self, gang: Gang) -> None:
+        gang.slots = [slot for _, row in sorted(gang.back.items()) for slot in row]
+
+    def adopt(self, worker: Worker, holds: Sequence[ev.HeldAttempt], now: float) -> list[ev.HeldAttempt]:
+        """A worker that joins still has ranks of gangs. Returns what else it has."""
+        others: list[ev.HeldAttempt] = []
+        for hold in holds:
+            if not (self.awaits(hold.attempt) and 0 <= hold.slot < len(worker.slots)):
+                others.append(hold)
+                continue
+            slot = worker.slots[hold.slot]
+            if slot.gang is not None:
+                others.append(hold)
+                continue
+            self._come_back(hold, slot, now)
+        return others
+
+    def awaits(self, attempt: Attempt) -> bool:
+        """Whether ranks of this attempt may come back."""
+        gang = self.find(attempt)
+        if gang is not None:
+            return gang.running is None
+        grid = self._grid
+        return grid.is_orphan(attempt) and grid.tasks.known(attempt.task).bag.need.parallel
+
+    def _come_back(self, hold: ev.HeldAttempt, slot: Slot, now: float) -> None:
+        attempt, elapsed = hold.attempt, hold.elapsed or 0.0
+        gang = self.find(attempt)
+        if gang is None:
+            batch = self._grid.tasks.known(attempt.task)
+            gang = Gang(attempt, batch.bag, [], batch.runtime(attempt.task), now - elapsed)
+            self._table.running[attempt.task] = gang
+        gang.back.setdefault(hold.rank, []).append(slot)
+        slot.gang, slot.started = gang, now - elapsed
+        slot.sent.append(Sent(attempt, gang.seconds * slot.speed, slot.started))
+        # Time before this window is not part of it. It was counted with the slot that the gang had then.
+        slot.busy_s -= elapsed
+        gang.began |= hold.elapsed is not None
+        gang.since = min(gang.since, slot.started)
+        self._set_back(gang)
+
+    def settle_parked(self, gangs: Iterable[Gang], now: float) -> None:
+        """Those that were parked go on if their worker still has all their ranks; else they are lost."""
+        for gang in gangs:
+            if self._grid.tasks.state(gang.attempt.task) == State.HELD:
+                continue  # since a restart, it is awaited anyway
+            if len(gang.back) == len(gang.ranks):
+                self._whole(gang)
+            else:
+                self.lose(gang, now)
+
+
+def _slowest(gang: Gang) -> float:
+    """The speed of its slowest PC, which decides."""
+    return min([worker.measured for worker in gang.workers()])

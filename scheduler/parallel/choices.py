@@ -1,0 +1,142 @@
+"""The three choices that a policy for parallel tasks is made of: which next, how many ranks, and where.
+
+`deskgrid.scheduler.parallel.composed` puts them together. Each choice is a small file.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import ClassVar, NamedTuple, Protocol
+
+from deskgrid.scheduler.parallel.base import Host, Job, ParallelView, Site, Start
+
+
+class Size(NamedTuple):
+    """How much a job gets: so many ``ranks``; or, if ``power`` is not 0, as few as have that effective power together.
+
+    A job that cannot have all of it waits. Ranks by power are never fewer or more than the job's need allows.
+    ``equal``: all PCs count as equally fast, and the power of a slot is the part of it that others leave.
+    """
+
+    ranks: int
+    power: float = 0.0
+    equal: bool = False
+
+    def of(self, host: Host) -> float:
+        """The power of one rank on a host, as this size counts it."""
+        return 1.0 - host.load if self.equal else host.power
+
+
+class Sharing(NamedTuple):
+    """``mpl``: at most so many slots of a PC are occupied for each of its processors (CISNE's multiprogramming level).
+
+    ``apart``: a PC has at most one rank of a job. ``shared``: a rank is slower if its processor has others, too.
+    """
+
+    mpl: float = inf
+    apart: bool = False
+    shared: bool = False
+
+    def pace(self, host: Host, slots: int) -> float:
+        """How fast a rank of so many slots is on a PC, relative to one that has its processors for itself."""
+        return min(1.0, host.processors / (host.slots - host.idle + slots)) if self.shared else 1.0
+
+
+PLAIN = Sharing()
+
+
+@dataclass(slots=True, eq=False)
+class Look:
+    """What the choices read in one decision.
+
+    ``queue``: the jobs that may start now, in the order of their turns; its head is decided about. A job that is
+    started leaves it. ``sizes``: how many ranks the others would get, for those who look ahead. ``margin``: seconds
+    kept free before a window closes.
+    """
+
+    view: ParallelView
+    now: float
+    queue: list[Job]
+    sizes: "HowMany"
+    margin: float = 0.0
+    sharing: Sharing = PLAIN
+    # What `hosts` has found, with the idle slots of the site at that time.
+    free: dict[tuple[Site, int, int, frozenset[str]], tuple[int, list[tuple[float, Host, int]]]] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Reserved:
+    """What waits for the head of the queue: ranks on hosts, from ``at`` on, for ``seconds``."""
+
+    job: Job
+    ranks: tuple[tuple[Host, int], ...]
+    at: float
+    seconds: float
+    by_host: dict[Host, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_host = dict(self.ranks)
+
+
+class WhichNext(Protocol):
+    """In which order jobs have their turns. ``backfills``: whether others may start while the head waits."""
+
+    name: ClassVar[str]
+    backfills: bool
+
+    def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
+        """The waiting jobs, the next one first."""
+
+
+class HowMany(Protocol):
+    """How many ranks a job gets. `Sizes` has all but `size`."""
+
+    name: ClassVar[str]
+
+    def notice(self, look: Look) -> None:
+        """Called once at the beginning of each decision: for sizes that depend on what has been, or is only now."""
+
+    def size(self, look: Look, job: Job) -> Size:
+        """The size of a job whose turn it is (it is ``look.queue[0]``, or a job behind it that is looked at ahead)."""
+
+    def instead(self, look: Look, job: Job, size: Size) -> Size:
+        """The head cannot start now with ``size``: what it starts with now if that fits, or else waits for."""
+
+    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved | None) -> Iterator[tuple[Job, Size]]:
+        """Jobs behind the head, and the size with which each is tried while the head waits for ``reserved``.
+
+        Each that fits without delaying the head is started before the next one is asked for. None: the head can start
+        at no time that is known.
+        """
+
+
+class Sizes:
+    """What most choices of a size have in common."""
+
+    def notice(self, look: Look) -> None:
+        """Nothing to note."""
+
+    def size(self, look: Look, job: Job) -> Size:
+        """To be said by each choice."""
+        raise NotImplementedError
+
+    def instead(self, look: Look, job: Job, size: Size) -> Size:
+        """It waits for its full size."""
+        return size
+
+    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved | None) -> Iterator[tuple[Job, Size]]:
+        """Each with its size, in their order."""
+        for job in jobs:
+            yield job, self.size(look, job)
+
+
+class Where(Protocol):
+    """On which PCs of which site a job starts. Windows are respected: it ends before the first of them closes."""
+
+    name: ClassVar[str]
+    sharing: Sharing
+
+    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+        """Where it starts now, or None. It does not delay what is ``reserved`` for another job."""

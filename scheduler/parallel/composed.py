@@ -1,0 +1,95 @@
+"""A policy for parallel tasks, made of three choices: which next, how many ranks, and where.
+
+The head of the queue starts as soon as it can. While it waits, the earliest time at which it can start is reserved for
+it, and if the choice of the next backfills, others start that do not delay it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from deskgrid.scheduler.parallel.base import Job, Keep, ParallelView, Start
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
+from deskgrid.scheduler.parallel.reservation import earliest
+
+# So many jobs that differ in what they need are tried while the head waits, so that a decision takes milliseconds.
+TRIED = 50
+
+
+class Composed:
+    """``margin``: seconds kept free before a window closes."""
+
+    def __init__(self, name: str, which: WhichNext, sizes: HowMany, where: Where, margin: float = 1.0) -> None:
+        self.name = name
+        self.which = which
+        self.sizes = sizes
+        self.where = where
+        self.margin = margin
+
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
+        """The heads of the queue, one after the other, as far as they can start; then those that fit into gaps."""
+        now = view.now
+        queue = self.which.order([job for job in view.waiting if job.not_before <= now], now)
+        look = Look(view, now, queue, self.sizes, self.margin, self.where.sharing)
+        self.sizes.notice(look)
+        while queue:
+            size = self.sizes.size(look, queue[0])
+            start = self.where.place(look, queue[0], size)
+            if start is None and (other := self.sizes.instead(look, queue[0], size)) != size:
+                size = other
+                start = self.where.place(look, queue[0], size)
+            if start is None:
+                yield from self._wait(look, size)
+                return
+            yield start
+            del queue[0]
+
+    def _wait(self, look: Look, size: Size) -> Iterator[Start | Keep]:
+        """The head waits: for what, and what starts meanwhile."""
+        if not look.view.singles and not self.which.backfills:
+            return
+        reserved = earliest(look, look.queue[0], size)
+        if reserved is not None:
+            yield Keep(reserved.job, reserved.ranks, reserved.at)
+        if self.which.backfills:
+            yield from self._fill(look, reserved)
+
+    def _fill(self, look: Look, reserved: Reserved | None) -> Iterator[Start]:
+        if not any(site.idle for site in look.view.sites):
+            return
+        failed = _Failed()
+        for job, size in self.sizes.fill(look, look.queue[1:], reserved):
+            if failed.covers(job, size):
+                continue
+            start = self.where.place(look, job, size, reserved)
+            if start is None:
+                failed.add(job, size)
+                if failed.count == TRIED:
+                    return
+            else:
+                yield start
+                look.queue.remove(job)
+
+
+class _Failed:
+    """Jobs that fit nowhere: neither do those that need as much, or more, for as long, or longer."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._seconds: defaultdict[tuple[object, ...], dict[int, float]] = defaultdict(dict)
+
+    def covers(self, job: Job, size: Size) -> bool:
+        """Whether it need not be tried."""
+        seconds = job.need.seconds(job.runtime, size.ranks)
+        return any(ranks <= size.ranks and least <= seconds for ranks, least in self._seconds[_kind(job, size)].items())
+
+    def add(self, job: Job, size: Size) -> None:
+        """It has been tried, and others that it does not cover."""
+        self.count += 1
+        self._seconds[_kind(job, size)][size.ranks] = job.need.seconds(job.runtime, size.ranks)
+
+
+def _kind(job: Job, size: Size) -> tuple[object, ...]:
+    need = job.need
+    if size.power:
+        return need.slots, need.memory, need.labels, size.power, need.most, need.speedup
+    return need.slots, need.memory, need.labels

@@ -1,0 +1,17 @@
+"""First come, first served: while the head waits, all wait."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from deskgrid.scheduler.parallel.base import Job
+
+
+class FirstCome:
+    """In the order of their arrival."""
+
+    name: ClassVar[str] = "fcfs"
+    backfills = False
+
+    def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
+        """As they came."""
+        return list(waiting)

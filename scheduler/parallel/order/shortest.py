@@ -1,0 +1,50 @@
+"""The shortest first, so that few wait for long ones; who waits rises, so that nobody waits for ever.
+
+Of jobs that came together, which are one piece of work to somebody, the largest is first: the last of them ends sooner,
+and windows that are long enough for it are not spent on others.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+from typing import ClassVar
+
+from deskgrid.scheduler.parallel.base import Job
+
+# A job counts as this power of its ranks times longer: it keeps others from more PCs.
+WIDTH = 0.3
+# Each second that it waits counts as so many seconds less. So a job of an hour is overtaken by no shorter one that
+# comes 20 hours after it.
+PATIENCE = 0.05
+
+
+class Shortest:
+    """EASY backfilling in this order."""
+
+    name: ClassVar[str] = "shortest"
+    backfills = True
+
+    def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
+        """The least work first; of those that came together, the most."""
+        together: defaultdict[float, list[Job]] = defaultdict(list)
+        for job in waiting:
+            together[job.arrived].append(job)
+        ranked = []
+        for arrived, jobs in together.items():
+            rise = PATIENCE * (now - arrived)
+            if len(jobs) > 1:
+                jobs.sort(key=work, reverse=True)
+            ranked.append((fmean(map(work, jobs)) - rise, arrived, jobs))
+        ranked.sort(key=_turn)
+        return [job for *_, jobs in ranked for job in jobs]
+
+
+def work(job: Job) -> float:
+    """How long it takes with the fewest ranks, in seconds that count more the more ranks it needs."""
+    need = job.need
+    return need.seconds(job.runtime, need.least) * math.pow(need.least * need.slots, WIDTH)
+
+
+def _turn(batch: tuple[float, float, list[Job]]) -> tuple[float, float]:
+    return batch[:2]

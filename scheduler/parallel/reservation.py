@@ -1,0 +1,211 @@
+"""The earliest time when a job can start: its ranks are together at one site for long enough before a window closes.
+
+What is known: when running tasks should end, when windows close, and which windows are to come. Between two of these
+nothing changes, so time goes from one to the next.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush, merge
+from math import inf
+from typing import NamedTuple
+
+from deskgrid.scheduler.parallel.base import Host, Job, Site
+from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
+from deskgrid.scheduler.parallel.hosts import first, kept_idle, seats, strongest
+from deskgrid.scheduler.parallel.need import Need
+
+# PCs of a site can all have different speeds. At most so many are tried as that of the slowest rank.
+LEVELS = 4
+# So many windows to come are looked at: those of a day if 50 PCs have a new one every two hours.
+AHEAD = 600
+# Of PCs that are away, the speeds of those count that are back soonest: of so many windows.
+NEXT = 200
+
+
+def earliest(look: Look, job: Job, size: Size) -> Reserved | None:
+    """What to keep free for a job; None: it can start at no time that is known.
+
+    Of sites where it can start at the same time, the one where it takes the least time; then the first by name.
+    """
+    best: Reserved | None = None
+    for site in look.view.sites:
+        horizon = _Horizon(look, site, look.view.coming(site)[:AHEAD])
+        for found in _at_site(horizon, job, size, best.at if best is not None else inf):
+            if best is None or (found.at, found.seconds) < (best.at, best.seconds):
+                best = found
+    return best
+
+
+class _Horizon(NamedTuple):
+    """A site, and the windows to come of its PCs."""
+
+    look: Look
+    site: Site
+    coming: Sequence[tuple[float, float, Host]]
+
+
+def _at_site(horizon: _Horizon, job: Job, size: Size, until: float) -> Iterator[Reserved]:
+    look, site, coming = horizon
+    if len(site.hosts) == 1 and not (coming or size.power or job.need.memory or look.sharing.apart):
+        found = _on_one(look, site.hosts[0], job, size.ranks)
+        if found is not None:
+            yield found
+        return
+    ranks = size.ranks if not size.power else job.need.least
+    base = job.need.seconds(job.runtime, ranks)
+    for speed in _levels({*site.hosts, *[host for *_, host in coming[:NEXT]]}, job.need):
+        found = _Sweep(horizon, job, base / speed, speed).first(size, until)
+        if found is not None:
+            yield found
+
+
+def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Reserved | None:
+    need = job.need
+    lacks = ranks * need.slots - host.idle + kept_idle(host, look.sharing)
+    at = look.now
+    for frees, slots in host.frees:
+        if lacks <= 0:
+            break
+        lacks -= slots
+        at = frees
+    at = max(at, look.now)
+    seconds = need.seconds(job.runtime, ranks) / host.speed
+    if lacks > 0 or not host.labels >= need.labels or at + seconds + look.margin >= host.closes:
+        return None
+    return Reserved(job, ((host, ranks),), at, seconds)
+
+
+def _levels(hosts: Iterable[Host], need: Need) -> list[float]:
+    """The speeds that the slowest rank may have, the greatest first."""
+    speeds = sorted({host.speed for host in hosts if host.labels >= need.labels}, reverse=True)
+    if len(speeds) <= LEVELS:
+        return speeds
+    step = len(speeds) / LEVELS
+    return [speeds[int((level + 1) * step) - 1] for level in range(LEVELS)]
+
+
+class _Change(NamedTuple):
+    """At ``at``, a PC has ``slots`` and ``memory`` more; or, if ``closes`` is given, a window of it opens."""
+
+    at: float
+    order: int
+    host: Host
+    slots: int
+    memory: float
+    closes: float = 0.0
+
+
+class _Sweep:
+    """Goes through the time of one site, and knows how many ranks each PC could have, for ``seconds``."""
+
+    def __init__(self, horizon: _Horizon, job: Job, seconds: float, speed: float) -> None:
+        look, site, coming = horizon
+        self.job = job
+        self.now = look.now
+        self.sharing = look.sharing
+        self.seconds = seconds
+        self.lasts = seconds + look.margin
+        self.speed = speed
+        self.free: dict[Host, int] = {}
+        self.memory: dict[Host, float] = {}
+        self.closes: dict[Host, float] = {}
+        self.since: dict[Host, float] = {}
+        self.places: dict[Host, int] = {}
+        self.total = 0
+        self.deadlines: list[tuple[float, int, Host]] = []
+        self._opened = 0
+        self._held: dict[Host, float] = {}  # memory that parallel tasks occupy now
+        up = [host for host in site.hosts if self._suits(host)]
+        self.changes = merge(self._ends(site, up), self._openings(coming), key=_when)
+        for host in up:
+            self.free[host], self.memory[host] = host.idle - kept_idle(host, self.sharing), host.memory
+            self._open(host, host.closes, self.now)
+
+    def first(self, size: Size, until: float) -> Reserved | None:
+        """The first time, not after ``until``, at which the job can have its size."""
+        at = self.now
+        following = next(self.changes, None)
+        while at <= until:
+            while following is not None and following.at <= at:
+                self._apply(following)
+                following = next(self.changes, None)
+            while self.deadlines and self.deadlines[0][0] <= at:
+                self._close(heappop(self.deadlines)[2], at)
+            if self.total >= (size.ranks if not size.power else self.job.need.least):
+                found = self._choose(size, at)
+                if found is not None:
+                    return found
+            if following is None:
+                return None
+            at = following.at
+        return None
+
+    def _suits(self, host: Host) -> bool:
+        return host.speed >= self.speed and host.labels >= self.job.need.labels
+
+    def _ends(self, site: Site, up: list[Host]) -> list[_Change]:
+        """When slots and memory of the PCs that are up should be free."""
+        known = set(up)
+        ends = [_Change(at, 0, host, slots, 0.0) for host in up for at, slots in host.frees if at < host.closes]
+        if self.job.need.memory:
+            for running in site.running:
+                for host, ranks in running.ranks:
+                    memory = float(running.job.need.memory * ranks)
+                    self._held[host] = self._held.get(host, 0.0) + memory
+                    if host in known and running.ends < host.closes:
+                        ends.append(_Change(running.ends, 0, host, 0, memory))
+        ends.sort(key=_when)
+        return ends
+
+    def _openings(self, coming: Sequence[tuple[float, float, Host]]) -> Iterator[_Change]:
+        for opens, closes, host in coming:
+            if self._suits(host) and closes - opens > self.lasts:
+                yield _Change(opens, 1, host, host.slots, 0.0, closes)
+
+    def _apply(self, change: _Change) -> None:
+        host = change.host
+        at = max(change.at, self.now)
+        if change.closes:
+            self.free[host] = host.slots - kept_idle(host, self.sharing)
+            self.memory[host] = host.memory + self._held.get(host, 0.0)
+            self._open(host, change.closes, at)
+        else:
+            self.free[host] += change.slots
+            self.memory[host] += change.memory
+            self._count(host, at)
+
+    def _open(self, host: Host, closes: float, at: float) -> None:
+        self.closes[host] = closes
+        if closes < inf:
+            self._opened += 1
+            heappush(self.deadlines, (closes - self.lasts, self._opened, host))
+        self._count(host, at)
+
+    def _close(self, host: Host, at: float) -> None:
+        if self.closes[host] - self.lasts <= at:  # else another window has opened since
+            self.closes[host] = 0.0
+            self._count(host, at)
+
+    def _count(self, host: Host, at: float) -> None:
+        """How many ranks the PC can have from ``at`` on."""
+        before = self.places.get(host, 0)
+        count = seats(self.free[host], self.memory[host], self.job.need, self.sharing) if self.closes[host] else 0
+        if count > before:
+            self.since[host] = at
+        self.places[host] = count
+        self.total += count - before
+
+    def _choose(self, size: Size, at: float) -> Reserved | None:
+        """The PCs that become free last, so that others can use those that are free before; or the strongest."""
+        hosts = [(host, count) for host, count in self.places.items() if count > 0]
+        if size.power:
+            hosts.sort(key=lambda each: size.of(each[0]), reverse=True)
+            _, chosen = strongest(hosts, self.job.need, size)
+            return Reserved(self.job, tuple(chosen), at, self.seconds) if chosen else None
+        hosts.sort(key=lambda each: (-self.since[each[0]], each[0].speed, self.closes[each[0]]))
+        chosen = first(hosts, size.ranks)
+        return Reserved(self.job, tuple(chosen), at, self.seconds)
+
+
+def _when(change: _Change) -> tuple[float, int]:
+    return change.at, change.order

@@ -1,0 +1,23 @@
+"""HAP (Dandamudi, Zhou 2004; Eq. 5 of the RHAP paper): as MAP, but a part of the power of all PCs, not of their slots.
+
+The load of others does not count for the part.
+"""
+
+from typing import ClassVar
+
+from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.sizes.partition import by_power, running
+
+
+class HAP(Sizes):
+    """``f``: how much a job that runs counts, from 0 to 1. (The paper prints f + Running; HAP multiplies.)"""
+
+    name: ClassVar[str] = "hap"
+
+    def __init__(self, f: float = 0.5) -> None:
+        self.f = f
+
+    def size(self, look: Look, job: Job) -> Size:
+        """Its part now."""
+        return by_power(look, job.need, len(look.queue) + self.f * running(look) + 1, loaded=False)

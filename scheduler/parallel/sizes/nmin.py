@@ -1,0 +1,16 @@
+"""The least: each job gets the smallest size that it can have, at which it is most efficient."""
+
+from typing import ClassVar
+
+from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+
+
+class Nmin(Sizes):
+    """N_min of SCOJO-P's Table 1, always."""
+
+    name: ClassVar[str] = "nmin"
+
+    def size(self, look: Look, job: Job) -> Size:
+        """The same whenever it is asked."""
+        return Size(job.need.least)

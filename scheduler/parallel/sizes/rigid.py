@@ -1,0 +1,39 @@
+"""Rigid: a job gets what it asks for; a moldable one, whatever else waits, the size that makes the best use of it."""
+
+from functools import lru_cache
+from typing import ClassVar
+
+from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.need import Need
+
+
+class Rigid(Sizes):
+    """The processor working set of a moldable job; all that a job may have if nothing is known of its speed-up."""
+
+    name: ClassVar[str] = "rigid"
+
+    def size(self, look: Look, job: Job) -> Size:
+        """The same whenever it is asked, but never more than the largest site has."""
+        need = job.need
+        if need.least == need.most:
+            return Size(need.most)
+        sites = [sum([host.slots // need.slots for host in site.hosts]) for site in look.view.sites]
+        return Size(max(need.least, min(working_set(need), max(sites, default=0))))
+
+
+def working_set(need: Need) -> int:
+    """The ranks with the least ratio of runtime to efficiency (Ghosal, Serazzi, Tripathi 1991; SCOJO-P, Section 4.6).
+
+    T_n / E_n = T_1 n / S_n^2.
+    """
+    if need.least == need.most or need.speedup is None:
+        return need.most
+    return _working_set(need)
+
+
+@lru_cache(maxsize=4096)
+def _working_set(need: Need) -> int:
+    speedup = need.speedup
+    assert speedup is not None
+    return min(range(need.least, need.most + 1), key=lambda ranks: ranks / speedup.of(ranks) ** 2)

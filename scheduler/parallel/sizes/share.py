@@ -1,0 +1,39 @@
+"""An equal share of the power that the grid has, for each job that waits or runs, and one for the next that comes.
+
+A job never gets more than 30 % of a site, nor more ranks than it makes good use of (`working_set`).
+"""
+
+from typing import ClassVar
+
+from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.sizes.rigid import working_set
+
+# The most of a site that one job gets, if it can do with less.
+MOST = 0.3
+
+
+class Share(Sizes):
+    """Power and jobs are counted once in a decision: a job that starts in it still counts."""
+
+    name: ClassVar[str] = "share"
+
+    def __init__(self) -> None:
+        self._total = self._largest = 0.0
+        self._jobs = 0
+
+    def notice(self, look: Look) -> None:
+        """How much power there is, whatever uses it now."""
+        if all(job.need.least == job.need.most for job in look.queue):
+            return
+        sites = [sum([host.slots * host.power for host in site.hosts]) for site in look.view.sites]
+        self._total, self._largest = sum(sites), max(sites, default=0.0)
+        self._jobs = len(look.queue) + sum([len(site.running) for site in look.view.sites])
+
+    def size(self, look: Look, job: Job) -> Size:
+        """A rigid job gets what it asks for."""
+        need = job.need
+        if need.least == need.most:
+            return Size(need.most)
+        share = self._total / (self._jobs + 1)
+        return Size(need.least, min(share, MOST * self._largest, float(working_set(need) * need.slots)))

@@ -1,0 +1,94 @@
+"""PCs that are alike: the slowest rank decides how long a job takes, so faster PCs beside it would be wasted.
+
+A rigid job starts at the site where it ends first. A moldable one gets, of PCs that are about equally fast, as many as
+have the power that is its share, and starts with half of them if there are no more now: it would wait longer.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import takewhile
+from math import ceil
+from operator import attrgetter
+from typing import ClassVar
+
+from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
+from deskgrid.scheduler.parallel.hosts import first, in_order, offers, places
+from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.sizes.rigid import working_set
+from deskgrid.scheduler.parallel.where.best_fit import left
+
+# PCs whose speeds differ by less than this factor are about equally fast.
+ALIKE = 1.25
+# A job starts with this part of its share, rather than wait for all of it.
+ENOUGH = 0.5
+
+_speed = attrgetter("speed")
+_power = attrgetter("power")
+
+
+class Alike:
+    """Of sites where a rigid job takes equally long, the one that it fills best."""
+
+    name: ClassVar[str] = "alike"
+    sharing = PLAIN
+
+    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+        """The start that takes the fewest seconds; of a moldable job, the one nearest to its share."""
+        if not size.power:
+            return min(offers(look, job, size, reserved), key=_soonest, default=None)
+        found = [
+            each
+            for site in look.view.sites
+            if site.idle >= job.need.least * job.need.slots
+            for each in self._at(look, site, job, size.power, reserved)
+        ]
+        return max(found, key=lambda each: each[:2])[2] if found else None
+
+    def _at(
+        self, look: Look, site: Site, job: Job, power: float, reserved: Reserved | None
+    ) -> Iterator[tuple[float, float, Start]]:
+        """How much of the share it gets, 1 at most; how little power it occupies, negative; and the start."""
+        need = job.need
+        for hosts in _groups(site, need):
+            ranks, part = _ranks(hosts, need, power)
+            # With more ranks it may end before a window closes.
+            while part >= ENOUGH and ranks <= need.most:
+                start = in_order(look, job, hosts, partial(first, ranks=ranks), reserved)
+                if start is not None:
+                    yield part, -ranks * min([host.speed for host, _ in start.ranks]), start
+                    break
+                if reserved is not None:
+                    break
+                ranks *= 2
+
+
+def _groups(site: Site, need: Need) -> Iterator[list[Host]]:
+    """PCs with room that are about equally fast, the fastest first; of these, the most powerful first."""
+    free = sorted([host for host in site.hosts if host.idle and places(host, need)], key=_speed, reverse=True)
+    while free:
+        least = free[0].speed / ALIKE
+        alike = list(takewhile(lambda host: host.speed > least, free))  # noqa: B023 - used at once
+        yield sorted(alike, key=_power, reverse=True)
+        del free[: len(alike)]
+
+
+def _ranks(hosts: Sequence[Host], need: Need, power: float) -> tuple[int, float]:
+    """How many ranks on the first of these PCs have so much power, or most of it; and how much of it, 1 at most."""
+    most = working_set(need)
+    ranks, best, part = 0, 0, 0.0
+    for host in hosts:
+        each = host.power * need.slots
+        more = places(host, need)
+        enough = max(ceil(power / each), need.least) if each else most
+        ranks = min(ranks + more, max(enough, ranks + 1), most)
+        reached = ranks * each / power
+        if ranks >= need.least and (reached >= 1.0 or ranks == most):
+            return ranks, 1.0
+        if ranks >= need.least and reached > part:
+            best, part = ranks, reached
+    return best, part
+
+
+def _soonest(start: Start) -> tuple[float, int]:
+    return start.seconds, left(start)[0]

@@ -1,0 +1,45 @@
+"""The first PCs that are free, in the order in which they are listed: whoever chose sizes alone did not choose PCs."""
+
+from typing import ClassVar
+
+from deskgrid.scheduler.parallel.base import Host, Job, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
+from deskgrid.scheduler.parallel.hosts import Choose, in_order, strongest
+from deskgrid.scheduler.parallel.need import Need
+
+
+class Listed:
+    """At the first site, by name, where the job can start."""
+
+    name: ClassVar[str] = "listed"
+    sharing = PLAIN
+
+    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+        """The first possible start."""
+        choose = _choosing(job.need, size)
+        for site in look.view.sites:
+            if site.idle >= size.ranks * job.need.slots:
+                idle = [host for host in site.hosts if host.idle]
+                if size.power and sum([size.of(host) * host.idle for host in idle]) < size.power:
+                    continue
+                if (start := in_order(look, job, idle, choose, reserved)) is not None:
+                    return start
+        return None
+
+
+def _choosing(need: Need, size: Size) -> Choose:
+    if size.power:
+        return lambda free: strongest(free, need, size)[1]
+    return lambda free: _first(free, size.ranks)
+
+
+def _first(free: list[tuple[Host, int]], ranks: int) -> list[tuple[Host, int]]:
+    """So many ranks on the first of them; nothing if they have fewer."""
+    chosen = []
+    for host, count in free:
+        taken = min(count, ranks)
+        chosen.append((host, taken))
+        ranks -= taken
+        if not ranks:
+            return chosen
+    return []

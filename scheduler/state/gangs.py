@@ -1,0 +1,196 @@
+"""Parallel tasks: those that wait, those that have slots, and the PCs and sites as policies for them see these.
+
+Rule 1: nothing here is kept up to date before the first parallel task is submitted (`GangTable.awake`).
+Rule 2: a gang has all its slots, or none. Only after a restart, its ranks come back worker by worker.
+Rule 3: what a gang does costs no more than the slots that it has, however many slots and waiting tasks there are.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from deskgrid.scheduler.events import RankPlace
+from deskgrid.scheduler.model import Attempt
+from deskgrid.scheduler.parallel.base import Host, Running, Site
+from deskgrid.scheduler.queues.categories import Category, CategoryKey
+from deskgrid.scheduler.queues.jobs import JobQueue
+from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.slots import Slot, Worker
+
+_ends = attrgetter("ends")
+_name = attrgetter("name")
+
+
+@dataclass(slots=True, eq=False)
+class Gang:
+    """One attempt of a parallel task that has slots.
+
+    ``slots``: by rank. ``seconds``: predicted on its PCs. ``since``: when it was started, or began. ``began``: whether
+    its driver has said so. ``out_s``: what its owner is charged while it runs, in slot-seconds.
+    ``ranks``: where each rank is. ``running``: as policies see it; None: some of its ranks have not come back since a
+    restart. Those that have are in ``back``, by rank.
+    """
+
+    attempt: Attempt
+    bag: Bag
+    slots: list[Slot]
+    seconds: float
+    since: float
+    ranks: Sequence[RankPlace] = ()
+    running: Running | None = None
+    began: bool = False
+    out_s: float = 0.0
+    back: dict[int, list[Slot]] = field(default_factory=dict)
+
+    def first_on(self, worker: Worker) -> Slot:
+        """The first of its slots that ``worker`` has."""
+        return next(slot for slot in self.slots if slot.worker is worker)
+
+    def workers(self) -> list[Worker]:
+        """The workers that it has slots of, each once, in the order of their ranks."""
+        return list(dict.fromkeys([slot.worker for slot in self.slots]))
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """A worker that is up. ``free``: its slots that nothing occupies. ``gangs``: what gangs have of it, by task, as
+    (ends, slots). ``occupied``: bytes of it that gangs have.
+    """
+
+    worker: Worker
+    host: Host
+    free: list[Slot] = field(default_factory=list)
+    gangs: dict[int, tuple[float, int]] = field(default_factory=dict)
+    occupied: int = 0
+
+
+class GangTable:
+    """``awake``: whether there has been a parallel task. ``machines``: workers that are up, by name. ``sites``: those
+    with a PC that is up, by name. ``running``: gangs that have slots, by task. ``queues``: the waiting tasks.
+
+    ``touched``: workers of which single tasks may have other slots than when a policy looked last.
+    ``resting``: idle slots that gangs left, and that are in no index until a single task may need one.
+    ``kept``: slots that are kept for a waiting gang. ``windows``: grows with each change of windows to come.
+    """
+
+    def __init__(self) -> None:
+        self.awake = False
+        self.machines: dict[str, Machine] = {}
+        self.sites: list[Site] = []
+        self.running: dict[int, Gang] = {}
+        self.queues: dict[CategoryKey, JobQueue] = {}
+        self.touched: set[str] = set()
+        self.resting: dict[int, Slot] = {}
+        self.kept: dict[int, Slot] = {}
+        self.windows = 0
+        self._site_of: dict[tuple[str, str], Site] = {}
+
+    def queue(self, category: Category) -> JobQueue:
+        """The waiting tasks of a category of parallel tasks."""
+        queue = self.queues.get(category.key)
+        if queue is None:
+            queue = self.queues[category.key] = JobQueue(category)
+        return queue
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def wake(self, workers: Iterable[Worker]) -> None:
+        """The first parallel task has come: from now on, everything is kept up to date."""
+        self.awake = True
+        for worker in workers:
+            self.join(worker)
+
+    def join(self, worker: Worker) -> None:
+        """``worker`` is up."""
+        key = _site_key(worker)
+        site = self._site_of.get(key)
+        if site is None:
+            site = self._site_of[key] = Site(key[1] or key[0])
+            insort(self.sites, site, key=_name)
+        host = host_of(worker, site)
+        self.machines[worker.name] = Machine(worker, host)
+        insort(site.hosts, host, key=_name)
+        site.slots += host.slots
+        self.touched.add(worker.name)
+
+    def site_of(self, worker: Worker) -> Site | None:
+        """The site of a worker, up or not; None if no PC of that site is up."""
+        return self._site_of.get(_site_key(worker))
+
+    def leave(self, worker: Worker) -> None:
+        """``worker`` is up no longer. No gang has slots of it."""
+        host = self.machines.pop(worker.name).host
+        site = host.site
+        site.hosts.remove(host)
+        site.slots -= host.slots
+        site.idle -= host.idle
+        if not site.hosts:
+            self.sites.remove(site)
+            del self._site_of[_site_key(worker)]
+        for slot in worker.slots:
+            self.resting.pop(slot.number, None)
+            self.kept.pop(slot.number, None)
+        self.touched.discard(worker.name)
+
+    def loaded(self, worker: Worker) -> None:
+        """Others use more or less of a PC: only policies for parallel tasks read that."""
+        if (machine := self.machines.get(worker.name)) is not None:
+            machine.host.load = worker.load
+
+    def refresh(self, machine: Machine, free: list[Slot], others: list[tuple[float, int]], memory: float) -> None:
+        """Single tasks have other slots of a PC. ``others``: when these should be free. ``memory``: what is free."""
+        host, worker = machine.host, machine.worker
+        host.closes, host.speed, host.load, host.memory = worker.ends_at, worker.measured, worker.load, memory
+        host.site.idle += len(free) - host.idle
+        machine.free, host.idle = free, len(free)
+        host.frees[:] = sorted([*machine.gangs.values(), *others])
+
+    # --- gangs -------------------------------------------------------------------------------------------------------
+
+    def enter(self, gang: Gang, running: Running) -> None:
+        """A gang has all its slots from now on, as ``running`` says. They are not idle any more."""
+        task, need = gang.attempt.task, gang.bag.need
+        gang.running = running
+        insort(running.site.running, running, key=_ends)
+        for host, ranks in running.ranks:
+            machine = self.machines[host.name]
+            entry = machine.gangs[task] = running.ends, ranks * need.slots
+            insort(host.frees, entry)
+            machine.occupied += ranks * need.memory
+            host.memory -= ranks * need.memory
+
+    def withdraw(self, gang: Gang) -> None:
+        """Undo `enter`."""
+        running, task, need = gang.running, gang.attempt.task, gang.bag.need
+        if running is None:
+            return
+        gang.running = None
+        running.site.running.remove(running)
+        for host, ranks in running.ranks:
+            machine = self.machines[host.name]
+            host.frees.remove(machine.gangs.pop(task))
+            machine.occupied -= ranks * need.memory
+            host.memory += ranks * need.memory
+
+
+def _site_key(worker: Worker) -> tuple[str, str]:
+    """A PC that others cannot reach is a site of its own."""
+    return worker.site, "" if worker.traits.reachable else worker.name
+
+
+def host_of(worker: Worker, site: Site) -> Host:
+    """A worker as a policy sees it, with no idle slot yet."""
+    processors, memory, labels, _ = worker.traits
+    slots = len(worker.slots)
+    return Host(
+        worker.name,
+        site,
+        slots,
+        processors or slots,
+        worker.ends_at,
+        worker.measured,
+        worker.load,
+        memory,
+        labels,
+    )

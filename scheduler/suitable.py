@@ -1,0 +1,38 @@
+"""What PCs have beside time: whether a worker suits tasks of a category, by environments, labels and memory.
+
+Rule: never more of a worker's memory is promised than it has. A single task has its memory from when it is bound to a
+slot, a gang from when it starts.
+"""
+
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.state.slots import Worker
+
+
+def suits(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
+    """Whether a worker has what tasks of a category need, beside time."""
+    if key.environment and key.environment not in worker.environments:
+        return False
+    need = key.need
+    if need is None:
+        return True
+    return need.labels <= worker.traits.labels and (not need.memory or need.memory <= free_memory(grid, worker))
+
+
+def promise(grid: GridState, worker: Worker, task: int, memory: int) -> None:
+    """A single task on a slot of ``worker`` has so many bytes. If others like it lack them, the slots are hidden."""
+    worker.promised[task] = memory
+    if free_memory(grid, worker) < memory:
+        grid.slots.hide([worker])
+
+
+def free_memory(grid: GridState, worker: Worker) -> float:
+    """Bytes of a worker that neither gangs nor single tasks have been promised."""
+    machine = grid.gangs.machines.get(worker.name)
+    promised = worker.promised
+    owes = {attempt.task for attempt in grid.deadlines.debts.get(worker.name, ())} if promised else ()
+    for task in list(promised):  # forgotten here, so that leaving costs nothing
+        slot = grid.bound.get(task)
+        if (slot is None or slot.worker is not worker) and task not in owes:
+            del promised[task]
+    return worker.traits.memory - sum(promised.values()) - (0 if machine is None else machine.occupied)

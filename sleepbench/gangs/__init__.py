@@ -1,0 +1,1 @@
+"""Gangs on sites: a scenario of one's own, simulated or on real workers, and whether both agree."""

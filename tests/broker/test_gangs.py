@@ -1,0 +1,496 @@
+"""Gangs, from the command to start one to the result, with bare workers that say what they like."""
+
+from typing import Any
+
+import pytest
+
+from deskgrid import wire
+from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S
+from deskgrid.wire import LARGE_BYTES, Outcome
+from tests.broker.gang_peers import RankWorker, begun, gang_bag, rank_worker, settled_in
+from tests.broker.office import LEASE_S, Office, OpenOffice
+
+
+def only_result(office: Office, bag: str) -> wire.BagResult:
+    """The result of the only task of a bag."""
+    (result,) = office.client().results(bag)
+    return result
+
+
+def state_of(office: Office, bag: str) -> str:
+    """Where the only task of a bag is."""
+    return str(office.sessions.state.scheduler.state(office.bag(bag).batches[0].first).name)
+
+
+# --- it begins -------------------------------------------------------------------------------------------------------
+
+
+def test_all_prepare_and_when_all_are_ready_all_start(office: Office) -> None:
+    workers = [rank_worker(office, f"pc{number}") for number in range(3)]
+    settled_in(office)
+    bag = gang_bag(office, 3)
+    for worker in workers:
+        prepared = worker.prepare()
+        assert (prepared.size, prepared.lease) == (3, LEASE_FACTOR * PREPARE_S)
+        assert [row.slot for row in prepared.ranks] == [0]
+        assert bytes(prepared.work[0].payload) == b"0"
+    workers.sort(key=lambda worker: worker.ranks)
+    workers[0].ready(4711)
+    workers[1].ready()
+    assert workers[0].line.receive(0.0) is None
+    workers[2].ready()
+    for worker in workers:
+        assert worker.expect(wire.StartRanks) == wire.StartRanks(
+            *worker.ref, tuple(f"{w.name}.lab" for w in workers), 4711
+        )
+    for worker in workers:
+        office.now += 1.0
+        worker.end(worker.ranks[0], b"result %d" % worker.ranks[0])
+    result = only_result(office, bag)
+    assert wire.split_ranks(result.payload) == [b"result 0", b"result 1", b"result 2"]
+    assert (result.outcome, result.worker) == (Outcome.DONE, workers[0].name)
+
+
+def test_ranks_that_share_a_pc_are_prepared_together_and_each_has_its_slots(office: Office) -> None:
+    worker = rank_worker(office, slots=6)
+    settled_in(office)
+    gang_bag(office, 3, slots=2)
+    prepared = worker.prepare()
+    assert worker.ranks == [0, 1, 2]
+    assert sorted(row.slot for row in prepared.ranks) == [*range(6)]
+    worker.ready(1)
+    assert worker.next(wire.StartRanks).hosts == ("pc1.lab",) * 3
+
+
+def test_a_task_of_several_slots_that_is_no_gang_has_a_plain_result(office: Office) -> None:
+    worker = rank_worker(office, slots=2)
+    settled_in(office)
+    bag = office.client().submit([b"0"], runtime=10.0, options=wire.TaskOptions(slots=2))
+    worker.prepare()
+    worker.ready()
+    office.now += 1.0
+    worker.end(0, b"plain")
+    assert only_result(office, bag).payload == b"plain"
+
+
+def test_a_gang_of_one_rank_has_a_list_of_one(office: Office) -> None:
+    bag, (worker,) = begun(office, 1)
+    worker.end(0, b"one")
+    assert wire.split_ranks(only_result(office, bag).payload) == [b"one"]
+
+
+def test_a_worker_that_is_not_ready_ends_the_start_everywhere_and_it_is_tried_again_later(office: Office) -> None:
+    workers = [rank_worker(office, f"pc{number}") for number in range(2)]
+    settled_in(office)
+    bag = gang_bag(office, 2)
+    for pause in (1.0, 2.0):
+        for worker in workers:
+            worker.prepare()
+        workers[0].ready()
+        workers[1].send(wire.RanksUnready(*workers[1].ref, "its disk is full"))
+        for worker in workers:
+            worker.stopped()
+        assert state_of(office, bag) == "PAUSED"
+        office.now += pause - 0.1
+        office.settle()
+        assert state_of(office, bag) == "PAUSED"
+        office.now += 0.2
+        office.settle()
+    assert any(
+        "its disk is full" in row["facts"].get("reason", "") for row in office.client().ask("events", after=0)["events"]
+    )
+
+
+def test_who_takes_too_long_to_be_ready_ends_the_start(office: Office) -> None:
+    workers = [rank_worker(office, f"pc{number}") for number in range(2)]
+    settled_in(office)
+    bag = gang_bag(office, 2)
+    for worker in workers:
+        worker.prepare()
+    workers[0].ready()
+    for _ in range(7):
+        office.now += PREPARE_S / 7 + 0.1
+        for worker in workers:
+            worker.send(wire.Heartbeat(None, None))
+        office.settle()
+    for worker in workers:
+        worker.stopped()
+    assert state_of(office, bag) == "PAUSED"
+
+
+# --- it fails --------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_failure_ends_all_and_is_told_with_its_rank(office: Office) -> None:
+    bag, workers = begun(office, 3)
+    workers[2].fail(2, "ValueError")
+    for worker in workers:
+        assert state_of(office, bag) == "SENT"
+        worker.stopped()
+    result = only_result(office, bag)
+    failure = wire.read_failure(result.payload)
+    assert (result.outcome, result.worker, failure.rank) == (Outcome.ERROR, workers[2].name, 2)
+    assert (failure.kind, failure.message) == ("ValueError", f"rank 2 of 3 on {workers[2].name}: because of 2")
+    assert failure.trace == f"rank 2 of 3 on {workers[2].name}:\ntrace of 2"
+
+
+def test_a_failure_that_came_first_and_arrives_later_is_the_cause(office: Office) -> None:
+    bag, workers = begun(office, 3)
+    workers[0].fail(0, "ConnectionError", elapsed=3.02)
+    workers[2].fail(2, "MemoryError", elapsed=3.0)
+    workers[1].fail(1, "ConnectionError", elapsed=3.01)
+    workers[1].fail(1, "Twice", elapsed=0.1)
+    for worker in workers:
+        worker.stopped()
+    assert wire.read_failure(only_result(office, bag).payload).message.startswith("rank 2 of 3 on")
+
+
+def test_what_follows_from_a_lost_pc_is_no_failure_of_the_task(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    workers[1].close()
+    workers[0].fail(0, "ConnectionError")
+    workers[0].stopped()
+    for _ in range(12):
+        office.now += LEASE_S / 10
+        workers[0].send(wire.Heartbeat(None, None))
+        office.settle()
+    assert state_of(office, bag) == "WAITING"
+    assert office.client().ask("progress", bag=bag)["failed"] == 0
+
+
+def test_a_worker_that_never_stops_its_ranks_does_not_hold_up_the_end(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    workers[0].fail(0, "ValueError")
+    workers[0].stopped()
+    for _ in range(25):
+        office.now += LEASE_S / 10
+        for worker in workers:
+            worker.send(wire.Heartbeat(None, None))
+        office.settle()
+    assert wire.read_failure(only_result(office, bag).payload).kind == "ValueError"
+
+
+def test_a_gang_that_failed_is_tried_again_as_a_whole_and_what_it_printed_is_known(office: Office) -> None:
+    bag, workers = begun(office, 2, retries=1)
+    workers[0].end(0, b"in vain")
+    workers[1].fail(1, "ValueError")
+    for worker in workers:
+        worker.stopped()
+    log = office.client().ask("logs", bag=bag, item=0)
+    assert "out of 1" in log["stdout"]
+    office.now += 20.0
+    for worker in workers:
+        worker.send(wire.Heartbeat(None, None))
+    office.settle()
+    for worker in workers:
+        worker.prepare()
+        worker.ready()
+    office.now += 1.0
+    for worker in workers:
+        worker.end(worker.ranks[0], b"%d" % worker.ranks[0])
+    assert wire.split_ranks(only_result(office, bag).payload) == [b"0", b"1"]
+
+
+def test_a_crash_says_where_it_crashed(office: Office) -> None:
+    bag, workers = begun(office, 3)
+    for rank in range(3):
+        workers[rank].fail(rank, "Crash", outcome=Outcome.CRASH)
+        for worker in workers:
+            worker.stopped()
+        office.now += 5.0
+        for worker in workers:
+            worker.send(wire.Heartbeat(None, None))
+        if rank < 2:
+            for worker in workers:
+                worker.prepare()
+            workers.sort(key=lambda worker: worker.ranks)
+            for worker in workers:
+                worker.ready()
+            office.now += 1.0
+    failure = wire.read_failure(only_result(office, bag).payload)
+    assert failure.message.startswith(f"rank 2 of 3 on {workers[2].name}: because of 2 (crashed 3 times, on ")
+
+
+def test_a_rank_that_was_only_stopped_is_no_failure(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    workers[0].end(0, outcome=Outcome.CANCELLED)
+    workers[1].end(1, outcome=Outcome.DEPARTED)
+    assert state_of(office, bag) == "SENT"
+
+
+def test_ranks_that_a_worker_gives_back_are_lost_and_the_others_are_stopped(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    workers[1].send(wire.Returned((workers[1].ref,)))
+    office.settle()
+    assert workers[0].next(wire.Stop).attempts == (workers[0].ref,)
+    assert office.client().ask("progress", bag=bag)["failed"] == 0
+
+
+def test_a_departure_does_not_count(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    workers[1].send(wire.Leave("its window closed", True, False, (), workers[1].running()))
+    office.settle()
+    assert state_of(office, bag) == "WAITING"
+    workers[0].stopped()
+    assert office.journal.db.execute("SELECT count(*) FROM gangs").fetchone() == (0,)
+
+
+def test_cancelling_stops_all_ranks(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    office.client().ask("cancel", bag=bag)
+    for worker in workers:
+        worker.stopped()
+    assert state_of(office, bag) == "CANCELLED"
+    assert office.journal.db.execute("SELECT count(*) FROM gangs").fetchone() == (0,)
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_large_results_of_ranks_are_not_copied_and_stay_until_the_bag_is_forgotten(open_office: OpenOffice) -> None:
+    office = open_office()
+    bag, workers = begun(office, 2)
+    large = bytes(range(256)) * (LARGE_BYTES // 256)
+    workers[0].end(0, b"small")
+    chunks = wire.Chunks([memoryview(large)])
+    office.journal.values.keep(chunks)
+    office.journal.values.sum_up(chunks)
+    result = wire.RankResult(*workers[1].ref, 0, 1.0, chunks, b"", b"", 1)
+    office.sessions.receive(workers[1].line.peer, workers[1].line.who, wire.RanksEnded((result,)), office.now)  # type: ignore[attr-defined]
+    workers[1].next(wire.RanksTaken)
+    for _ in range(2):
+        parts = wire.split_ranks(only_result(office, bag).payload)
+        assert parts is not None
+        assert [bytes(part) for part in parts] == [b"small", large]
+        office = open_office()
+    office.client().ask("forget", bag=bag)
+    office.settle()
+    assert office.journal.db.execute("SELECT count(*) FROM files").fetchone() == (0,)
+    assert office.journal.db.execute("SELECT count(*) FROM ranks").fetchone() == (0,)
+
+
+def test_what_each_rank_printed_is_in_the_log(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    for worker in workers:
+        worker.end(worker.ranks[0])
+    log = office.client().ask("logs", bag=bag, item=0)
+    assert [(row["rank"], row["worker"], row["state"], row["stdout"]) for row in log["ranks"]] == [
+        (0, workers[0].name, "done", "out of 0"),
+        (1, workers[1].name, "done", "out of 1"),
+    ]
+    assert log["rank"] == 0
+
+
+# --- connections, and restarts ---------------------------------------------------------------------------------------
+
+
+def test_a_broken_connection_does_not_end_a_gang_and_a_start_that_was_lost_is_told_again(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    back = rank_worker(office, workers[1].name, workers[1].session, running=workers[1].running(None))
+    back.prepared = workers[1].prepared
+    assert back.next(wire.StartRanks).task == back.ref.task
+    workers[0].end(0)
+    back.end(1)
+    assert only_result(office, bag).outcome == Outcome.DONE
+
+
+def test_a_worker_that_has_lost_its_ranks_with_the_connection_loses_the_gang(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    rank_worker(office, workers[1].name, workers[1].session)
+    assert workers[0].next(wire.Stop).attempts == (workers[0].ref,)
+    assert office.client().ask("progress", bag=bag)["failed"] == 0
+
+
+def back_again(office: Office, worker: RankWorker, running: tuple[wire.Running, ...] | None = None) -> RankWorker:
+    """A worker after the broker was started again, with the ranks that it has."""
+    running = worker.running() if running is None else running
+    back = rank_worker(office, worker.name, worker.session, running=running)
+    back.prepared = worker.prepared
+    return back
+
+
+def test_a_gang_goes_on_after_a_restart_and_what_had_ended_is_known(open_office: OpenOffice) -> None:
+    office = open_office()
+    bag, workers = begun(office, 3)
+    workers[0].end(0, b"before")
+    office = open_office()
+    back = [back_again(office, workers[0], ())]
+    office.settle()
+    back += [back_again(office, worker) for worker in workers[1:]]
+    office.settle()
+    assert state_of(office, bag) == "SENT"
+    for worker in back[1:]:
+        worker.end(worker.ranks[0], b"after %d" % worker.ranks[0])
+    assert wire.split_ranks(only_result(office, bag).payload) == [b"before", b"after 1", b"after 2"]
+
+
+def test_a_gang_whose_ranks_do_not_all_come_back_is_lost(open_office: OpenOffice) -> None:
+    office = open_office()
+    bag, workers = begun(office, 2)
+    office = open_office()
+    back = back_again(office, workers[0])
+    office.settle()
+    assert state_of(office, bag) == "HELD"
+    for _ in range(21):
+        office.now += LEASE_S / 10
+        back.send(wire.Heartbeat(None, None))
+        office.settle()
+    back.stopped()
+    assert state_of(office, bag) == "WAITING"
+
+
+def test_a_failure_before_a_restart_is_the_failure_after_it(open_office: OpenOffice) -> None:
+    office = open_office()
+    bag, workers = begun(office, 2)
+    workers[1].fail(1, "ValueError")
+    office = open_office()
+    for worker in workers:
+        back_again(office, worker).stopped()
+    assert wire.read_failure(only_result(office, bag).payload).message.startswith("rank 1 of 2")
+
+
+def test_an_attempt_that_had_not_begun_before_a_restart_is_not_waited_for(open_office: OpenOffice) -> None:
+    office = open_office()
+    worker = rank_worker(office)
+    settled_in(office)
+    bag = gang_bag(office, 1)
+    worker.prepare()
+    office = open_office()
+    assert state_of(office, bag) == "WAITING"
+    back = back_again(office, worker, worker.running(None))
+    back.stopped()
+
+
+# --- strangers -------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_speaks_for_ranks_of_others(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    thief = rank_worker(office, "thief", uptime=1.0)
+    thief.prepared = workers[1].prepared
+    thief.end(1, b"forged")
+    thief.send(wire.RanksUnready(*thief.ref, "no"), wire.Returned((thief.ref,)), wire.RanksReady(*thief.ref, 1))
+    thief.send(wire.Meet(*thief.ref, 1, 1, False, False, b""), wire.PmiBytes(*thief.ref, 1, 0, b"cmd=abort\n"))
+    thief.send(wire.Finished((wire.Result(*thief.ref, 0, 0.5, b"forged", b"", b""),)))
+    assert thief.next(wire.Stop).attempts == (thief.ref,)
+    workers[0].send(wire.Finished((wire.Result(*thief.ref, 0, 0.5, b"forged", b"", b""),)))
+    workers[0].end(0, b"mine")
+    workers[0].send(wire.RanksReady(*thief.ref, 1))
+    assert state_of(office, bag) == "SENT"
+    workers[1].end(1, b"mine")
+    assert wire.split_ranks(only_result(office, bag).payload) == [b"mine", b"mine"]
+
+
+def test_what_is_said_of_ranks_that_do_not_run_changes_nothing(office: Office) -> None:
+    workers = [rank_worker(office, f"pc{number}") for number in range(2)]
+    settled_in(office)
+    bag = gang_bag(office, 2)
+    for worker in workers:
+        worker.prepare()
+        worker.end(worker.ranks[0])
+        worker.send(wire.Meet(*worker.ref, worker.ranks[0], 1, False, False, b""))
+    worker.end(1000)
+    assert state_of(office, bag) == "SENT"
+    for worker in workers:
+        worker.ready()
+        worker.ready()
+    office.settle()
+    assert office.journal.db.execute("SELECT count(*) FROM ranks").fetchone() == (2,)
+
+
+# --- what ranks say --------------------------------------------------------------------------------------------------
+
+
+def test_ranks_meet_and_each_worker_is_told_once(office: Office) -> None:
+    _, workers = begun(office, 2)
+    for worker in workers:
+        worker.send(wire.Meet(*worker.ref, worker.ranks[0], 1, True, False, b"%d" % worker.ranks[0]))
+    for worker in workers:
+        met = worker.next(wire.Met)
+        assert (met.serial, met.reason, bytes(met.values)) == (1, "", b"\x92\xc4\x010\xc4\x011")
+
+
+def test_who_does_not_come_is_named(office: Office) -> None:
+    _, workers = begun(office, 2)
+    workers[0].send(wire.Meet(*workers[0].ref, 0, 1, False, False, b""))
+    workers[0].send(wire.Meet(*workers[0].ref, 0, 1, False, True, b""))
+    assert workers[0].next(wire.Met).reason == f"rank 1 on {workers[1].name} did not come"
+
+
+def test_a_barrier_that_was_held_before_a_restart_is_known_after_it(open_office: OpenOffice) -> None:
+    office = open_office()
+    _, workers = begun(office, 2)
+    for worker in workers:
+        worker.send(wire.Meet(*worker.ref, worker.ranks[0], 1, False, False, b""))
+    workers[0].next(wire.Met)
+    office = open_office()
+    back = [back_again(office, worker) for worker in workers]
+    back[1].send(wire.Meet(*back[1].ref, 1, 1, False, False, b""))
+    assert back[1].next(wire.Met).reason == ""
+
+
+def test_mpi_ranks_speak_to_their_process_manager_also_after_a_restart(open_office: OpenOffice) -> None:
+    office = open_office()
+    workers = [rank_worker(office, f"pc{number}", mpi=True) for number in range(2)]
+    rank_worker(office, "without")
+    settled_in(office)
+    bag = gang_bag(office, 2, mpi=True)
+    for worker in workers:
+        worker.prepare()
+        worker.ready()
+    workers.sort(key=lambda worker: worker.ranks)
+    for worker in workers:
+        worker.next(wire.StartRanks)
+    line = b"cmd=barrier_in\n"
+    workers[0].send(wire.PmiBytes(*workers[0].ref, 0, 0, line))
+    office.settle()
+    office = open_office()
+    back = [back_again(office, worker) for worker in workers]
+    back[1].send(wire.PmiBytes(*back[1].ref, 1, 0, line))
+    for worker in back:
+        heard = worker.next(wire.PmiBytes)
+        assert (heard.start, heard.data) == (len(line), b"cmd=barrier_out\n")
+    office.now += 1.0
+    back[1].send(wire.PmiBytes(*back[1].ref, 1, len(line), b"cmd=abort exitcode=7\n"))
+    for worker in back:
+        worker.stopped()
+    failure = wire.read_failure(only_result(office, bag).payload)
+    assert failure.message == f"rank 1 of 2 on {back[1].name}: MPI_Abort with exit code 7"
+
+
+def test_ranks_of_a_gang_without_mpi_have_no_process_manager(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    workers[0].send(wire.PmiBytes(*workers[0].ref, 0, 0, b"cmd=abort\n"))
+    office.settle()
+    assert state_of(office, bag) == "SENT"
+
+
+# --- who is there ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{"address": None}, {"labels": ("cpu",)}, {"memory": 100}, {"slots": 1}])
+def test_a_gang_waits_for_pcs_that_have_what_it_needs(office: Office, changes: dict[str, Any]) -> None:
+    for number in range(2):
+        usual: dict[str, Any] = {"slots": 2, "labels": ("gpu",), "memory": 1000}
+        rank_worker(office, f"pc{number}", **usual | changes)
+    settled_in(office)
+    bag = gang_bag(office, 2, slots=2, labels=("gpu",), memory=500)
+    office.settle()
+    assert state_of(office, bag) == "WAITING"
+    for number in range(2, 4):
+        rank_worker(office, f"pc{number}", slots=2, labels=("gpu",), memory=1000)
+    settled_in(office)
+    assert state_of(office, bag) == "SENT"
+
+
+def test_what_a_worker_measures_is_known(office: Office) -> None:
+    worker = rank_worker(office, speed=0.5, processors=4, memory=2**30, labels=("gpu",))
+    worker.send(wire.Heartbeat(None, None, 0.8, (0.5, 0.4, 0.3)))
+    office.settle()
+    (row,) = office.client().ask("status")["workers"]
+    found = {name: row[name] for name in ("speed", "load", "processors", "memory", "labels", "reachable")}
+    expected = {"speed": 0.8, "load": 0.3, "processors": 4, "memory": 2**30, "labels": ["gpu"], "reachable": True}
+    assert found == expected
+    worker.send(wire.Heartbeat(None, None))
+    office.settle()
+    assert office.client().ask("status")["workers"][0]["speed"] == 0.8

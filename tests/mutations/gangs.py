@@ -1,0 +1,18 @@
+"""A script that has to notice faults in what is decided about gangs, labels, memory and speeds."""
+
+from pathlib import Path
+
+from tests.scheduler import test_gangs as gangs
+from tests.scheduler.builders import pgs
+
+
+def in_the_scheduler(seed: int, home: Path) -> None:
+    """Gangs start and end as a whole; PCs have what tasks need; slots are kept."""
+    gangs.test_single_tasks_go_only_where_their_labels_are(pgs())
+    gangs.test_never_more_of_a_workers_memory_is_promised_than_it_has(pgs())
+    gangs.test_a_start_that_cannot_be_is_not_carried_out()
+    gangs.test_slots_kept_for_a_gang_take_single_tasks_that_end_before()
+    gangs.test_when_one_pc_is_gone_the_others_stop_and_the_task_waits_in_its_place()
+    gangs.test_a_gang_survives_a_new_connection_of_a_worker_that_still_has_all_its_ranks()
+    gangs.test_ranks_that_never_come_back_end_the_others()
+    gangs.test_slots_of_all_speeds_are_found_by_what_is_left_of_them()

@@ -1,0 +1,1 @@
+"""Policies for parallel tasks, played without the core."""

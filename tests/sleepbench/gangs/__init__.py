@@ -1,0 +1,1 @@
+"""Gangs on sites: scenarios of one's own, simulated and live."""

@@ -1,0 +1,1 @@
+"""Papers on parallel tasks, repeated in virtual time."""
