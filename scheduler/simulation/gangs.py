@@ -173,7 +173,7 @@ class Gangs:
                 self.ran_s += self._lose(gang) * gang.slots
 
     def close(self, pc: PC) -> tuple[list[Attempt], dict[int, float]]:
-        """The window of ``pc`` closes: its gangs are lost. Returns those that had not begun, and how long others ran."""
+        """The window of ``pc`` closes: its gangs are lost. Returns those that had not begun; how long others ran."""
         unstarted: list[Attempt] = []
         ran: dict[int, float] = {}
         for work in [work for work in pc.works if work.gang]:
