@@ -184,13 +184,15 @@ class Scheduler:
         news = dict(zip(event.tasks, event.runtimes, strict=True))
         if progress := self.grid.tasks.progress:
             news = {task: progress.left_of(task, runtime) for task, runtime in news.items()}
-        before = self.grid.tasks.predict(news)
+        grid = self.grid
+        before = grid.tasks.predict(news)
         chosen: dict[Category, list[tuple[int, int]]] = {}
-        for batch, part in by_batch(tasks := list(before), self.grid.tasks.known):
+        for batch, part in by_batch(tasks := list(before), grid.tasks.known):
             chosen.setdefault(batch.bag.category, []).extend([(task, 1) for task in tasks[part]])
         for category, spans in chosen.items():
-            self.grid.predict(category, spans, {before[task] for task, _ in spans}, news.__getitem__)
+            grid.predict(category, spans, {before[task] for task, _ in spans}, news.__getitem__)
         self._predictions_changed(news, now)
+        self._gangs.predicted([gang for task, gang in grid.gangs.running.items() if task in news], now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
         checked_runtime(event.runtime)
@@ -199,6 +201,15 @@ class Scheduler:
         category = grid.tasks.bags[event.bag].category
         grid.predict(category, spans, before - {event.runtime}, lambda task: event.runtime)
         self._predictions_changed(self._bound_of(event.bag, spans), now)
+        self._gangs.predicted([gang for gang in grid.gangs.running.values() if gang.bag.number == event.bag], now)
+
+    def _scale(self, task: int) -> float:
+        """What a second counts of ``task`` where it runs now, in seconds of its predicted runtime."""
+        gang = self.grid.gangs.running.get(task)
+        if gang is not None:
+            return self.grid.tasks.runtime(task) / gang.seconds if gang.seconds > 0.0 else 1.0
+        slot = self.grid.bound.get(task)
+        return 1.0 if slot is None else slot.speed
 
     def _bound_of(self, bag: int, spans: Spans) -> Iterable[int]:
         """The tasks of a bag, all in ``spans``, that are bound to a slot; searched for where there are fewer tasks."""
@@ -445,13 +456,15 @@ class Scheduler:
     def outlived(self, elapsed: Mapping[int, float], now: float) -> dict[int, float]:
         """Longer predictions for tasks that were stopped, unfinished, after more seconds than predicted.
 
-        ``elapsed``: the seconds that each had used. Tasks that were stopped sooner than predicted are left out, because
-        their predictions still hold, and so are checkpointable tasks: their checkpoints tell what is left.
+        ``elapsed``: the seconds that each had used where it still is. Tasks that were stopped sooner than predicted are
+        left out, because their predictions still hold, and so are checkpointable tasks: their checkpoints tell what is
+        left.
         """
         bag_of = self.grid.tasks.known
+        at_speed_one = {task: seconds * self._scale(task) for task, seconds in elapsed.items()}
         found = {
             task: seconds
-            for task, seconds in elapsed.items()
+            for task, seconds in at_speed_one.items()
             if seconds > self.runtime(task) and bag_of(task).bag.piece is None
         }
         longest = self.longest_window(now) if found else 0.0

@@ -10,47 +10,20 @@ that are not more than a minute of the grid ahead, the job that came first.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import inf
-from operator import itemgetter
 
 from deskgrid.scheduler.events import RankPlace, StartGang
+from deskgrid.scheduler.gang_view import Coming, GangView
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
-from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelPolicy, Running, Site, Start
+from deskgrid.scheduler.parallel.base import Job, Keep, ParallelPolicy, Running, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies.base import Policy, Requirement
 from deskgrid.scheduler.queues.jobs import JobQueue
-from deskgrid.scheduler.state.gangs import Gang, Machine, host_of
+from deskgrid.scheduler.state.gangs import Gang, Machine
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Sent, Slot
 from deskgrid.scheduler.suitable import free_memory
-
-
-@dataclass(slots=True, eq=False)
-class GangView:
-    """What a policy for parallel tasks reads (`deskgrid.scheduler.parallel.base.ParallelView`)."""
-
-    _grid: GridState
-    now: float
-    waiting: list[Job]
-    _coming: dict[Site, Sequence[tuple[float, float, Host]]] = field(default_factory=dict)
-
-    @property
-    def sites(self) -> Sequence[Site]:
-        """Every site with a PC that is up, by name."""
-        return self._grid.gangs.sites
-
-    @property
-    def singles(self) -> bool:
-        """Whether there are single tasks, waiting or running, from which slots have to be kept."""
-        return bool(self._grid.bound) or any(map(len, self._grid.categories.waiting.values()))
-
-    def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
-        """Windows to come of the PCs of a site, up or away, as (opens, closes, host), by ``opens``."""
-        if site not in self._coming:
-            self._coming[site] = coming_at(self._grid, site, self.now)
-        return self._coming[site]
 
 
 class GangPlacing:
@@ -65,6 +38,7 @@ class GangPlacing:
         # What it wants to be kept, and whether slots are kept accordingly.
         self._keeps: list[Keep] = []
         self._kept = True
+        self._coming = Coming(grid)
         self._policy: Policy | None = None
         self._parallel: ParallelPolicy = default_policy()
 
@@ -126,15 +100,14 @@ class GangPlacing:
             return []
         if self._keeps:
             self._keeps, self._kept = [], False
-        self._asked = grid.changes
         starts: list[StartGang] = []
         while (queues := [queue for queue in table.queues.values() if queue.jobs and queue.category.open]) and (
             grid.budget > 0
         ):
             if not self._ask(queues, starts):
                 break
-        if grid.budget <= 0:
-            self._asked = -1
+        grid.changes += bool(starts)  # plans for single tasks no longer hold
+        self._asked = grid.changes if grid.budget > 0 else -1
         return starts
 
     def _refresh(self, machine: Machine) -> None:
@@ -157,7 +130,7 @@ class GangPlacing:
         turns = {} if alone else self._turns(queues)
         waiting = queues[0].jobs if alone else _in_turn(queues, turns)
         self._keeps, self._kept = [], False
-        for step in self._policy_for().decide(GangView(grid, grid.now, waiting)):
+        for step in self._policy_for().decide(GangView(grid, waiting, self._coming)):
             if isinstance(step, Keep):
                 self._keeps.append(step)
                 continue
@@ -288,19 +261,6 @@ class GangPlacing:
             slot.sent.append(sent)
         gang.slots += slots
         grid.deadlines.watch(slots[0], now)
-
-
-def coming_at(grid: GridState, site: Site, now: float) -> list[tuple[float, float, Host]]:
-    """Windows to come of the PCs of a site, up or away, as (opens, closes, host), the first to open first."""
-    table, found = grid.gangs, list[tuple[float, float, Host]]()
-    for host in site.hosts:
-        windows = grid.hours.really(host.name, table.machines[host.name].worker.expected(now))
-        found += [(window.opens, window.closes, host) for window in windows if window.opens > now]
-    for name, away in grid.away.items():
-        if away.was is not None and table.site_of(away.was) is site:
-            windows, host = grid.hours.really(name, away.expected(now)), host_of(away.was, site)
-            found += [(max(now, each.opens), each.closes, host) for each in windows if each.closes > now]
-    return sorted(found, key=itemgetter(0))
 
 
 def _in_turn(queues: Sequence[JobQueue], turns: dict[JobQueue, tuple[float, int]]) -> list[Job]:

@@ -81,6 +81,21 @@ class Gangs:
         for slot in gang.slots:
             slot.sent[0] = slot.sent[0]._replace(runtime=seconds * slot.speed)
 
+    def predicted(self, gangs: Iterable[Gang], now: float) -> None:
+        """The tasks of these gangs have other predictions: their ends move."""
+        for gang in gangs:
+            running, runtime = gang.running, self._grid.tasks.runtime(gang.attempt.task)
+            if running is None or running.job.runtime == runtime:
+                continue  # since a restart, it has no end yet
+            need, ranks = gang.bag.need, running.size
+            before, after = (need.seconds(seconds, ranks) for seconds in (running.job.runtime, runtime))
+            self._table.withdraw(gang)
+            self._set_seconds(gang, gang.seconds * after / before if before > 0.0 else after / _slowest(gang))
+            running.job.runtime = runtime
+            self._table.enter(gang, self._running(gang, running.job))
+            for worker in gang.workers():
+                self._grid.deadlines.watch(gang.first_on(worker), now)
+
     def refused(self, event: ev.GangRefused, now: float) -> None:
         """It could not begin. It is tried again after a pause, and others may have its slots until then."""
         if not event.pause >= 0.0:

@@ -50,6 +50,7 @@ class Workers:
             self._detach(event.worker, now)
         before = grid.away.pop(event.worker, None)
         grid.changes += 1
+        grid.gangs.windows += 1
         windows = announced(event.windows, now)
         worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
         worker.announced, worker.opened, worker.planned_s = worker.ends_at, now, event.uptime
@@ -109,7 +110,9 @@ class Workers:
             if worker is None:
                 self._note_away(event.worker, windows)
             else:
-                grid.changes += differ(worker.windows, windows)
+                changed = differ(worker.windows, windows)
+                grid.changes += changed
+                grid.gangs.windows += changed
                 worker.windows = windows
         if worker is None:
             return
@@ -220,6 +223,7 @@ class Workers:
         """Take a worker's slots away; its tasks join the priority queue."""
         grid = self._grid
         grid.changes += 1
+        grid.gangs.windows += 1
         worker = grid.slots.leave(name)
         self._trust.dismiss(worker)
         if grid.gangs.awake:
@@ -242,6 +246,7 @@ class Workers:
         """A worker that is away will not be back."""
         grid = self._grid
         grid.changes += grid.away.pop(event.worker, None) is not None
+        grid.gangs.windows += 1
         self._trust.forget(event.worker)
         grid.quarantine.forget_worker(event.worker)
         if (worker := grid.slots.workers.get(event.worker)) is not None:
@@ -252,6 +257,7 @@ class Workers:
         grid = self._grid
         known = grid.away.get(name, Away(Windows()))
         grid.changes += differ(known.windows, windows)
+        grid.gangs.windows += 1
         grid.away[name] = replace(known, windows=windows)
 
 

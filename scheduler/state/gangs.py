@@ -71,7 +71,7 @@ class GangTable:
 
     ``touched``: workers of which single tasks may have other slots than when a policy looked last.
     ``resting``: idle slots that gangs left, and that are in no index until a single task may need one.
-    ``kept``: slots that are kept for a waiting gang.
+    ``kept``: slots that are kept for a waiting gang. ``windows``: grows with each change of windows to come.
     """
 
     def __init__(self) -> None:
@@ -83,6 +83,7 @@ class GangTable:
         self.touched: set[str] = set()
         self.resting: dict[int, Slot] = {}
         self.kept: dict[int, Slot] = {}
+        self.windows = 0
         self._site_of: dict[tuple[str, str], Site] = {}
 
     def queue(self, category: Category) -> JobQueue:

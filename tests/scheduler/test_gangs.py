@@ -301,6 +301,24 @@ def test_slots_are_no_longer_kept_when_the_gang_that_waited_is_gone() -> None:
     lab.grid.expect(b=[other])
 
 
+def test_what_is_kept_in_windows_to_come_keeps_no_slot_now() -> None:
+    lab = Lab()
+    policy: Any = lab.grid.scheduler.policy
+    lab.pcs("a", uptime=100)
+    lab.pcs("b", uptime=100)
+    lab.grid.tell(ev.WorkerLeft("b", planned=True, windows=[(200, 100)]))
+
+    def steps(view: ParallelView) -> list[Start | Keep]:
+        (site,) = view.sites
+        (opens, _, host), *_ = view.coming(site)
+        return [Keep(view.waiting[0], ((site.hosts[0], 1), (host, 1)), opens)]
+
+    policy.parallel = Told(steps)
+    lab.submit(10)
+    (single,) = lab.grid.tasks(50, bag=1)
+    lab.grid.expect(a=[single])
+
+
 def test_a_piece_of_a_task_goes_to_no_slot_that_is_kept() -> None:
     lab = Lab()
     lab.pcs("a", "b", uptime=1000)
@@ -672,6 +690,47 @@ def test_slots_of_all_speeds_are_found_by_what_is_left_of_them() -> None:
     grid.expect(a=tasks[1:2], b=tasks[:1], c=tasks[2:])
 
 
+def test_plans_and_last_places_take_the_speeds_of_pcs_into_account() -> None:
+    grid = Grid(packing(confidence=0.9))
+    grid.pc("slow", 100, speed=0.5, windows=[(200, 100)])
+    grid.pc("quick", 100, windows=[(200, 100)])
+    tasks = grid.tasks(90, 90, 45, 40)
+    assert grid.tell_pass() == {"slow": [tasks[2]], "quick": [tasks[0]]}
+    grid.wait(91)
+    grid.end(tasks[0], elapsed=91.0, worker="quick")
+    grid.end(tasks[2], elapsed=90.0, worker="slow")
+    grid.leave("slow")
+    grid.leave("quick")
+    grid.tell_pass()
+    grid.wait(110)
+    grid.pc("quick", 100)
+    grid.expect(quick=[tasks[1]])
+
+
+def test_a_chance_is_taken_where_a_task_is_likely_to_end_at_that_speed() -> None:
+    grid = Grid(packing(confidence=0.9))
+    grid.pc("slow", 100, speed=0.5)
+    learned = grid.tasks(*[10.0] * 12)
+    for task, seconds in zip(learned, (5, 10, 20, 40) * 3, strict=True):
+        grid.tell_pass()
+        running = next(t for t in learned if grid.state(t) == State.SENT)
+        grid.end(running, elapsed=2.0 * seconds, worker="slow")
+        del task
+    (task,) = grid.tasks(10.0)
+    assert grid.tell_pass() == {"slow": [task]}
+    grid.wait(10)
+    assert grid.view.expected_free(0) > 20.0
+
+
+def test_a_slot_that_a_gang_has_is_expected_to_be_free_when_the_gang_ends() -> None:
+    lab = Lab()
+    lab.pcs("a", slots=2)
+    lab.submit(10)
+    lab.starts()
+    assert [lab.grid.view.expected_free(number) for number in (0, 1)] == [10.0, 10.0]
+    assert [(at.free, at.closes) for at in lab.grid.view.open_slots()] == [(10.0, math.inf)] * 2
+
+
 def test_any_slot_may_be_asked_for_whatever_its_speed() -> None:
     grid = Grid(fcfs())
     for name, speed in (("a", 0.5), ("b", 1.0), ("c", 0.7)):
@@ -807,13 +866,45 @@ def test_jobs_take_new_predictions() -> None:
     assert [job.runtime for job in queue.jobs] == [7.0, 7.0]
 
 
+def test_the_end_of_a_gang_moves_with_its_prediction() -> None:
+    lab = Lab()
+    lab.pcs("a", slots=4)
+    (task,) = lab.submit(10, need=Need(4, 4, speedup=Amdahl(0.0)))
+    (instant,) = lab.submit(0, bag=1)
+    lab.starts()
+    lab.grid.wait(1)
+    lab.grid.predict({task: 20.0})
+    (site,) = lab.grid.inside.gangs.sites
+    assert [running.ends for running in site.running] == [5.0]
+    assert lab.grid.scheduler.outlived({task: 4.0}, 1.0) == {}
+    assert set(lab.grid.scheduler.outlived({task: 6.0}, 1.0)) == {task}
+    lab.grid.tell(ev.BagPredicted(0, 8.0))
+    assert [running.ends for running in site.running] == [2.0]
+    lab.end(task)
+    lab.grid.wait(1)
+    assert lab.starts() == {instant: "a a"}
+    assert lab.grid.scheduler.outlived({instant: 1.0}, 2.0).keys() == {instant}
+    lab.grid.predict({instant: 3.0})
+    assert [running.ends for running in site.running] == [5.0]
+
+
+def test_what_a_slow_pc_needed_counts_at_speed_one() -> None:
+    grid = Grid(pgs())
+    grid.pc("slow", 100, speed=0.5)
+    (task,) = grid.tasks(10)
+    grid.expect(slow=[task])
+    grid.wait(30)
+    assert grid.scheduler.outlived({task: 19.0}, 30.0) == {}
+    assert grid.scheduler.outlived({task: 30.0}, 30.0)[task] >= 15.0
+
+
 def test_windows_to_come_are_known_of_pcs_that_are_up_and_away() -> None:
     lab, seen = Lab(), list[Any]()
     policy: Any = lab.grid.scheduler.policy
 
     def steps(view: ParallelView) -> list[Start]:
         found = [[(o, c, host.name) for o, c, host in view.coming(site)] for site in view.sites]
-        seen.extend([found, [view.coming(site) is view.coming(site) for site in view.sites], view.singles])
+        seen.extend([found, view.singles])
         return []
 
     policy.parallel = Told(steps)
@@ -824,7 +915,11 @@ def test_windows_to_come_are_known_of_pcs_that_are_up_and_away() -> None:
     lab.grid.tell(ev.UptimeRefreshed("never", 0.0, [(1, 2)]))
     lab.submit(10)
     lab.starts()
-    assert seen == [[[], [(15, 24, "b"), (20, 25, "a")]], [True, True], False]
+    assert seen == [[[], [(15, 24, "b"), (20, 25, "a")]], False]
+    lab.grid.wait(16)
+    lab.submit(10)
+    lab.starts()
+    assert seen[2] == [[], [(16, 24, "b"), (20, 25, "a")]]
 
 
 def test_a_gang_is_one_task_and_its_slots_are_busy() -> None:

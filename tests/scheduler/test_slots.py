@@ -23,9 +23,9 @@ class IndexMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.number = 0
 
-    @rule(uptime=UPTIMES, slots=st.integers(1, 3))
-    def join(self, uptime: float, slots: int) -> None:
-        worker = Worker(f"w{self.number}", "", self.now, self.now + uptime, Windows())
+    @rule(uptime=UPTIMES, slots=st.integers(1, 3), speed=st.sampled_from([1.0, 1.0, 0.5, 2.0]))
+    def join(self, uptime: float, slots: int, speed: float) -> None:
+        worker = Worker(f"w{self.number}", "", self.now, self.now + uptime, Windows(), speed=speed)
         self.number += 1
         self.table.join(worker, slots)
         for slot in worker.slots:
@@ -73,12 +73,17 @@ class IndexMachine(RuleBasedStateMachine):
 
     def _compare(self, index: SlotIndex, slots: list[Slot], limit: float) -> None:
         rows = [
-            (slot.remaining(self.now), max(self.now, slot.due) + slot.ahead_s + slot.queued_s, slot.number)
+            (slot.left_s(self.now), max(self.now, slot.due) + slot.ahead_s + slot.queued_s, slot.number)
             for slot in slots
         ]
         assert index.tightest(limit, self.now) == min((row for row in rows if row[0] > limit), default=None)
         assert index.widest(self.now) == max((row[0] for row in rows), default=-math.inf)
         assert sorted(index.at(place) for place in range(len(index))) == sorted(slot.number for slot in slots)
+        if index is self.table.idle:
+            wide = sorted((left, number) for left, _, number in rows if left > limit)
+            assert [left for left, _ in wide] == [
+                self.table.slots[number].left_s(self.now) for number in index.above(limit, self.now)
+            ]
 
     @invariant()
     def agrees(self) -> None:
@@ -110,3 +115,15 @@ def test_a_slot_is_looked_out_for_once_for_each_task_it_runs(changes: list[float
     assert list(table.overdue(1e6 - 1)) == []
     assert list(table.overdue(1e6)) == [slot]
     assert list(table.overdue(1e7)) == []
+
+
+def test_a_slot_whose_time_stands_still_may_be_the_tightest() -> None:
+    table = SlotTable()
+    table.join(Worker("a", "", 0.0, 20.0, Windows()), 2)
+    busy, late = table.slots.values()
+    busy.sent.append(Sent(Attempt(0, 0), 15.0, 0.0))
+    late.sent.append(Sent(Attempt(1, 1), 0.0, 0.0))
+    for slot in (busy, late):
+        table.index(slot, 0.0)
+    assert table.spare.tightest(1.0, 0.0) == (5.0, 15.0, busy.number)
+    assert table.spare.tightest(10.0, 0.0) == (20.0, 0.0, late.number)

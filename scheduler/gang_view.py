@@ -1,0 +1,74 @@
+"""What policies for parallel tasks read (`deskgrid.scheduler.parallel.base.ParallelView`)."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import itemgetter
+
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.parallel.base import Host, Job, Site
+from deskgrid.scheduler.state.gangs import host_of
+
+_Coming = tuple[float, float, Host]
+_opens = itemgetter(0)
+
+
+class Coming:
+    """Windows to come, by site: they are collected only when some have changed, because there may be many."""
+
+    def __init__(self, grid: GridState) -> None:
+        self._grid = grid
+        self._version = -1
+        self._known: dict[Site, list[_Coming]] = {}
+
+    def at(self, site: Site, now: float) -> Sequence[_Coming]:
+        """Windows of the PCs of a site, up or away, as (opens, closes, host), by ``opens``."""
+        if self._grid.gangs.windows != self._version:
+            self._version = self._grid.gangs.windows
+            self._known = {}
+        rows = self._known.get(site)
+        if rows is None:
+            rows = self._known[site] = self._collect(site, now)
+        start = bisect_right(rows, now, key=_opens)
+        # These may open at any time: their PCs are late.
+        late = [(now, closes, host) for _, closes, host in rows[:start] if closes > now and self._is_away(host)]
+        return late + rows[start:]
+
+    def _is_away(self, host: Host) -> bool:
+        return host.name not in self._grid.gangs.machines
+
+    def _collect(self, site: Site, now: float) -> list[_Coming]:
+        grid, table, found = self._grid, self._grid.gangs, list[_Coming]()
+        for host in site.hosts:
+            windows = grid.hours.really(host.name, table.machines[host.name].worker.expected(now))
+            found += [(window.opens, window.closes, host) for window in windows if window.opens > now]
+        for name, away in grid.away.items():
+            if away.was is not None and table.site_of(away.was) is site:
+                windows, host = grid.hours.really(name, away.expected(now)), host_of(away.was, site)
+                found += [(window.opens, window.closes, host) for window in windows if window.closes > now]
+        return sorted(found, key=_opens)
+
+
+class GangView:
+    """The view of one decision. ``waiting``: the jobs, those first whose turn it is."""
+
+    __slots__ = ("_coming", "_grid", "now", "waiting")
+
+    def __init__(self, grid: GridState, waiting: list[Job], coming: Coming) -> None:
+        self._grid = grid
+        self._coming = coming
+        self.now = grid.now
+        self.waiting = waiting
+
+    @property
+    def sites(self) -> Sequence[Site]:
+        """Every site with a PC that is up, by name."""
+        return self._grid.gangs.sites
+
+    @property
+    def singles(self) -> bool:
+        """Whether there are single tasks, waiting or running, from which slots have to be kept."""
+        return bool(self._grid.bound) or any(map(len, self._grid.categories.waiting.values()))
+
+    def coming(self, site: Site) -> Sequence[_Coming]:
+        """Windows to come of the PCs of a site, up or away, as (opens, closes, host), by ``opens``."""
+        return self._coming.at(site, self.now)
