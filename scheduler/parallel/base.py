@@ -52,6 +52,10 @@ class Host:
         """Effective power: relative power times idleness (CISNE, Eq. 2)."""
         return self.speed * (1.0 - self.load)
 
+    def suits(self, need: Need) -> bool:
+        """Whether it has the labels and, now, the memory that one rank needs."""
+        return self.memory >= need.memory and self.labels >= need.labels
+
 
 @dataclass(slots=True, eq=False)
 class Running:
@@ -62,6 +66,11 @@ class Running:
     ranks: tuple[tuple[Host, int], ...]
     started: float
     ends: float
+
+    @property
+    def size(self) -> int:
+        """How many ranks it has."""
+        return sum([ranks for _, ranks in self.ranks])
 
 
 @dataclass(slots=True, eq=False)
