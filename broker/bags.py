@@ -260,6 +260,11 @@ class OpenBag:
         return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
 
     @property
+    def parallel(self) -> bool:
+        """Whether each of its tasks needs several slots at once, or is a gang."""
+        return self.row.options.gang or self.row.options.slots > 1
+
+    @property
     def why_paused(self) -> str:
         """That it is paused, and why; empty if it is not."""
         if self.held:

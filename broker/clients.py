@@ -329,6 +329,8 @@ class Clients:
     def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:
         """A note that tells the submitter at once if some tasks of a bag cannot run now."""
         scheduler = self._state.scheduler
+        if bag.parallel and scheduler.longest_window(now):
+            return self._queries.never_together(bag.need, max(runtimes), now) or bag.note
         if not scheduler.policy.timed:
             return bag.note
         margin, needs_s = scheduler.policy.requirement.margin, scheduler.bag_needs(bag.row.number)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.needs import need_of
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import HOLD
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.queues.categories import rounded_piece
+from deskgrid.scheduler.queues.categories import key_need, rounded_piece
 
 if TYPE_CHECKING:
     from deskgrid.broker.orders import Orders
@@ -35,13 +36,16 @@ CATEGORIES_LIMIT = 64
 
 
 def _has_own_category(options: wire.TaskOptions, environment: str) -> bool:
-    return bool(environment or options.priority or options.limit or options.licences or options.checkpoint)
+    needs = options.memory or options.labels or need_of(options).parallel
+    own = options.priority or options.limit or options.licences or options.checkpoint
+    return bool(environment or own or needs)
 
 
 def _category(options: wire.TaskOptions, environment: str, number: int | None) -> tuple[object, ...]:
     """What tells the categories of one owner apart; ``number``: of a bag that is here, None for a new one."""
     piece = rounded_piece(options.min_piece) if options.checkpoint else None
-    return options.priority, options.licence_needs(), options.limit and (number, options.limit), piece, environment
+    limit, need = options.limit and (number, options.limit), key_need(need_of(options))
+    return options.priority, options.licence_needs(), limit, piece, environment, need
 
 
 class Gates:
@@ -104,8 +108,8 @@ class Gates:
         if len(categories) < CATEGORIES_LIMIT:
             return ""
         return (
-            f"{owner} has bags with {len(categories)} different limits, priorities, licences, shortest pieces and "
-            f"environments here, of {CATEGORIES_LIMIT}: try again when some have ended"
+            f"{owner} has bags with {len(categories)} different limits, priorities, licences, shortest pieces, "
+            f"environments and needs here, of {CATEGORIES_LIMIT}: try again when some have ended"
         )
 
     def _drop_ended(self, owner: str, category: tuple[object, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What is told at submit of tasks that no PC, or no site, can run as things are: the bag is accepted, and waits. Pure.
+"""What is told of tasks that need what no PC, or no site, has: the bag is accepted, and waits. Pure.
 
 A PC counts whether its window is open or not, as long as the broker knows it.
 """
@@ -65,6 +65,13 @@ def _why_not_together(options: TaskOptions, pcs: Sequence[wire.Join], which: str
     if alone and least <= max(sites.values()):
         return f"{needs}, and PCs{which} are not reached by others of their site, or do not know by which address"
     return f"{needs} at one site, and PCs{which} have room for {most} at most"
+
+
+def lacks_text(labels: Sequence[str], memory: float | None) -> str:
+    """Say what a PC lacks: labels, or, if its bytes of memory are given, memory."""
+    if labels:
+        return f"the PC has not the label{'s' * (len(labels) > 1)} {_listed(labels)}"
+    return f"the PC has {size(memory or 0)} of memory, which is too little"
 
 
 def _listed(names: Sequence[str]) -> str:

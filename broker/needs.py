@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
 from deskgrid.wire import Join, PackedSpeedup, TaskOptions
 
@@ -10,19 +10,12 @@ from deskgrid.wire import Join, PackedSpeedup, TaskOptions
 MPI = "--mpi"
 
 
+@lru_cache(256)
 def need_of(options: TaskOptions) -> Need:
     """What each task of a bag with these options needs."""
-    least, most = options.ranks
-    labels = (*options.labels, MPI) if options.mpi else options.labels
-    return _need(least, most, options.slots, options.memory, labels, options.speedup, options.gang)
-
-
-@lru_cache(256)
-def _need(*facts: object) -> Need:
-    """One value for all bags with the same need; for nearly all of them, this is `SINGLE`."""
-    least, most, slots, memory, labels, speedup, gang = facts
-    need = Need(least, most, slots, memory, frozenset(labels), speedup_of(speedup), gang)
-    return SINGLE if need == SINGLE else need
+    (least, most), slots, memory = options.ranks, options.slots, options.memory
+    labels = frozenset((*options.labels, MPI) if options.mpi else options.labels)
+    return Need(least, most, slots, memory, labels, speedup_of(options.speedup), options.gang)
 
 
 def speedup_of(packed: PackedSpeedup) -> Speedup | None:
@@ -33,7 +26,7 @@ def speedup_of(packed: PackedSpeedup) -> Speedup | None:
         case ("downey", float(average), float(sigma)):
             return Downey(average, sigma)
         case ("table", *numbers):
-            return Measured(tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+            return Measured(tuple([(int(n), float(s)) for n, s in zip(numbers[::2], numbers[1::2], strict=True)]))
     return None
 
 

@@ -18,6 +18,7 @@ from deskgrid.broker.environment_list import EnvironmentList
 from deskgrid.broker.environments import Environments
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
+from deskgrid.broker.need_notes import lacks_text
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
@@ -32,6 +33,7 @@ from deskgrid.broker.workers import Workers
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy, policy_options
 from deskgrid.scheduler.views.explain import Explanation, Restraint, SlotReason, Waiting, explain, restraint, waiting_of
 
@@ -67,6 +69,7 @@ class Queries:
         self.environments = Environments(state, workers.by_name, workers.by_peer)
         self.orders.gates.resumed = self.environments.forgive
         self.etas = Etas(state, self.operations, state.forecaster)
+        self.etas.lacking = workers.need_note
         overview = Overview(state, workers, throughput, clients, self.etas)
         self._overview = overview
         admission = Admission(state, self._connected)
@@ -156,6 +159,10 @@ class Queries:
         """What is told at submit of tasks with these options that no worker can run; empty if some can."""
         return self._workers.need_note(options)
 
+    def never_together(self, need: Need, runtime: float, now: float) -> str:
+        """What is told at submit of parallel tasks for which no windows are long enough; empty if some are."""
+        return self._workers.attempts.gangs.explaining.never(need, runtime, now)
+
     def _connected(self) -> Counter[str]:
         return Counter([*self._clients(), *(worker.who.name for worker in self._workers.by_peer.values())])
 
@@ -215,14 +222,18 @@ class Queries:
             task = self._task(bag, args["item"])
             waiting = int(scheduler.state(task) == State.WAITING)
         why = yield from explain(scheduler.grid, task, now)
+        gang = self._workers.attempts.gangs.explaining.text(task, why.state, now) if bag.need.parallel else None
+        rows = [] if bag.need.parallel else why.slots
         kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
+        missing = self.need_note(bag.row.options) if why.state == State.WAITING and gang is None else ""
         barred = [f"task {args['item']} waits: {self._barred(bag)}"] if why.state == State.BARRED else []
         return {
             "text": barred
             or [
                 *kept_back,
+                *([missing] if missing else []),
                 *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
-                *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now),
+                *(gang or _explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now)),
                 *self._failures(task, why),
             ],
             "waiting": waiting,
@@ -235,9 +246,9 @@ class Queries:
                     "short_s": slot.short_s,
                     "reason": reason(slot),
                 }
-                for slot in why.slots
+                for slot in rows
             ],
-            "coming": [asdict(window) for window in why.coming],
+            "coming": [asdict(window) for window in ([] if bag.need.parallel else why.coming)],
         }
 
     def _failures(self, task: int, why: Explanation) -> list[str]:
@@ -311,22 +322,26 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
     if why.needs_s >= why.longest_window_s:
         longest = precise(why.longest_window_s)
         lines.append(f"no window that is open or announced is that long: the longest is {longest}")
-    for slot in why.slots:
-        where = f"{slot.worker} slot {slot.slot}"
-        if slot.quarantined is not None:
-            lines.append(f"{where}: {in_quarantine(slot.quarantined, now)}")
-        elif slot.silent_s is not None:
-            lines.append(f"{where}: has not answered for {precise(slot.silent_s)}, and gets no work until it does")
-        elif not slot.ready:
-            lines.append(f"{where}: its environment is not ready there")
-        elif slot.short_s:
-            lines.append(f"{where}: {precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}")
-        else:
-            lines.append(f"{where}: fits, but is busy with other work")
+    lines += [f"{slot.worker} slot {slot.slot}: {_of_slot(slot, now)}" for slot in why.slots]
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
         lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {precise(window.lasts_s)}: {fit}")
     return lines
+
+
+def _of_slot(slot: SlotReason, now: float) -> str:
+    """Why a slot does not take a waiting task."""
+    if slot.quarantined is not None:
+        return in_quarantine(slot.quarantined, now)
+    if slot.silent_s is not None:
+        return f"has not answered for {precise(slot.silent_s)}, and gets no work until it does"
+    if slot.lacks or slot.memory is not None:
+        return lacks_text(slot.lacks, slot.memory)
+    if not slot.ready:
+        return "its environment is not ready there"
+    if slot.short_s:
+        return f"{precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}"
+    return "fits, but is busy with other work"
 
 
 def _early(slot: SlotReason) -> str:

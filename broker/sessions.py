@@ -161,8 +161,9 @@ class Sessions:
             return False
         if isinstance(message, wire.Part):
             return self.transfers.records(peer, who, message)
-        has_values = isinstance(message, wire.Finished | wire.Saved | wire.RanksEnded)
-        return not has_values or self.workers.expects(peer, message)
+        if isinstance(message, wire.Finished | wire.Saved | wire.RanksEnded):
+            return self.workers.expects(peer, message)
+        return True
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """Handle a message of a peer with the credential ``who``."""

@@ -32,6 +32,7 @@ from deskgrid.wire import (
     Failed,
     Message,
     Part,
+    PrepareRanks,
     Taken,
     template_environment,
     weight,
@@ -183,7 +184,7 @@ class BrokerState:
             self._addressed.add(peer)
         self.owed[peer] += weight(message)
 
-    def hand_out(self, peer: bytes, message: Assign | Blob | Checkpoint | Part) -> None:
+    def hand_out(self, peer: bytes, message: Assign | Blob | Checkpoint | Part | PrepareRanks) -> None:
         """Queue work, which a crash may lose: it leaves before the commit, unless other messages are ahead of it."""
         (self._words if peer in self._addressed else self._work).append((peer, message))
         self.owed[peer] += weight(message)

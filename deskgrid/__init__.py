@@ -44,20 +44,20 @@ __all__ = [
 
 # The modules of the public names, except for the errors.
 _PLACES = {
-    "Amdahl": "scheduler.parallel.speedup",
-    "Bag": "client.bag",
-    "Change": "client.whatif",
-    "Downey": "scheduler.parallel.speedup",
-    "Eta": "client.eta",
-    "File": "files",
-    "Grid": "client.grid",
-    "Progress": "client.progress",
-    "RankLog": "client.bag",
-    "Shared": "files",
-    "Task": "client.task",
-    "TaskLog": "client.bag",
-    "__version__": "wire",
-    "task": "client.task",
+    "Amdahl": "deskgrid.scheduler.parallel.speedup",
+    "Bag": "deskgrid.client.bag",
+    "Change": "deskgrid.client.whatif",
+    "Downey": "deskgrid.scheduler.parallel.speedup",
+    "Eta": "deskgrid.client.eta",
+    "File": "deskgrid.files",
+    "Grid": "deskgrid.client.grid",
+    "Progress": "deskgrid.client.progress",
+    "RankLog": "deskgrid.client.bag",
+    "Shared": "deskgrid.files",
+    "Task": "deskgrid.client.task",
+    "TaskLog": "deskgrid.client.bag",
+    "__version__": "deskgrid.wire",
+    "task": "deskgrid.client.task",
 }
 
 _beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -96,7 +96,7 @@ else:
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'deskgrid' has no attribute {name!r}")
-        place = import_module(f"deskgrid.{_PLACES.get(name, 'errors')}")
+        place = import_module(_PLACES.get(name, "deskgrid.errors"))
         globals()[name] = found = getattr(place, "VERSION" if name == "__version__" else name)
         return found
 

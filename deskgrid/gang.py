@@ -46,7 +46,8 @@ def barrier(timeout: float | None = None) -> None:
     """Wait until all ranks have called it.
 
     Raises `TimeoutError` after ``timeout`` seconds, with the ranks that have not come; None: wait as long as it takes.
-    All ranks call `barrier` and `gather` in the same order.
+    When one rank has lost patience, it is over for all that wait: `RuntimeError` for those without a ``timeout``. All
+    ranks call `barrier` and `gather` in the same order.
     """
     if _meeting is not None:
         _meeting.barrier(timeout)

@@ -175,18 +175,19 @@ class LiveGrid:
         self.broker = self._broker(self.broker.ready.address)
 
     def start_worker(
-        self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, line: JoinLine | None = None
+        self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, line: JoinLine | None = None, **more: Any
     ) -> LiveWorker:
-        """A worker that has just been started, by the broker's join line or another."""
-        worker = LiveWorker(line or self.broker.line("worker"), name, slots, plan, Path(f"{self.home}-pcs"))
+        """A worker that has just been started, by the broker's join line or another. ``more``: as in `LiveWorker`."""
+        chosen = line or self.broker.line("worker")
+        worker = LiveWorker(chosen, name, slots, plan, Path(f"{self.home}-pcs"), **more)
         self._stack.callback(worker.stop)
         self.workers.append(worker)
         worker.start()
         return worker
 
-    def worker(self, name: str = "pc1", slots: int = 1, plan: Plan | None = None) -> LiveWorker:
+    def worker(self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, **more: Any) -> LiveWorker:
         """A worker that has joined."""
-        worker = self.start_worker(name, slots, plan)
+        worker = self.start_worker(name, slots, plan, **more)
         assert self.joined(worker) or worker.ended
         return worker
 

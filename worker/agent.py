@@ -179,7 +179,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
     wake_out.setblocking(False)
 
     def wake() -> None:
-        with suppress(BlockingIOError):  # it has been woken often enough
+        with suppress(OSError):  # it has been woken often enough, or has ended
             wake_in.send(b"\0")
 
     measurement = SpeedMeasurement(wake) if options.speed is None else None

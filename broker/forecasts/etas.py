@@ -7,11 +7,12 @@ Rule 3: nothing that goes wrong here harms the grid: the answer is "unknown", an
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from deskgrid.broker.bags import OpenBag, Told
 from deskgrid.broker.forecasts.runner import Ends, Forecaster, Ticket
+from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import PARKED, Operation, Operations, Slices
 from deskgrid.broker.query_catalog import Json
 from deskgrid.broker.state import BrokerState
@@ -22,6 +23,7 @@ from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimat
 from deskgrid.scheduler.forecast.look import Look
 from deskgrid.scheduler.forecast.picture import Durations, Picture
 from deskgrid.scheduler.state.bags import Bag
+from deskgrid.wire import TaskOptions
 
 # A forecast serves for so long, in seconds; and then as long as forecasts would take more than this part of the time.
 KEEP_S = 3.0
@@ -61,6 +63,10 @@ class _Asked(NamedTuple):
     guessed: set[int]
 
 
+# Of a bag whose tasks need several slots at once: forecasts place single tasks only.
+NO_FORECAST = "its tasks are parallel, and nobody can say yet when they will be done"
+
+
 class Etas:
     """The latest forecast. ``now`` is the broker's clock."""
 
@@ -76,6 +82,8 @@ class Etas:
         self._made = -math.inf
         self._found: dict[int, Estimate | str] = {}
         self._unwritten: list[EtaRow] = []
+        # Why no worker can run tasks with these options.
+        self.lacking: Callable[[TaskOptions], str] = lambda options: ""
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -122,6 +130,10 @@ class Etas:
         return bag.row.number in self._found and fresh
 
     def _barred(self, bag: OpenBag) -> str:
+        if bag.parallel:
+            return NO_FORECAST
+        if bag.note.endswith(WAIT) and (why := self.lacking(bag.row.options)):
+            return why
         if bag.paused:
             return "it is paused"
         if bag.waits_for:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.forecasts.etas import PART, ROW_UNITS, Etas, runs_for
+from deskgrid.broker.forecasts.etas import NO_FORECAST, PART, ROW_UNITS, Etas, runs_for
 from deskgrid.broker.forecasts.runner import Ticket
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.query_catalog import AskError, Json
@@ -50,6 +50,8 @@ class WhatIf:
 
     def compare(self, who: Credential, bag: OpenBag, changes: list[Json]) -> Slices:
         """When a bag would end, as things are and with each change."""
+        if bag.parallel:
+            raise AskError(NO_FORECAST)
         return self._ask(who, bag.row.number, "compare", changes)
 
     def compare_new(self, who: Credential, args: Json) -> Slices:
@@ -58,6 +60,8 @@ class WhatIf:
 
     def advise(self, who: Credential, bag: OpenBag) -> Slices:
         """What would help a bag."""
+        if bag.parallel:
+            raise AskError(NO_FORECAST)
         return self._ask(who, bag.row.number, "advise", [])
 
     def _ask(

@@ -132,11 +132,10 @@ class Ends:
         self._table.handle(ev.AttemptsEnded(worker, [ev.EndedAttempt(gang.attempt, outcome, elapsed)]), now)
         for name in gang.ready - {worker}:
             self._table.handle(ev.AttemptsReturned(name, [gang.attempt]), now)
-        if self._row is None:
+        if self._has_settled():
             state.failed_attempts.drop(task)
             self._over(task)
         else:
-            self._row = None
             state.failed_attempts.add(row)
         if outcome == Outcome.DONE:
             self._learn(gang, elapsed)
@@ -144,6 +143,11 @@ class Ends:
             facts_of_crash = {"name": worker, "bag": bag.row.id, "item": gang.item, "crashes": len(self._crashes)}
             state.note("task-crashed", by=bag.row.owner, **facts_of_crash)
         state.grown(bag, -ranks.drop(task, keep_results=isinstance(payload, wire.Chunks)))
+
+    def _has_settled(self) -> bool:
+        """Whether the scheduler ended the task with the attempt that it has been told of."""
+        row, self._row = self._row, None
+        return row is None
 
     def has_stopped(self, worker: str, attempts: Sequence[Attempt]) -> bool:
         """Whether these are the attempt that is ending, which a worker has stopped already."""

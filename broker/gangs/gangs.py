@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deskgrid import wire
 from deskgrid.broker.gangs.ends import Ends
+from deskgrid.broker.gangs.explaining import Explaining
 from deskgrid.broker.gangs.gang import Stage
 from deskgrid.broker.gangs.gathering import Gathering
 from deskgrid.broker.gangs.speaking import Speaking
@@ -35,6 +36,7 @@ class Gangs:
         self.starts = Starts(self.table, send_template)
         self.ends = Ends(self.table, self.starts.forget)
         self._speaking = Speaking(self.table, self.ends)
+        self.explaining = Explaining(self.table, self.starts)
         self.gathering = Gathering(self.table, self.starts, self.ends, self._speaking)
 
     def receive(self, worker: WorkerSession, message: RankMessage, now: float) -> None:

@@ -18,8 +18,10 @@ from typing import NamedTuple
 # What the ranks are told of the longest names and values; a line has one of each.
 NAME_MOST, KEY_MOST, VALUE_MOST = 256, 64, 1024
 LINE_MOST = 4 * 2**10
-# How many words each rank may put. MPICH puts about ten, if an address is long.
+# How many words each rank may put, and how many lines of it may be kept, which have these words or say that the rank is
+# at a barrier. MPICH puts about ten, and has a few barriers when it begins and when it ends.
 WORDS_EACH = 256
+LINES_EACH = 1_000
 MAPPING = "PMI_process_mapping"
 
 
@@ -35,13 +37,14 @@ class PmiAborted(PmiError):
 class _Stream:
     """What one rank has said. ``read``: how many of its bytes; ``rest``: those after its last whole line.
 
-    ``answer``, ``answered``: its last answer, and how many of its bytes had been read then.
+    ``answer``, ``answered``: its last answer, and how many of its bytes had been read then. ``kept``: lines.
     """
 
     read: int = 0
     rest: bytes = b""
     answer: bytes = b""
     answered: int = 0
+    kept: int = 0
     over: bool = False
 
 
@@ -131,7 +134,7 @@ class PmiServer:
             return self._barrier(rank, end, line)
         answer = self._answer(rank, what, words)
         if what in ("put", "finalize"):
-            self._keep(rank, end, line)
+            self._note(rank, end, line)
         return [self._tell(rank, end, answer)]
 
     def _answer(self, rank: int, what: str, words: dict[str, str]) -> str:
@@ -173,12 +176,20 @@ class PmiServer:
     def _barrier(self, rank: int, end: int, line: bytes) -> list[Reply]:
         if rank in self._waiting:
             raise PmiError(f"rank {rank} came to a barrier of MPI's process manager twice")
-        self._keep(rank, end, line)
+        self._note(rank, end, line)
         self._waiting[rank] = end
         if len(self._waiting) < self._size:
             return []
         waited, self._waiting = self._waiting, {}
         return [self._tell(each, at, "cmd=barrier_out") for each, at in waited.items()]
+
+    def _note(self, rank: int, end: int, line: bytes) -> None:
+        """Keep a line that has changed something."""
+        stream = self._streams[rank]
+        stream.kept += 1
+        if stream.kept > LINES_EACH:
+            raise PmiError(f"rank {rank} said more than {LINES_EACH:,} lines to MPI's process manager")
+        self._keep(rank, end, line)
 
     def _tell(self, rank: int, end: int, answer: str) -> Reply:
         stream = self._streams[rank]

@@ -45,7 +45,7 @@ class Speaking:
         except PmiError as error:
             failure = wire.Failure("MPIError", str(error)).packed()
             facts = (int(wire.Outcome.ERROR), now - gang.began, failure, b"", b"", message.rank)
-            self._ends.rank_ended(gang, wire.RankResult(*gang.attempt, *facts), now)
+            self._ends.rank_ended(gang, wire.RankResult._make((*gang.attempt, *facts)), now)
             return
         for rank, start, data in replies:
             self._table.tell(gang.ranks[rank].worker, wire.PmiBytes(*gang.attempt, rank, start, data))

@@ -33,8 +33,9 @@ class Starts:
         self._table = table
         self._state = table.state
         self._send_template = send_template
-        # How often each task could not be started, in a row.
+        # How often each task could not be started, in a row; and why, the last time.
         self._failed = Counter[int]()
+        self._why: dict[int, str] = {}
 
     def start(self, command: ev.StartGang, now: float) -> None:
         """Ask all workers of an attempt to prepare its ranks."""
@@ -97,7 +98,7 @@ class Starts:
         gang.stage, gang.began = Stage.RUNNING, now
         gang.ready.clear()
         self._table.timed.discard(task)
-        self._failed.pop(task, None)
+        self.forget(task)
         row = GangRow(task, number, bag.row.number, self._state.posix(now), gang.runtime, gang.port, 0)
         journal.ranks.begin(row, [RankRow(rank, at.session, at.worker, at.slots) for rank, at in enumerate(gang.ranks)])
         journal.add_sent([(task, number, OF_RANKS)])
@@ -125,6 +126,7 @@ class Starts:
         task = gang.attempt.task
         pause = min(PAUSE_S * 2.0 ** min(self._failed[task], 10), PAUSE_MOST_S)
         self._failed[task] += 1
+        self._why[task] = reason
         facts = {"bag": gang.bag.row.id, "item": gang.item, "pause_s": pause, "reason": reason}
         self._state.note("gang-not-ready", by=gang.bag.row.owner, **facts)
         self._table.drop(gang)
@@ -136,5 +138,10 @@ class Starts:
         self.refuse(gang, f"{', '.join(missing[:3])} took too long", now)
 
     def forget(self, task: int) -> None:
-        """A task has ended."""
+        """A task has ended, or begun."""
         self._failed.pop(task, None)
+        self._why.pop(task, None)
+
+    def last_refusal(self, task: int) -> str:
+        """Why a task could not be started, the last time; empty if it has begun since."""
+        return self._why.get(task, "")

@@ -4,6 +4,7 @@ Rule: stdout has only the requested output, so that it can be piped; remarks abo
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -136,7 +137,9 @@ def _failure(item: int, error: Exception) -> str:
     where = notes[-1] if notes else f"task {item}"
     try:
         if isinstance(error, RemoteError):
-            text = f"{where}: {error}{_last_words(error)}"
+            # What a rank of a command says names the rank already.
+            place = re.sub(r"^rank \d+ of ", "", where) if re.search(r"^\w+: rank \d+ of ", str(error)) else where
+            text = f"{place}: {error}{_last_words(error)}"
         elif isinstance(error, TaskError):
             text = str(error)  # the error itself names the task
         else:
@@ -200,9 +203,13 @@ def _print_log(item: int, log: "TaskLog") -> None:
         where = f" in rank {log.rank}{where}"
     later = " to a PC; its output is shown when it ends" if log.state == "sent" else ""
     say(f"deskgrid: task {item}: {log.state}{where}{later}", err=True)
-    # The error of a command is the end of its stderr, and a line that says how it ended.
-    printed, _, ending = (log.error or "").rpartition("\n")
-    error = ending if printed.strip() and printed.strip() in log.stderr else log.error
+    # The error of a command is the end of its stderr, and a line that says how it ended. Of a gang, its first line
+    # names the rank and its PC, as ours did.
+    told = log.error or ""
+    if log.rank is not None and told.startswith(f"rank {log.rank} of "):
+        told = told.partition("\n")[2] or told
+    printed, _, ending = told.rpartition("\n")
+    error = ending if printed.strip() and printed.strip() in log.stderr else told
     for rank in log.ranks:
         say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker} after {rank.elapsed_s:.3g} s:", err=True)
         _print_output(rank.stdout, rank.stderr)

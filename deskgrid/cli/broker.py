@@ -57,7 +57,9 @@ class Days(click.ParamType[float | None]):
     help="The folder for its state, its keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
 )
 @click.option(
-    "--policy", help="How tasks are placed: packing, longest, pgs, fcfs, or one you installed [default: packing]."
+    "--policy",
+    help="How tasks are placed: packing, longest, pgs, fcfs, one for parallel tasks such as easy or tla, "
+    "or one you installed [default: packing].",
 )
 @click.option(
     "--policy-option",

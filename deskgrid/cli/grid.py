@@ -156,7 +156,8 @@ def _share_cells(row: "dict[str, Any]") -> tuple[str, ...]:
 def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
     """Change how the running grid places tasks, until the broker is restarted.
 
-    NAME is packing, longest, pgs, fcfs, or a policy that you installed. Options that you do not give have their
+    NAME is packing, longest, pgs, fcfs, one of those for parallel tasks (easy, rhap, scojo-p, tla, cisne-uniform and
+    others), or a policy that you installed. Options that you do not give have their
     defaults. Only admins can use this command. On the broker's machine, anyone who can read its home is an admin.
     """
     with open_grid(join, admin=True) as grid:

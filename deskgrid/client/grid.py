@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import KnownFiles
@@ -24,11 +23,12 @@ from deskgrid.client.discovery import client_line
 from deskgrid.client.eta import Eta
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
+from deskgrid.client.needs import Gang
 from deskgrid.client.new_bags import NewBags
-from deskgrid.client.options import BagKeywords, TaskKeywords, options_of, takes
+from deskgrid.client.options import BagKeywords, CallKeywords, CommandKeywords, TaskKeywords, options_of, takes
 from deskgrid.client.replies import ANSWER_S, ask, pages
 from deskgrid.client.submission import Runtime, checked_seconds
-from deskgrid.client.task import Task, as_task
+from deskgrid.client.task import Task, as_task, chunks
 from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
 from deskgrid.errors import GridUnreachable
@@ -45,6 +45,7 @@ log = logging.getLogger("deskgrid.client")
 _LOOK_S = 0.01
 
 ValueT = TypeVar("ValueT")
+Calls = Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]]
 
 
 class Grid(Executor):
@@ -77,8 +78,10 @@ class Grid(Executor):
             raise
 
     @classmethod
-    def local(cls, workers: int = 4) -> Self:
-        """Start a whole private grid on this machine: a broker, and ``workers`` workers of one slot each.
+    def local(cls, workers: int = 4, slots: int = 1, *, mpi: bool = False) -> Self:
+        """Start a whole private grid on this machine: a broker, and ``workers`` workers of ``slots`` slots each.
+
+        ``mpi``: they run MPI programs, too; not on Windows.
 
         The private grid ends with this Grid, or with this program, however the program ends. Its bags end with it.
 
@@ -86,7 +89,7 @@ class Grid(Executor):
         """
         from deskgrid.client import local
 
-        keeper = local.start(workers)
+        keeper = local.start(workers, slots=slots, mpi=mpi)
         try:
             grid = cls(keeper.join)
         except BaseException:
@@ -123,17 +126,31 @@ class Grid(Executor):
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
+    @overload
+    def bag(
+        self, function: Calls[ItemT, ResultT], items: Iterable[ItemT], *, gang: Gang, **rest: Unpack[CallKeywords]
+    ) -> Bag[ItemT, list[ResultT]]: ...
+    @overload
+    def bag(
+        self,
+        function: Calls[ItemT, ResultT],
+        items: Iterable[ItemT],
+        *,
+        gang: None = None,
+        **rest: Unpack[CallKeywords],
+    ) -> Bag[ItemT, ResultT]: ...
     @takes(TaskKeywords, BagKeywords)
     def bag(
         self,
-        function: Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]],
+        function: Calls[ItemT, ResultT],
         items: Iterable[ItemT],
         *,
         runtime: Runtime = None,
         modules: Sequence[str] = (),
         checkpoint: bool | None = None,
+        gang: Gang | None = None,
         **options: Unpack[BagKeywords],
-    ) -> Bag[ItemT, ResultT]:
+    ) -> Bag[ItemT, Any]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
         ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
@@ -152,13 +169,21 @@ class Grid(Executor):
         Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
         `PythonMismatch`. After an error or an interrupt, nothing of the bag is left on the grid.
         """
-        job = as_task(function).of_a_bag(modules, checkpoint, options)
+        job = as_task(function).of_a_bag(modules, checkpoint, gang, options)
         self._check_open()
-        bag: Bag[ItemT, ResultT] = self._bags.of_calls(job, items, runtime, options, self)
+        bag: Bag[ItemT, Any] = self._bags.of_calls(job, items, runtime, options, self)
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
         return bag
 
+    @overload
+    def command(
+        self, argv: Sequence[str], items: Iterable[str], *, gang: Gang, **rest: Unpack[CommandKeywords]
+    ) -> Bag[str, list[str]]: ...
+    @overload
+    def command(
+        self, argv: Sequence[str], items: Iterable[str], *, gang: None = None, **rest: Unpack[CommandKeywords]
+    ) -> Bag[str, str]: ...
     @takes(TaskKeywords, BagKeywords)
     def command(
         self,
@@ -171,8 +196,9 @@ class Grid(Executor):
         checkpoint_exit: int = 85,
         inputs: Iterable[str] = (),
         outputs: Sequence[str] = (),
+        gang: Gang | None = None,
         **options: Unpack[BagKeywords],
-    ) -> Bag[str, str]:
+    ) -> Bag[str, Any]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
         If there is no "{}", the text is added at the end. The result is the stdout of the command; a command with an
@@ -187,7 +213,7 @@ class Grid(Executor):
         command runs. ``outputs``: patterns of the files that the command leaves there, such as "out/*.npz", for
         `Bag.fetch`. A task with a pattern that matches nothing has failed.
         """
-        said = options_of(TaskOptions(checkpoint=bool(checkpoint)), options, BagKeywords)
+        said = options_of(TaskOptions(checkpoint=bool(checkpoint)), gang, options, BagKeywords)
         self._check_open()
         saving = checked_saving(checkpoint, checkpoint_signal, checkpoint_exit)
         return self._bags.of_commands(
@@ -264,8 +290,8 @@ class Grid(Executor):
             job = replace(job, runtime=checked_seconds(runtime, "the runtime"))
         if chunksize == 1:
             return super().map(job, *iterables, timeout=timeout)
-        chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        found = super().map(job.in_chunks(chunksize), chunks, timeout=timeout)
+        calls = chunks(zip(*iterables, strict=False), chunksize)
+        found = super().map(job.in_chunks(chunksize), calls, timeout=timeout)
         return (result for results in found for result in results)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -372,9 +398,3 @@ def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:
     futures.stop()
     if keeper is not None:
         keeper.stop()
-
-
-def _chunks(calls: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
-    calls = iter(calls)
-    while chunk := list(islice(calls, size)):
-        yield chunk

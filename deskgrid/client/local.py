@@ -48,12 +48,14 @@ class Keeper:
         shutil.rmtree(self.home, ignore_errors=True)  # in case the keeper was killed before it did so
 
 
-def start(workers: int, program: Sequence[str] = PROGRAM) -> Keeper:
-    """Start a grid of ``workers`` workers with one slot each. Raises `GridUnreachable`, with its broker's log."""
-    if type(workers) is not int or workers < 1:
-        raise ValueError(f"a local grid has 1 worker or more, not {workers!r}")
+def start(workers: int, program: Sequence[str] = PROGRAM, *, slots: int = 1, mpi: bool = False) -> Keeper:
+    """Start a grid of ``workers`` workers with so many slots each. Raises `GridUnreachable`, with its broker's log."""
+    for what, number in (("worker", workers), ("slot per worker", slots)):
+        if type(number) is not int or number < 1:
+            raise ValueError(f"a local grid has 1 {what} or more, not {number!r}")
+    options = json.dumps(["--slots", str(slots), *["--mpi"] * mpi])
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "deskgrid.client.local", str(workers), *program],
+        [sys.executable, "-P", "-m", "deskgrid.client.local", str(workers), options, *program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",
@@ -102,10 +104,11 @@ def _output(process: subprocess.Popen[str]) -> IO[str]:
 
 
 class _Processes:
-    """A broker and its workers, in ``home``."""
+    """A broker and its workers, in ``home``. ``options``: of each worker."""
 
-    def __init__(self, home: Path, program: Sequence[str]) -> None:
+    def __init__(self, home: Path, options: Sequence[str], program: Sequence[str]) -> None:
         self._home = home
+        self._options = options
         self._program = program
         self._broker: subprocess.Popen[str] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -160,10 +163,9 @@ class _Processes:
                     join,
                     "--home",
                     str(self._home),
-                    "--slots",
-                    "1",
                     "--name",
                     name,
+                    *self._options,
                     "--until-stdin-closes",
                 ],
                 stdin=subprocess.PIPE,
@@ -182,10 +184,10 @@ class _Processes:
             _end(self._broker, STOP_S)
 
 
-def keep(workers: int, program: Sequence[str]) -> None:
+def keep(workers: int, options: Sequence[str], program: Sequence[str]) -> None:
     """Start a grid, print its join line and home as JSON, and end it when the input ends."""
     home = Path(tempfile.mkdtemp(prefix="deskgrid-local-"))
-    processes = _Processes(home, program)
+    processes = _Processes(home, options, program)
     try:
         told = {"join": processes.start(workers), "home": str(home)}
         print(json.dumps(told), flush=True)
@@ -203,4 +205,4 @@ def _terminated(_signal: int, _frame: FrameType | None) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _terminated)
-    keep(int(sys.argv[1]), sys.argv[2:])
+    keep(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:])

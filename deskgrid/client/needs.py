@@ -139,7 +139,6 @@ def check_needs(options: TaskOptions) -> None:
 
 # How options are read that a program gives in another form.
 READERS: Mapping[str, Callable[[Any], Mapping[str, object]]] = {
-    "gang": read_gang,
     "memory": read_memory,
     "labels": read_labels,
     "speedup": read_speedup,

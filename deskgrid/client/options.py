@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from deskgrid import wire
 from deskgrid.client.bag import Bag
-from deskgrid.client.needs import READERS, Gang, Labels, Size, SpeedupGiven, check_needs
-from deskgrid.client.submission import checked_seconds
+from deskgrid.client.needs import READERS, Gang, Labels, Size, SpeedupGiven, check_needs, read_gang
+from deskgrid.client.submission import Runtime, checked_seconds
 from deskgrid.errors import BagRejected
 from deskgrid.wire import TaskOptions
 
@@ -54,7 +54,6 @@ class TaskKeywords(TypedDict, total=False):
     min_piece: float | None
     env: EnvGiven
     slots: int | None
-    gang: Gang | None
     speedup: SpeedupGiven | None
     mpi: bool | None
     memory: Size | None
@@ -88,6 +87,25 @@ class BagKeywords(TaskKeywords, total=False):
     explore: bool
 
 
+class CallKeywords(BagKeywords, total=False):
+    """These are of a bag of calls, as `Grid.bag` describes them."""
+
+    runtime: Runtime
+    modules: Sequence[str]
+    checkpoint: bool | None
+
+
+class CommandKeywords(BagKeywords, total=False):
+    """These are of a bag of commands, as `Grid.command` describes them."""
+
+    runtime: Runtime
+    checkpoint: Sequence[str]
+    checkpoint_signal: str
+    checkpoint_exit: int
+    inputs: Iterable[str]
+    outputs: Sequence[str]
+
+
 def takes(*keywords: Any) -> Callable[[FunctionT], FunctionT]:
     """Have `help` show what the ``**options`` of a function are; type checkers know by ``Unpack``."""
 
@@ -106,14 +124,14 @@ def takes(*keywords: Any) -> Callable[[FunctionT], FunctionT]:
     return shown
 
 
-def options_of(before: TaskOptions, given: Mapping[str, Any], keywords: Any) -> TaskOptions:
-    """Return ``before``, changed by those of a program's keywords that are options of tasks, and checked.
+def options_of(before: TaskOptions, gang: Gang | None, given: Mapping[str, Any], keywords: Any) -> TaskOptions:
+    """Return ``before``, changed by ``gang`` and by those of a program's keywords that are options of tasks; checked.
 
     Raises TypeError for one that is not among ``keywords``, and `BagRejected`.
     """
     if unknown := [name for name in given if name not in keywords.__annotations__]:
         raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
-    changed: dict[str, Any] = {}
+    changed: dict[str, Any] = {} if gang is None else {**read_gang(gang)}
     for name, value in given.items():
         if value is not None:
             changed |= _READERS[name](value) if name in _READERS else {name: value} if name in _FIELDS else {}

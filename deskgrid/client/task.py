@@ -1,9 +1,11 @@
 """Functions with what is said of their calls: `task`, and what `Grid.submit`, `Grid.map` and `Grid.bag` make of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
+from deskgrid.client.needs import Gang
 from deskgrid.client.options import (
     BagKeywords,
     TaskKeywords,
@@ -38,10 +40,12 @@ class Task(Generic[FunctionT]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
-    def of_a_bag(self, modules: Sequence[str], checkpoint: bool | None, given: BagKeywords) -> "Task[FunctionT]":
+    def of_a_bag(
+        self, modules: Sequence[str], checkpoint: bool | None, gang: Gang | None, given: BagKeywords
+    ) -> "Task[FunctionT]":
         """Return the task with what is said of a bag of it. Raises `BagRejected`."""
         before = self.options if checkpoint is None else replace(self.options, checkpoint=checkpoint)
-        options = options_of(before, given, BagKeywords)
+        options = options_of(before, gang, given, BagKeywords)
         more = self.modules + checked_modules(modules)
         return replace(self, options=options, modules=more, env=checked_env(given.get("env")) or self.env)
 
@@ -67,6 +71,7 @@ def task(
     modules: Sequence[str] = (),
     *,
     checkpoint: bool = False,
+    gang: Gang | None = None,
     **options: Unpack[TaskKeywords],
 ) -> Task[FunctionT]:
     """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
@@ -79,8 +84,15 @@ def task(
     """
     before = TaskOptions(timeout, retries, checkpoint=checkpoint)
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
-    kept = options_of(before, options, TaskKeywords)
+    kept = options_of(before, gang, options, TaskKeywords)
     return Task(function, seconds, kept, checked_modules(modules), checked_env(options.get("env")))
+
+
+def chunks(calls: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield ``size`` calls at a time."""
+    calls = iter(calls)
+    while chunk := list(islice(calls, size)):
+        yield chunk
 
 
 def as_task(function: Any) -> Task[Any]:

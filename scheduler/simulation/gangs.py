@@ -172,15 +172,18 @@ class Gangs:
             if gang is not None and gang.attempt == attempt:
                 self.ran_s += self._lose(gang) * gang.slots
 
-    def close(self, pc: PC) -> list[Attempt]:
-        """The window of ``pc`` closes: its gangs are lost. Returns those that had not begun."""
+    def close(self, pc: PC) -> tuple[list[Attempt], dict[int, float]]:
+        """The window of ``pc`` closes: its gangs are lost. Returns those that had not begun; how long others ran."""
         unstarted: list[Attempt] = []
+        ran: dict[int, float] = {}
         for work in [work for work in pc.works if work.gang]:
             gang = self._gangs[work.task]
+            elapsed = self._lose(gang)
             if work.started > self._driver.now:
                 unstarted.append(gang.attempt)
-            self._lose(gang)
-        return unstarted
+            else:
+                ran[work.task] = elapsed
+        return unstarted, ran
 
     def _lose(self, gang: _Gang) -> float:
         """Take a gang off its PCs. Returns for how many seconds it had run."""

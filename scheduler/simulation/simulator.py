@@ -235,8 +235,7 @@ class Simulator:
 
     def _closes(self, pc: PC, span: Span) -> None:
         pc.up = False
-        unstarted = self._gangs.close(pc) if pc.works else []
-        stopped: dict[int, float] = {}
+        unstarted, stopped = self._gangs.close(pc) if pc.works else ([], {})
         for slot in pc.slots:
             self._save_at_the_end(pc, slot)
             begun = bool(slot.work) and slot.started <= self.now

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Slot
@@ -28,7 +29,8 @@ class SlotReason:
     how long the worker has owed an answer for an attempt taken back from the slot, which gets nothing until then; None
     if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine. ``early_s``: how much earlier
     than announced it leaves on average (less than 0: later), if it does not keep its hours.
-    ``ready``: whether the environment of the task is ready there.
+    ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
+    has not; ``memory``: bytes of the PC, if the task needs more than that.
     """
 
     worker: str
@@ -39,6 +41,8 @@ class SlotReason:
     quarantined: Quarantined | None = None
     ready: bool = True
     early_s: float | None = None
+    lacks: tuple[str, ...] = ()
+    memory: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +128,14 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     bag = grid.tasks.known(task).bag
     margin = grid.policy.requirement.margin
     needs = grid.policy.requirement.needs(runtime) if bag.piece is None else bag.needs_s(runtime) + margin
-    progress, environment = grid.tasks.progress.find(task), bag.category.key.environment
+    progress = grid.tasks.progress.find(task)
     slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), grid.longest_window(now), 0
     up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
     for name, windows, its in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
         early_s = grid.hours.early(name) if its else None
-        reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, environment) for slot in its]
+        reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, bag) for slot in its]
         slots += [replace(each, early_s=early_s) for each in reasons] if early_s is not None else reasons
         coming += _next_window(name, windows, needs, now)
         rows += 1 + len(its) + len(windows)
@@ -163,13 +167,17 @@ def _reason(
     more_than: float,
     now: float,
     quarantined: Quarantined | None,
-    environment: str,
+    bag: Bag,
 ) -> SlotReason:
-    left = slot.remaining(now)
+    left, traits, need, environment = slot.remaining(now), slot.worker.traits, bag.need, bag.category.key.environment
     silent = None if slot.owes is None else now - slot.started
     ready = not environment or environment in slot.worker.environments
     short = max(0.0, more_than - left)
-    return SlotReason(slot.worker.name, slot.position, left, short, silent, quarantined, ready)
+    lacks = tuple(sorted(need.labels - traits.labels))
+    memory = traits.memory if traits.memory < need.memory else None
+    return SlotReason(
+        slot.worker.name, slot.position, left, short, silent, quarantined, ready, lacks=lacks, memory=memory
+    )
 
 
 def _next_window(worker: str, windows: Iterable[Window], needs: float, now: float) -> list[ComingWindow]:
@@ -179,7 +187,11 @@ def _next_window(worker: str, windows: Iterable[Window], needs: float, now: floa
 
 
 def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
-    return sorted(slots, key=lambda reason: (not reason.ready, reason.short_s, reason.left_s))[:ROWS]
+    return sorted(slots, key=_distance)[:ROWS]
+
+
+def _distance(reason: SlotReason) -> tuple[bool, bool, float, float]:
+    return bool(reason.lacks) or reason.memory is not None, not reason.ready, reason.short_s, reason.left_s
 
 
 def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:

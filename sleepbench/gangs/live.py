@@ -2,6 +2,7 @@
 
 Rule 1: only the time measurement is the benchmark's own. Each gang is a bag that the client submits when it is to
 arrive; the broker places it by the policy, and its workers know nothing but their site, speed and windows.
+Each PC has its site as a label, too, by which a gang can be begun there.
 Rule 2: time 0 is the same moment for all. PCs that come and go open their first windows then, and what runs at time 0
 has been begun right before it, on PCs of its site. A gang that is submitted before time 0 is submitted at it; its
 turnaround still counts from the time that the scenario says.
@@ -11,7 +12,7 @@ Rule 4: sleeping takes no CPU, so two cores are enough for sixteen PCs. What oth
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 from typing import Any, cast
@@ -33,9 +34,6 @@ from deskgrid.sleepbench.naps import nap_together
 from deskgrid.sleepbench.processes import Processes, snapshot_of, write_cycle
 from deskgrid.sleepbench.scenarios import ScenarioError
 from deskgrid.sleepbench.simulated import with_seed
-
-# A site's PCs have this label, by which a gang that runs at time 0 is begun on them.
-LABEL = "sleepbench-{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def run_gangs(scenario: GangScenario, scale: float, policy: str, seed: int, prog
     ``seed``: for a policy that decides at random. ``progress`` is called now and then with the number of gangs that are
     done. Raises `ProcessError`, `ScenarioError`, or the client's errors.
     """
-    scaled = checked(scenario).scaled(scale)
+    scaled = _named(checked(scenario).scaled(scale))
     before = time.monotonic()
     with Processes(policy, with_seed(policy, policy_options(policy), seed)) as processes:
         start_took = time.monotonic() - before
@@ -96,9 +94,18 @@ def run_gangs(scenario: GangScenario, scale: float, policy: str, seed: int, prog
             zero = _start_sites(processes, grid, scaled, scale, start_took)
             ran = _run(processes, grid, scaled, zero, progress)
         processes.stop()
-    sites = {pc.name: site.name for site in scaled.sites for pc in site.pcs()}
+    sites = {pc.name: site.name for site, named in zip(scenario.sites, scaled.sites, strict=True) for pc in named.pcs()}
     rows = [_row(policy, one, sites, scale) for one in ran]
     return LiveGangs(rows, measured(ran, sites))
+
+
+def _named(scenario: GangScenario) -> GangScenario:
+    """The scenario with names of sites that workers may have, in the same order: policies go by it."""
+    names = sorted(site.name for site in scenario.sites)
+    new = {name: f"site{place:05}" for place, name in enumerate(names, start=1)}
+    sites = tuple(replace(site, name=new[site.name]) for site in scenario.sites)
+    running = tuple(replace(gang, site=new[gang.site]) for gang in scenario.running)
+    return replace(scenario, sites=sites, running=running)
 
 
 # --- the PCs ---------------------------------------------------------------------------------------------------------
@@ -116,17 +123,12 @@ def _start_sites(processes: Processes, grid: Grid, scenario: GangScenario, scale
         else:
             pairs = cycle_pairs(uptime, site.restart, zero - time.monotonic(), CYCLES_S * scale)
             cycle = write_cycle(processes.folder / f"{name}.cycle", pairs)
-        arguments = ["--site", site.name, "--label", LABEL.format(_number_of(scenario, site.name))]
+        arguments = ["--site", site.name, "--label", site.name]
         processes.start_worker(name, cycle, arguments, site.speed)
         if not all_stay:  # one after the other, so that each takes equally long
             processes.wait_for(lambda name=name: name in names(snapshot_of(grid)), f"{name} to join")  # type: ignore[misc]
     processes.wait_for(lambda: staying <= names(snapshot_of(grid), "up"), "all PCs that stay to be up")
     return time.monotonic() if all_stay else zero
-
-
-def _number_of(scenario: GangScenario, site: str) -> int:
-    """Which of the sites it is: its name may not be allowed in a label."""
-    return [each.name for each in scenario.sites].index(site)
 
 
 # --- the gangs -------------------------------------------------------------------------------------------------------
@@ -135,7 +137,9 @@ def _number_of(scenario: GangScenario, site: str) -> int:
 def _run(processes: Processes, grid: Grid, scenario: GangScenario, zero: float, progress: Progress) -> list[Ran]:
     _warm_up(grid, scenario)
     _wait_till(zero)
-    zero = max(zero, time.monotonic())
+    count = sum(site.slots for site in scenario.sites)
+    processes.wait_for(lambda: len(names(snapshot_of(grid), "up")) == count, "all first windows to be open")
+    zero = time.monotonic()
     running = [_begin(grid, scenario, gang) for gang in scenario.running]
     for bag in running:
         processes.wait_for(lambda bag=bag: bag.progress().running > 0, "what runs at time 0 to begin")  # type: ignore[misc]
@@ -158,10 +162,10 @@ def _run(processes: Processes, grid: Grid, scenario: GangScenario, zero: float, 
 
 def _warm_up(grid: Grid, scenario: GangScenario) -> None:
     """One gang on all PCs of each site that stay: then each has the process in which its ranks run."""
-    staying = [(number, site.staying()) for number, site in enumerate(scenario.sites)]
+    staying = [(site.name, site.staying()) for site in scenario.sites]
     bags = [
-        grid.bag(nap_together, [[0.0]], runtime=0.0, gang=slots, labels={LABEL.format(number)}, name="warms up")
-        for number, slots in staying
+        grid.bag(nap_together, [[0.0]], runtime=0.0, gang=slots, labels={name}, name="warms up")
+        for name, slots in staying
         if slots
     ]
     for bag in bags:
@@ -174,14 +178,13 @@ def _wait_till(moment: float) -> None:
 
 def _begin(grid: Grid, scenario: GangScenario, gang: RunningGang) -> Bag[Any, Any]:
     """Begin what runs at time 0: alone on the grid, it starts at once."""
-    number = _number_of(scenario, gang.site)
-    speed = scenario.sites[number].speed
+    speed = next(site.speed for site in scenario.sites if site.name == gang.site)
     return grid.bag(
         nap_together,
         [[gang.really * speed]],
         runtime=gang.ends * speed,
         gang=gang.slots,
-        labels={LABEL.format(number)},
+        labels={gang.site},
         name="runs at time 0",
     )
 

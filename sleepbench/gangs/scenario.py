@@ -29,7 +29,7 @@ class SiteOfPCs:
         for number, up in enumerate(islice(in_turn(self.uptimes), self.slots), start=1):
             timetable = cycle(up, self.restart)
             later = timetable if opens == 0.0 else Later(timetable, opens)
-            yield SimulatedPC(f"{self.name}{number}", later, speed=self.speed, site=self.name, load=self.load)
+            yield SimulatedPC(f"{self.name}-{number}", later, speed=self.speed, site=self.name, load=self.load)
 
     def staying(self) -> int:
         """How many of its PCs are always there."""

@@ -19,12 +19,16 @@ PLACES = {
     "deskgrid/checkpoint.py": "front door",
     "deskgrid/errors.py": "client",
     "deskgrid/files.py": "lent",
+    "deskgrid/gang.py": "front door",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
     "deskgrid/wire/key_pair.py": "line",
     "deskgrid/screen/": "screen",
     "deskgrid/cli/": "command line",
     "scheduler/": "scheduler",
+    "scheduler/__init__.py": "lent",
+    "scheduler/parallel/__init__.py": "lent",
+    "scheduler/parallel/speedup.py": "lent",  # the values that programs give, and that the scheduler reads
     "broker/": "server",
     "worker/": "worker",
     "worker/run/child.py": "child",
@@ -38,19 +42,19 @@ PLACES = {
 MAY_IMPORT = {
     "common": (["common"], ["msgpack"]),
     "line": (["common"], ["zmq"]),
-    "scheduler": (["scheduler"], []),
-    "server": (["server", "scheduler", "line", "common"], ["msgpack", "zmq"]),
+    "scheduler": (["scheduler", "lent"], []),
+    "server": (["server", "scheduler", "lent", "line", "common"], ["msgpack", "zmq"]),
     "client": (["client", "lent", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
     "worker": (["worker", "child", "line", "common"], ["zmq", "apscheduler"]),
     "child": ([], ["cloudpickle", "msgpack"]),
-    # What programs and their tasks load alike.
+    # What a program loads as well as its tasks, or the scheduler.
     "lent": ([], []),
     "front door": (["client", "lent", "common"], []),
-    # numpy comes with a bag: see examples/environment.py.
-    "example": (["front door"], ["numpy"]),
+    # numpy comes with a bag: see examples/environment.py; mpi4py with the PCs of a lab that runs MPI programs.
+    "example": (["front door"], ["numpy", "mpi4py"]),
     "command line": (
-        ["command line", "server", "scheduler", "client", "screen", "worker", "benchmark", "line", "common"],
+        ["command line", "server", "scheduler", "client", "screen", "worker", "benchmark", "lent", "line", "common"],
         ["click", "rich"],
     ),
 }

@@ -50,7 +50,8 @@ def test_all_our_source_is_below_it(installed: Path) -> None:
     found = {path.relative_to(installed).as_posix() for path in installed.rglob("*.py")}
     assert found == expected
     others = {PurePosixPath(path).name for path in installed.joinpath("deskgrid").rglob("*.*") if path.suffix != ".py"}
-    assert others == {"fits.toml", "paper.toml", "py.typed"}
+    papers = {"rhap.toml", "scojo-p.toml", "sdpn.toml", "tla.toml"}
+    assert others == {"fits.toml", "lublin.toml", "paper.toml", "py.typed", *papers}
 
 
 def test_what_is_installed_works_by_itself(installed: Path) -> None:

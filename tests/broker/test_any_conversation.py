@@ -17,7 +17,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.server import python_minor
-from deskgrid.wire import fields
+from deskgrid.wire import fields, needs
 from deskgrid.wire.task_options import PackedOptions
 from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine
 from tests.peers import COMMAND
@@ -35,6 +35,9 @@ FEW: dict[type, list[Any]] = {
     fields.Data: [b"", b"\x90", COMMAND],
     fields.Digests: [b"", sha256(COMMAND).digest(), sha256(COMMAND).digest() + sha256(b"").digest()],
     fields.Flag: [True, False],
+    fields.Ratio: [0.001, 0.5, 1.0, 1000.0],
+    needs.LeastAndMost: [(1, 1), (1, 1), (2, 2), (1, 3), (3, 3)],
+    needs.SpeedupField: [(), (), ("amdahl", 0.1), ("downey", 4.0, 0.5), ("table", 2, 1.9)],
 }
 NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
 # What the broker looks at first is as it should be, or nothing would come of it.

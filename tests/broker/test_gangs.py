@@ -1,5 +1,7 @@
 """Gangs, from the command to start one to the result, with bare workers that say what they like."""
 
+from typing import Any
+
 import pytest
 
 from deskgrid import wire
@@ -467,9 +469,10 @@ def test_ranks_of_a_gang_without_mpi_have_no_process_manager(office: Office) -> 
 
 
 @pytest.mark.parametrize("changes", [{"address": None}, {"labels": ("cpu",)}, {"memory": 100}, {"slots": 1}])
-def test_a_gang_waits_for_pcs_that_have_what_it_needs(office: Office, changes: dict[str, object]) -> None:
+def test_a_gang_waits_for_pcs_that_have_what_it_needs(office: Office, changes: dict[str, Any]) -> None:
     for number in range(2):
-        rank_worker(office, f"pc{number}", **{"slots": 2, "labels": ("gpu",), "memory": 1000} | changes)
+        usual: dict[str, Any] = {"slots": 2, "labels": ("gpu",), "memory": 1000}
+        rank_worker(office, f"pc{number}", **usual | changes)
     settled_in(office)
     bag = gang_bag(office, 2, slots=2, labels=("gpu",), memory=500)
     office.settle()

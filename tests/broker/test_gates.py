@@ -318,7 +318,9 @@ def test_one_submitter_has_a_few_categories_so_that_passes_stay_short(
     ann.submit([b"0"], options=options(limit=1))
     for _ in range(2):
         ann.submit([b"0"], options=options(priority=1))
-    said = "ann has bags with 3 different limits, priorities, licences, shortest pieces and environments here, of 3"
+    said = (
+        "ann has bags with 3 different limits, priorities, licences, shortest pieces, environments and needs here, of 3"
+    )
     assert refusal(ann, limit=1) == refusal(ann, priority=2) == f"{said}: try again when some have ended"
     ann.submit([b"0"], options=options(priority=1))
     ann.submit([b"0"])

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.need_notes import WAIT, need_note
+from deskgrid.broker.forecasts.etas import NO_FORECAST
+from deskgrid.broker.gangs.explaining import LONGER
+from deskgrid.broker.need_notes import WAIT, lacks_text, need_note
 from deskgrid.wire import TaskOptions
 from tests.broker.office import Office
 from tests.peers import COMMAND
@@ -107,3 +109,36 @@ def test_a_bag_that_no_pc_can_run_is_accepted_and_told(office: Office) -> None:
     assert client.ask("progress", bag="b1")["note"] == answer.note
     office.worker("pc2").join(labels=("gpu",))
     assert client.ask("progress", bag="b1")["note"] == ""
+
+
+# --- what explain says -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_pc_lacks_is_said() -> None:
+    assert lacks_text(("gpu",), None) == "the PC has not the label gpu"
+    assert lacks_text(("gpu", "tpu"), None) == "the PC has not the labels gpu and tpu"
+    assert lacks_text((), 2.0 * GIB) == "the PC has 2 G of memory, which is too little"
+
+
+def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> None:
+    client = office.client()
+    client.send(wire.Blob(sha256(COMMAND).hexdigest(), COMMAND))
+    office.worker("pc1").join(slots=2, site="lab", uptime=600.0, address="10.0.0.1")
+    gang = TaskOptions(ranks=(4, 4), gang=True)
+    client.answer_to(client.batch("b1", [b"0"], options=gang, runtime=60.0))
+    text = client.ask("explain", bag="b1", item=0)["text"]
+    waits = "task 0 (predicted 1 min 00 s) waits: it needs 4 slots of one site for 1 min 00 s"
+    assert text == [f"{waits}; at most 2 are together, now"]
+    client.answer_to(client.batch("b2", [b"0"], options=TaskOptions(labels=("gpu",))))
+    text = client.ask("explain", bag="b2", item=0)["text"]
+    assert (text[0], text[-1]) == (f"no PC has the label gpu; {WAIT}", "pc1 slot 1: the PC has not the label gpu")
+    assert client.ask("eta", bag="b2")["why"] == f"no PC has the label gpu; {WAIT}"
+    assert client.ask("eta", bag="b1")["why"] == NO_FORECAST
+    asked: tuple[tuple[str, dict[str, list[str]]], ...] = (("advise", {}), ("whatif", {"changes": []}))
+    for question, args in asked:
+        assert client.failed(question, bag="b1", **args) == NO_FORECAST
+    two = TaskOptions(ranks=(2, 2), gang=True)
+    answer = client.answer_to(client.batch("b3", [b"0"], options=two, runtime=2400.0))
+    assert isinstance(answer, wire.Accepted)
+    wants = "a task needs 2 slots of one site for 40 min; no PC that is known has that for so long"
+    assert answer.note == f"{wants}: {LONGER}"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.broker.gangs.pmi import WORDS_EACH, PmiAborted, PmiError, PmiServer, process_mapping
+from deskgrid.broker.gangs.pmi import LINES_EACH, WORDS_EACH, PmiAborted, PmiError, PmiServer, process_mapping
 
 
 class Talk:
@@ -105,6 +105,15 @@ def test_words_are_bounded() -> None:
         talk.say(0, f"cmd=put kvsname=kvs_7 key=k{number} value=v")
     with pytest.raises(PmiError, match="too many words"):
         talk.say(0, "cmd=put kvsname=kvs_7 key=last value=v")
+
+
+def test_barriers_are_bounded() -> None:
+    talk = Talk(["a"])
+    for _ in range(LINES_EACH):
+        assert talk.say(0, "cmd=barrier_in") == [(0, "cmd=barrier_out\n")]
+    with pytest.raises(PmiError, match="said more than 1,000 lines"):
+        talk.say(0, "cmd=barrier_in")
+    assert len(talk.kept) == LINES_EACH
 
 
 def test_lines_may_come_in_any_pieces() -> None:

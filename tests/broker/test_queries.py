@@ -356,7 +356,7 @@ def test_logs_of_tasks_that_have_not_ended(office: Office, client: Client) -> No
     assert client.ask("logs", bag=bag, item=1)["state"] == "waiting"
     joined(office).work()
     logs = client.ask("logs", bag=bag, item=0)
-    nothing = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
+    nothing: dict[str, object] = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
     nothing |= {"rank": None, "ranks": []}
     assert logs == {"state": "sent", **nothing}
     client.ask("cancel", bag=bag, items=[1])

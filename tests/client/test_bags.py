@@ -240,7 +240,7 @@ def test_an_empty_bag_is_refused(fake: FakeGrid, grid: Grid, items: Any) -> None
 
 def test_what_cannot_be_called_is_refused(grid: Grid) -> None:
     with pytest.raises(TypeError, match="a task is something that can be called, not 3"):
-        grid.bag(3, [1])  # type: ignore[arg-type] # that is the test
+        grid.bag(3, [1])  # type: ignore[call-overload] # that is the test
 
 
 @pytest.mark.parametrize("endless", [False, True])

@@ -7,7 +7,6 @@ import pytest
 import deskgrid
 from deskgrid import (
     Amdahl,
-    Bag,
     BagRejected,
     Downey,
     Grid,
@@ -171,14 +170,12 @@ def test_a_bag_of_gangs_does_not_explore(grid: Grid) -> None:
 
 
 def test_the_result_of_a_gang_is_the_list_of_its_ranks_results(fake: FakeGrid, grid: Grid) -> None:
-    bag: Bag[Any, Any] = grid.bag(double, [1, 2], gang=3)
+    bag = grid.bag(double, [1, 2], gang=3)
     assert bag.results() == [[2, 2, 2], [4, 4, 4]]
     assert dict(bag.as_completed()) == {1: [2, 2, 2], 2: [4, 4, 4]}
     assert grid.attach(bag.id).results() == bag.results()
-    bag = grid.bag(double, [1], gang=1)
-    assert bag.results() == [[2]]
-    bag = grid.command(["echo", "{}"], ["a"], gang=2)
-    assert bag.results() == [["echo {} a"] * 2]
+    assert grid.bag(double, [1], gang=1).results() == [[2]]
+    assert grid.command(["echo", "{}"], ["a"], gang=2).results() == [["echo {} a"] * 2]
 
 
 def test_a_future_has_the_list_too(grid: Grid) -> None:

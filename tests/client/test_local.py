@@ -73,7 +73,7 @@ def test_each_worker_joins_by_the_brokers_line_with_one_slot(tmp_path: Path) -> 
     keeper = local.start(1, program(tmp_path))
     keeper.stop()
     options = (tmp_path / "started-local-1").read_text()
-    own = f"--home {keeper.home} --slots 1 --name local-1"
+    own = f"--home {keeper.home} --name local-1 --slots 1"
     assert options == f"--join @{keeper.home / 'worker.join'} {own} --until-stdin-closes"
     assert "--listen 127.0.0.1:0" in (tmp_path / "started-broker").read_text()
 
@@ -125,3 +125,5 @@ def test_the_terminals_interrupt_does_not_reach_the_grid(tmp_path: Path) -> None
 def test_an_impossible_number_of_workers_is_refused(workers: int) -> None:
     with pytest.raises(ValueError, match="a local grid has 1 worker or more"):
         local.start(workers)
+    with pytest.raises(ValueError, match="a local grid has 1 slot per worker or more"):
+        local.start(1, slots=workers)

@@ -437,6 +437,9 @@ def test_the_module_is_found_where_deskgrid_is_not_installed() -> None:
     module.loader.exec_module(made)
     assert made.load(5) == 5
     assert Path(str(module.origin)).samefile(str(checkpoint.__file__))
+    gang = TaskModules.find_spec("deskgrid.gang")
+    assert gang is not None
+    assert Path(str(gang.origin)).name == "gang.py"
     assert TaskModules.find_spec("deskgrid.wire") is None
     stub = types.ModuleType("deskgrid")
     assert TaskModules.create_module(top) is None

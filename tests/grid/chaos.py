@@ -17,8 +17,8 @@ from deskgrid import wire
 from deskgrid.client.template import command_template
 from deskgrid.scheduler.policies import Policy, make_policy
 from tests.grid.clients import BagPlan, ClientNode
-from tests.grid.fakes import Task
 from tests.grid.grid import MakePlan, VirtualGrid, cycle, for_seconds, open_ended
+from tests.grid.tasks import Task
 from tests.grid.witness import expect
 from tests.grid.worker_node import WorkerNode
 
@@ -31,6 +31,7 @@ SHORT: tuple[tuple[float, float, int], ...] = ((0.05, 0.2, 60),)
 LONG = SHAPES[2:]
 DUSK: tuple[tuple[float, float, int], ...] = ((0.3, 6.0, 20),)
 DUSK_S = 80.0
+GANGS: tuple[tuple[float, float, int], ...] = ((0.01, 0.4, 10), (0.05, 12.0, 5), (1.0, 6.0, 5))
 STEPS = ("receive", "settle", "commit: before", "commit: after", "send: before", "send: after", "")
 
 
@@ -392,3 +393,31 @@ class Storm(Weather):
         name = f"pc{self.random.randint(0, 4)}"
         if tables.pop(name, None) is None:
             tables[name] = self.weekly()
+
+
+class Squall(Storm):
+    """A storm over gangs, with some single tasks among them."""
+
+    def end(self) -> None:
+        """The PC that stays has room for the largest gang."""
+        self.grid.anchor_slots = 6
+        super().end()
+
+    def _submit(self) -> None:
+        draw = self.random
+        if draw.random() < 0.3:
+            super()._submit()
+            return
+        alive = [client for client in self.grid.clients if client.alive]
+        fates = draw.choice([("ok",), ("ok", "ok", "raise", "crash")])
+        plan = self.bag(fates, shapes=GANGS)
+        least = draw.randint(1, 3)
+        ranks = (least, draw.choice([least, 3]))
+        plan.options = wire.TaskOptions(
+            draw.choice([None, None, None, 4.0]),
+            draw.randint(0, 2),
+            ranks=ranks,
+            gang=True,
+            slots=draw.choice([1, 1, 2]),
+        )
+        draw.choice(alive).submit(plan)

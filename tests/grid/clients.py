@@ -14,8 +14,9 @@ from deskgrid.client.conversation import Conversation, Reply, Request
 from deskgrid.client.template import Template
 from deskgrid.errors import DeskgridError
 from tests.grid.brief import Brief
-from tests.grid.fakes import PYTHON, Task
+from tests.grid.fakes import PYTHON
 from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World
+from tests.grid.tasks import Task
 from tests.grid.witness import Broken, Witness, expect
 
 # As in the client's link: how often it looks at the silence.

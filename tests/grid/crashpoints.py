@@ -2,7 +2,7 @@
 
 The script covers everything that a broker records: bags in several batches, results of all kinds, attempts that are
 recorded and attempts that are not, a worker that leaves and comes back, cancelled items, a cancelled bag, a bag that is
-forgotten in many slices, and a task with a copy.
+forgotten in many slices, a task with a copy, a gang that is done and one that fails.
 """
 
 import tempfile
@@ -66,6 +66,10 @@ def begun(grid: VirtualGrid) -> None:
     tail.options, tail.runtimes = TaskOptions(copies=True), 1.0
     grid.work_s += 2 * TAIL_S
     grid.world.after(8.0, lambda: client.submit(tail))
+    for at, name, fate in ((2.0, "gang", "ok"), (9.0, "broken", "raise")):
+        plan = bag([1.0], name, fate=fate, options=TaskOptions(ranks=(2, 2), gang=True))
+        grid.work_s += 2.0
+        grid.world.after(at, lambda plan=plan: client.submit(plan))  # type: ignore[misc]
 
 
 def steps() -> int:

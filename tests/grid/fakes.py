@@ -8,13 +8,13 @@ import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgpack
 
 from deskgrid.wire import Outcome, Payload
-from deskgrid.worker.run.child import error_payload
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from tests.grid.ranks import FakeRanks, RankRecords
+from tests.grid.tasks import SPAWN_S, Task, answer_of, task_of
 from tests.without_files import WithoutFiles
 
 # What everybody runs.
@@ -23,37 +23,8 @@ PYTHON = "3.11"
 WALL_S = 1_767_607_200.0
 # And monotonic clocks of PCs, this.
 BOOT_S = 12_345.0
-# What a task's process takes to start, and what each task costs beside its runtime. Measured ones are shorter.
-SPAWN_S = 0.15
+# What each task costs beside its runtime. Measured ones are shorter.
 TASK_OVERHEAD_S = 0.002
-
-
-class Task(NamedTuple):
-    """One item of a bag as its payload says it. ``fate``: ok, raise, or crash (the first ``times`` executions)."""
-
-    bag: str
-    item: int
-    seconds: float
-    fate: str = "ok"
-    times: int = 0
-
-    def pack(self) -> bytes:
-        """The payload."""
-        packed: bytes = msgpack.packb(list(self))
-        return packed
-
-
-def task_of(payload: bytes) -> Task:
-    """The task that a payload stands for."""
-    return Task(*msgpack.unpackb(payload))
-
-
-def answer_of(task: Task, number: int, outcome: Outcome) -> bytes:
-    """What attempt ``number`` of ``task`` answers when it ends by ``outcome``."""
-    if outcome == Outcome.DONE:
-        packed: bytes = msgpack.packb([task.bag, task.item, number])
-        return packed
-    return error_payload(outcome.name, f"{task.bag}/{task.item}/{number}", "")
 
 
 class Executions:
@@ -69,6 +40,15 @@ class Executions:
         self.answers: dict[tuple[int, int], tuple[Outcome, bytes, str]] = {}
         # For how long each task that is checkpointable has run, in all of its pieces; seconds.
         self.worked: defaultdict[tuple[str, int], float] = defaultdict(float)
+        self.of_ranks = RankRecords()
+
+    def crashes(self, task: Task) -> bool:
+        """Whether a task that may crash does so this time."""
+        place = task.bag, task.item
+        if task.fate != "crash" or self.crashed[place] >= task.times:
+            return False
+        self.crashed[place] += 1
+        return True
 
 
 @dataclass(slots=True)
@@ -124,6 +104,11 @@ class FakeExecutor(WithoutFiles):
         self._warm = False
         self.checkpoints = FakeFiles()
         self._saved: list[JobSaved] = []
+        self._ranks = FakeRanks(name, clock, executions.of_ranks, executions.crashes)
+
+    @property
+    def ranks(self) -> FakeRanks:
+        return self._ranks
 
     def know(self, digest: str, blob: bytes) -> None:
         self._templates.add(digest)
@@ -195,10 +180,12 @@ class FakeExecutor(WithoutFiles):
 
     def next_end(self) -> float:
         """When something will have ended, on the PC's clock; infinity when nothing runs."""
-        return min((min(self._end_of(fake), fake.saves_at) for fake in self._slots if fake.jobs), default=math.inf)
+        mine = min((min(self._end_of(fake), fake.saves_at) for fake in self._slots if fake.jobs), default=math.inf)
+        return min(mine, self._ranks.next_end())
 
     def power_off(self) -> None:
         """The PC goes, with all that ran."""
+        self._ranks.power_off()
         for fake in self._slots:
             self._leave(fake, self._clock())
             fake.jobs.clear()
@@ -206,7 +193,7 @@ class FakeExecutor(WithoutFiles):
     @property
     def idle(self) -> bool:
         """Whether nothing runs here."""
-        return not any(fake.jobs for fake in self._slots)
+        return not any(fake.jobs for fake in self._slots) and self._ranks.idle
 
     def _leave(self, fake: _FakeSlot, now: float) -> None:
         """The first job of a slot will not go on; count it if it had begun."""
@@ -245,11 +232,7 @@ class FakeExecutor(WithoutFiles):
             return Outcome.ERROR
         if self._name in self._executions.broken:
             return Outcome.CRASH
-        crashes = self._executions.crashed
-        if task.fate == "crash" and crashes[task.bag, task.item] < task.times:
-            crashes[task.bag, task.item] += 1
-            return Outcome.CRASH
-        return Outcome.DONE
+        return Outcome.CRASH if self._executions.crashes(task) else Outcome.DONE
 
 
 def _done_before(job: Job) -> float:

@@ -9,8 +9,8 @@ from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.worker.windows.uptime import Cycle, Instant, OpenEnded, Plan, Until
 from tests.grid.broker_node import BrokerNode
 from tests.grid.clients import ClientNode
-from tests.grid.fakes import Task
 from tests.grid.network import BROKER_PATIENCE_S, PEER_PATIENCE_S, Port, World
+from tests.grid.tasks import Task
 from tests.grid.witness import Witness, expect
 from tests.grid.worker_node import WorkerNode
 
@@ -48,6 +48,8 @@ class VirtualGrid:
         self.workers: dict[str, WorkerNode] = {}
         self.clients: list[ClientNode] = []
         self.work_s = 0.0
+        # Of the PC that stays at the end.
+        self.anchor_slots = 2
 
     # --- who is there ------------------------------------------------------------------------------------------------
 
@@ -127,7 +129,7 @@ class VirtualGrid:
             node.start()
         for peer in self.peers():
             peer.cable.mend()
-        self.worker("anchor", slots=2)
+        self.worker("anchor", slots=self.anchor_slots)
 
     def finish(self) -> None:
         """Everything ends, is seen to have ended, and is forgotten without leaving a trace."""

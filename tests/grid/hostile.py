@@ -116,6 +116,7 @@ class HostileWorker(Hostile):
 
     def harms(self) -> list[Callable[[], None]]:
         speaking = [self._finish_others, self._guess, self._return_others, self._claim_others, self._take_a_name]
+        speaking.append(self._speak_for_ranks)
         lying = [self._lie_about_uptime, self._leave_with_others, self._join_anew]
         return speaking + lying + [self.garble, self._flood, self._send_much, self._speak_as_a_client]
 
@@ -159,6 +160,13 @@ class HostileWorker(Hostile):
 
     def _return_others(self) -> None:
         self.say(wire.Returned(tuple(wire.Ref(*attempt) for attempt in self._others())))
+
+    def _speak_for_ranks(self) -> None:
+        for attempt in self._others():
+            rank, outcome = self.dice.choice([0, 1, 1000]), self.dice.choice([0, 1, 2, 3, 99])
+            result = wire.RankResult(*attempt, outcome, EVER, FORGED, b"", b"", rank)
+            self.say(wire.RanksReady(*attempt, 80), wire.RanksUnready(*attempt, "no"), wire.RanksEnded((result,)))
+            self.say(wire.Meet(*attempt, rank, 1, False, True, b""), wire.PmiBytes(*attempt, rank, 0, b"cmd=abort\n"))
 
     def _claimed(self) -> list[wire.Running]:
         draw = self.dice

@@ -3,6 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
+from deskgrid.wire import TaskOptions
 from tests.grid.builders import bag
 from tests.grid.grid import VirtualGrid, cycle, for_seconds, open_ended
 from tests.grid.hostile import Hostile, HostileWorker
@@ -42,13 +43,14 @@ def raid(seed: int, home: Path, kinds: list[type[Hostile]]) -> int:
         for name, plan in (("pc0", open_ended), ("pc1", cycle((20.0, 5.0))), ("pc2", for_seconds(200.0))):
             grid.worker(name, plan, slots=2)
         client = grid.client()
-        for work in (bag([1.5] * 30, "bag1", size=7), bag([0.1] * 60, "bag2")):
+        gangs = bag([1.0] * 5, "bag3", options=TaskOptions(ranks=(2, 2), gang=True))
+        for work in (bag([1.5] * 30, "bag1", size=7), bag([0.1] * 60, "bag2"), gangs):
             client.submit(work)
         hostile = [kind(grid.world, grid.port, grid.witness, "pc1") for kind in kinds]
         grid.run(HARM_S)
         grid.run_until(lambda: client.idle, DONE_S - HARM_S, "all honest work done")
-        predicted = {grid.broker.sessions.state.scheduler.grid.tasks.runtime(task) for task in range(90)}
-        assert predicted == {1.5, 0.1}, "what others predicted stays as it is"
+        predicted = {grid.broker.sessions.state.scheduler.grid.tasks.runtime(task) for task in range(95)}
+        assert predicted == {1.5, 1.0, 0.1}, "what others predicted stays as it is"
         for each in hostile:
             each.hang_up()
         grid.finish()

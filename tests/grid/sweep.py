@@ -20,11 +20,17 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.grid.chaos import Drizzle, Dusk, Storm, Sunshine, Weather
+from tests.grid.chaos import Drizzle, Dusk, Squall, Storm, Sunshine, Weather
 
-WEATHERS: dict[str, type[Weather]] = {"storm": Storm, "drizzle": Drizzle, "dusk": Dusk, "sunshine": Sunshine}
+WEATHERS: dict[str, type[Weather]] = {
+    "storm": Storm,
+    "drizzle": Drizzle,
+    "dusk": Dusk,
+    "sunshine": Sunshine,
+    "squall": Squall,
+}
 # Which part of the seeds each gets.
-SHARES = {"storm": 0.4, "drizzle": 0.25, "dusk": 0.15, "sunshine": 0.2}
+SHARES = {"storm": 0.4, "drizzle": 0.25, "dusk": 0.15, "sunshine": 0.2, "squall": 0.2}
 # The last things that happened before a seed failed, for whoever reads it.
 STORY_LINES = 60
 # Seeds that are given to a process at once.

@@ -44,3 +44,7 @@ def test_at_dusk_what_is_done_out_of_touch_counts_when_it_is_heard_of(pool: Proc
 
 def test_in_sunshine_no_task_is_killed_however_pcs_come_and_go(pool: ProcessPoolExecutor) -> None:
     _swept(pool, "sunshine")
+
+
+def test_in_a_squall_over_gangs_each_of_them_is_whole_or_not_there(pool: ProcessPoolExecutor) -> None:
+    _swept(pool, "squall")

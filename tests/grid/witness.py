@@ -15,8 +15,9 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.result_blocks import recorded
 from deskgrid.scheduler.core import CRASH_LIMIT
 from tests.broker.records import bytes_in
-from tests.grid.fakes import Executions, Task, answer_of, task_of
+from tests.grid.fakes import Executions
 from tests.grid.holdings import Holdings
+from tests.grid.tasks import Task, answer_of, task_of
 
 NOBODY = 0  # the attempt number of a cancelled task's row
 
@@ -50,6 +51,8 @@ class Witness:
         self.newest: dict[int, int] = {}
         # Tasks that may have two attempts at once. Either may count, and either may be stopped.
         self.copied: set[int] = set()
+        # How many ranks the newest attempt of each parallel task has.
+        self.sizes: dict[int, int] = {}
         # How many results came in each message.
         self.deliveries: list[int] = []
         # How many messages of each kind the broker has sent.
@@ -79,7 +82,8 @@ class Witness:
         # What is no message is refused at once; that says nothing of what was accepted. Work is given at once, unless a
         # restart is to remember it.
         short = isinstance(message, wire.Assign) and all(work.runtime < REMEMBERED_S for work in message.work)
-        early = uncommitted and not short and not isinstance(message, wire.Refused | wire.Blob | wire.Checkpoint)
+        may_be_lost = wire.Refused | wire.Blob | wire.Checkpoint | wire.PrepareRanks
+        early = uncommitted and not short and not isinstance(message, may_be_lost)
         expect(not early, "{} is sent before the journal is committed", type(message).__name__)
         self.said[type(message)] += 1
         if isinstance(message, wire.Assign):
@@ -89,6 +93,12 @@ class Witness:
                     self.copied.add(work.task)
                 wrong = self.holdings.given(peer, work, now, lease_s)
                 expect(not wrong, "{}", wrong)
+        elif isinstance(message, wire.PrepareRanks):
+            (work,) = message.work
+            if self.newest.get(work.task) != work.number:
+                self._assigned(work)
+                self.sizes[work.task] = message.size
+            expect(self.sizes[work.task] == message.size, "a gang of {} is one of {}", self.sizes, message.size)
         elif isinstance(message, wire.Taken):
             self._taken(message)
         elif isinstance(message, wire.Rejoin):
@@ -161,12 +171,34 @@ class Witness:
         expect(self._where.get(task) == place, "the answer of {} is recorded for {}", self._where.get(task), place)
         counts = number == self.newest[task] or task in self.copied
         expect(counts, "{}: recorded {}, newest is {}", place, number, self.newest[task])
+        if task in self.sizes:
+            self._judge_gang(place, worker)
+            return
         ran = self.executions.answers.get((task, number))
         expect(ran is not None, "{}: attempt {} of task {} never ended anywhere", place, number, task)
         assert ran is not None
         expect(ran[0] == outcome, "{}: recorded is not how the PC said that it ended", place)
         expect(_without_places(payload, outcome) == ran[1], "{}: recorded is not what the PC answered", place)
         expect(worker.split("~")[0] == ran[2], "{}: recorded for {}, but ran on {}", place, worker, ran[2])
+        self._expect_end(self.tasks[place], wire.Outcome(outcome))
+
+    def _judge_gang(self, place: tuple[str, int], worker: str) -> None:
+        """The result of a gang is those of all its ranks, or the failure of one of them."""
+        task, outcome, number, payload = self.recorded[place]
+        answers = self.executions.of_ranks.answers
+        found = [answers.get((task, number, rank)) for rank in range(self.sizes[task])]
+        if outcome == wire.Outcome.DONE:
+            said = [None if answer is None else answer[:2] for answer in found]
+            expected = [(wire.Outcome.DONE, part) for part in wire.split_ranks(payload) or ()]
+            expect(said == expected, "{}: its ranks said {}, and recorded is {}", place, said, expected)
+        else:
+            failure = wire.read_failure(payload)
+            answer = None if failure.rank is None else found[failure.rank]
+            expect(answer is not None, "{}: recorded is a failure of rank {}, which never ended", place, failure.rank)
+            assert answer is not None
+            where = f"rank {failure.rank} of {self.sizes[task]} on {worker}: "
+            right = answer[0] == outcome and worker.split("~")[0] == answer[2] and failure.message.startswith(where)
+            expect(right, "{}: recorded is {} on {}, and its rank said {}", place, failure.message, worker, answer)
         self._expect_end(self.tasks[place], wire.Outcome(outcome))
 
     def _expect_end(self, task: Task, outcome: wire.Outcome) -> None:
@@ -209,7 +241,7 @@ class Witness:
         assert found is not None
         _, outcome, number, payload = found
         expect((row.outcome, row.payload) == (outcome, payload), "item {} of {}: not what is recorded", row.item, bag)
-        if outcome != wire.Outcome.CANCELLED:
+        if outcome != wire.Outcome.CANCELLED and found[0] not in self.sizes:
             answer = answer_of(self.tasks[bag, row.item], number, wire.Outcome(outcome))
             expect(_without_places(payload, outcome) == answer, "item {} of {}: the wrong answer", row.item, bag)
 
@@ -235,6 +267,7 @@ class Witness:
             "bound": scheduler.grid.bound or scheduler.grid.orphans,
             "waiting": len(scheduler.grid.categories),
             "progress": list(scheduler.grid.tasks.progress),
+            "gangs": scheduler.grid.gangs.running or len(sessions.workers.attempts.gangs.table),
         }
         for table in (
             "bags",
@@ -242,6 +275,9 @@ class Witness:
             "results",
             "sent",
             "checkpoints",
+            "gangs",
+            "ranks",
+            "gang_lines",
         ):  # unused templates go with the next bag that is forgotten
             left[f"journal: {table}"] = state.journal.db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         for what, held in left.items():

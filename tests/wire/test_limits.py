@@ -199,6 +199,7 @@ def test_what_a_worker_keeps_of_a_task_is_within_the_limits() -> None:
     assert len(child._shortened("x" * 10**6)) <= wire.ACCOUNT_CHARACTERS
     assert (child.MARK, child.HEAD_BYTES, child.DIGEST_BYTES) == (wire.MARK, 4, wire.DIGEST_BYTES)
     assert (child.VALUE, child.VALUE_LIMIT) == (wire.VALUE, wire.VALUE_BYTES)
+    assert child.GATHER_LIMIT == wire.SAID_AT_MEETING_BYTES
     assert (child.TEXT_LIMIT, child.RAW_LIMIT) == (wire.PICKLED_BYTES, wire.PAYLOAD_LIMIT)
     assert child.REPORT_LIMIT > wire.LARGE_BYTES + 2 * wire.PRINTED_BYTES
     longest = child.error_payload("k" * 999, "\U0001f9ea" * 10**6, "\U0001f9ea" * 10**6, bytes(child.TEXT_LIMIT))

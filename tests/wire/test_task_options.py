@@ -29,6 +29,10 @@ def test_options_are_read_as_they_were_packed(options: TaskOptions) -> None:
     assert read_task_options(options.packed()) == options
 
 
+def test_no_speed_up_may_be_said() -> None:
+    assert read_task_options(msgpack.packb({"speedup": []})) == TaskOptions()
+
+
 def test_licences_are_told_by_name_and_number() -> None:
     assert TaskOptions(licences=("spss=2", "matlab=1")).licence_needs() == (("matlab", 1), ("spss", 2))
 

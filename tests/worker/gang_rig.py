@@ -18,7 +18,7 @@ from deskgrid import wire
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
-from deskgrid.worker.pc.address import free_port
+from deskgrid.worker.pc.address import free_port, interface_of
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.session import Identity, Session
@@ -35,17 +35,17 @@ class Pc:
     """A worker without its socket: ``say`` is called with what it sends, until it is cut off."""
 
     def __init__(
-        self, place: Path, name: str, slots: int, wake: Callable[[], None], *, mpi: bool, plan: Plan | None = None
+        self, place: Path, name: str, slots: int, wake: Callable[[], None], *, mpi: Mpi | None, plan: Plan | None = None
     ) -> None:
         self.name = name
         self.slots = slots
         self.place = place / name
         area = self.place / "area"
         area.mkdir(parents=True)
-        self.executor = Executor(slots, name, wake, tasks=area, mpi=Mpi("lo") if mpi else None)
+        self.executor = Executor(slots, name, wake, tasks=area, mpi=mpi)
         cache, wheels = FileCache(self.place / "cache", 10**9), WheelStore(self.place / "wheels", 10**9)
         self.stage = Stage(self.executor, cache, area, wake, wheels=wheels)
-        identity = Identity(name, f"session-{name}", name, "lab", "3.11", slots, address=LOCAL, mpi=mpi)
+        identity = Identity(name, f"session-{name}", name, "lab", "3.11", slots, address=LOCAL, mpi=mpi is not None)
         self.session = Session(identity, plan or OpenEnded(), self.stage, False, lambda: free_port(LOCAL, None))
         self.opening = 0
         self.joins: list[wire.Join] = []
@@ -103,9 +103,18 @@ class FakeBroker:
         self.starts = True
         self.takes = True
 
-    def pc(self, name: str = "pc1", slots: int = 1, *, mpi: bool = False, plan: Plan | None = None) -> Pc:
+    def pc(
+        self,
+        name: str = "pc1",
+        slots: int = 1,
+        *,
+        mpi: bool = False,
+        ports: tuple[int, int] | None = None,
+        plan: Plan | None = None,
+    ) -> Pc:
         """Another PC, which joins in the next turn."""
-        self.pcs.append(Pc(self.place, name, slots, self.woken.set, mpi=mpi, plan=plan))
+        how = Mpi(interface_of(LOCAL), ports) if mpi else None
+        self.pcs.append(Pc(self.place, name, slots, self.woken.set, mpi=how, plan=plan))
         return self.pcs[-1]
 
     def say(self, pc: Pc, message: wire.Message) -> None:
@@ -198,9 +207,15 @@ class FakeBroker:
                 self.finished += rows
                 self.say(pc, wire.Taken(tuple(wire.Ref(row.task, row.number) for row in rows)))
             case wire.Returned(attempts=refs):
-                for ref in refs:
-                    if ref.task in self.gangs:
-                        self.gangs[ref.task].returned.append(pc.name)
+                for gang in [self.gangs[ref.task] for ref in refs if ref.task in self.gangs]:
+                    gang.returned.append(pc.name)
+            case wire.Want() | wire.Offer() | wire.Part():
+                self.say(pc, self.store.answer(message))
+            case _:
+                self._hear_of_ranks(pc, message)
+
+    def _hear_of_ranks(self, pc: Pc, message: wire.Message) -> None:
+        match message:
             case wire.RanksReady() | wire.RanksUnready():
                 self._ready(pc, message)
             case wire.RanksEnded(results=rows):
@@ -209,10 +224,8 @@ class FakeBroker:
                 self._meet(message)
             case wire.PmiBytes():
                 self._pmi(message)
-            case wire.Want() | wire.Offer() | wire.Part():
-                self.say(pc, self.store.answer(message))
             case _:
-                raise AssertionError(f"unforeseen: {message!r:.200}")
+                assert isinstance(message, wire.Prepared), f"unforeseen: {message!r:.200}"
 
     def _ready(self, pc: Pc, message: wire.RanksReady | wire.RanksUnready) -> None:
         gang = self.gangs[message.task]

@@ -16,6 +16,7 @@ from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker import link as link_module
 from deskgrid.worker import session as session_module
 from deskgrid.worker.agent import WorkerError
+from deskgrid.worker.work import SlotWork
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually
@@ -205,10 +206,10 @@ def test_garbage_from_a_broker_is_skipped(grid: LiveGrid, broker: BareBroker) ->
 def test_a_message_that_nobody_foresaw_does_not_end_the_worker(
     grid: LiveGrid, broker: BareBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(session: object, message: object) -> None:
+    def fail(work: object, message: object, now: float) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(session_module.Session, "_recall", fail)
+    monkeypatch.setattr(SlotWork, "receive", fail)
     worker = grid.start_worker(line=broker.line)
     assert isinstance(broker.receive(), wire.Join)
     broker.send(wire.encode(wire.Recall((wire.Ref(1, 1),))))

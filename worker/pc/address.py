@@ -27,7 +27,9 @@ def address_towards(host: str, port: int) -> str | None:
 
 def interface_of(address: str) -> str:
     """Return the name of the network interface with this address; empty if the system does not say."""
-    if sys.platform in _SIOCGIFADDR:
+    if sys.platform == "win32" or sys.platform not in _SIOCGIFADDR:
+        return ""
+    else:
         import fcntl
 
         with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
@@ -37,7 +39,7 @@ def interface_of(address: str) -> str:
                     found = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR[sys.platform], asked)
                     if socket.inet_ntoa(found[20:24]) == address:
                         return name
-    return ""
+        return ""
 
 
 def free_port(address: str, ports: tuple[int, int] | None) -> int:

@@ -12,6 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from deskgrid.worker.pc.processors import processors
+
 SAMPLE_S = 1.0
 WINDOWS_S = (1, 30, 120)
 _PROC = Path("/proc")
@@ -38,14 +40,14 @@ class ProcessorTimes:
     def __init__(self, proc: Path = _PROC, pid: int | None = None) -> None:
         self._proc = proc
         self._pid = os.getpid() if pid is None else pid
+        self._here = processors()
 
     def read(self) -> Busy:
         """Return the times until now. Raises OSError."""
-        here = os.sched_getaffinity(self._pid) if sys.platform == "linux" else set()
         busy = total = 0.0
         for line in (self._proc / "stat").read_text(encoding="ascii").splitlines():
             name, *rest = line.split()
-            if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in here:
+            if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in self._here:
                 times = [float(each) for each in rest[:8]]
                 total += sum(times)
                 busy += sum(times) - times[3] - times[4]  # idle, and waiting for a disk

@@ -16,14 +16,23 @@ class MemoryUnknown(Exception):
 def memory_of_this_pc() -> int:
     """Return the bytes of memory that programs here can use. Raises `MemoryUnknown`."""
     try:
-        found = _windows() if sys.platform == "win32" else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        found = _windows() if sys.platform == "win32" else _posix()
     except (OSError, ValueError) as error:
         raise MemoryUnknown(f"the system does not say how much memory this PC has: {error}") from error
-    if found <= 0:
-        raise MemoryUnknown(f"the system says that this PC has {found} bytes of memory")
     with suppress(OSError, ValueError):
         found = min(found, int(_CONTAINER.read_text(encoding="ascii")))
     return found
+
+
+def _posix() -> int:
+    """As sysconf says. Raises OSError and ValueError."""
+    if sys.platform == "win32":
+        raise ValueError("Windows is asked in another way")
+    else:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        if min(pages, size) <= 0:
+            raise ValueError(f"{pages} pages of {size} bytes")
+        return pages * size
 
 
 def _windows() -> int:

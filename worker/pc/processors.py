@@ -4,10 +4,14 @@ import os
 import sys
 
 
+def processors() -> set[int]:
+    """Return the numbers of the cores that this process may use; on some systems, of all."""
+    if sys.platform == "linux":
+        return os.sched_getaffinity(0)
+    else:
+        return set(range(os.cpu_count() or 1))
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    if sys.platform == "linux":
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
-    return count
+    return len(processors())

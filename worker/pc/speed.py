@@ -11,11 +11,11 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 
-# What the computation takes on a PC of speed 1. Only ratios matter, so any constant would do; this is a desktop of 2024
-# (5 GHz), so that few PCs are faster than 1. Seconds.
-REFERENCE_S = 0.0125
+# What the computation takes on a PC of speed 1. Only ratios matter, so any constant would do: this is that of a fast
+# desktop of 2024, so that few PCs are faster than 1. Seconds.
+REFERENCE_S = 0.006
 # The least of so many tries counts: the others met a cold cache, or a processor that had not woken up. All of them take
-# 0.1 s or so.
+# less than 0.1 s.
 TRIES = 5
 # The text: so many numbers, each from the one before (the constants are those of a classic generator).
 _NUMBERS = 32 * 1024

@@ -812,15 +812,13 @@ class Meeting:
             self._serial += 1
             self._send(self._serial, gathers, False, data or b"")
             answer = self._wait(timeout)
-            kind: type[Exception] = RuntimeError
             if answer is None:
-                kind = TimeoutError
                 self._send(self._serial, gathers, True, b"")
                 answer = self._wait(self._overdue_s) or ("some ranks have not come", b"")
             reason, values = answer
             if reason:
-                after = "" if timeout is None else f" after {timeout:g} s"
-                raise kind(f"gang.{what}{after}: {reason}")
+                # Without a timeout, somebody else has lost patience, or the ranks call different functions.
+                raise (RuntimeError if timeout is None else TimeoutError)(f"gang.{what}: {reason}")
             return values
 
     def _wait(self, timeout: float | None) -> tuple[str, bytes] | None:

@@ -52,6 +52,11 @@ class Going:
     left: float
     held: Running = field(repr=False)
 
+    @property
+    def size(self) -> int:
+        """How many processes it has."""
+        return sum([count for _, count in self.ranks])
+
 
 class Model(Protocol):
     """How long jobs take."""
@@ -123,7 +128,7 @@ class Ahead:
         for host, count in going.held.ranks:
             host.idle -= count
             insort(host.frees, (going.held.ends, count))
-        self._site.idle -= going.held.size
+        self._site.idle -= going.size
 
     def _next_end(self) -> Going:
         """Lines 4 to 7, and 14: go on until the next job ends (Eq. 5 and 6), which is no longer there then."""
@@ -138,7 +143,7 @@ class Ahead:
         for host, count in ended.held.ranks:
             host.idle += count
             host.frees.remove((ended.held.ends, count))
-        self._site.idle += ended.held.size
+        self._site.idle += ended.size
         return ended
 
 

@@ -188,6 +188,15 @@ def test_a_window_that_closes_ends_the_whole_gang() -> None:
     assert run.idle_s == 1.0
 
 
+def test_a_gang_that_was_lost_after_more_than_its_prediction_is_predicted_to_take_longer() -> None:
+    grid = [*pcs(1), SimulatedPC("gone", lambda: iter([Span(0, 3, math.inf), Span(4, math.inf, math.inf)]), site="A")]
+    made = simulator(grid, [gang(2, 2.0, actual=5.0)])
+    told = events_of(made)
+    assert times(made.run()) == [(0, 0.0, 3.0, False), (0, 4.0, 9.0, True)]
+    (longer,) = [event for event in told if isinstance(event, ev.RuntimesUpdated)]
+    assert (longer.tasks, longer.runtimes[0] > 3.0) == ([0], True)
+
+
 def test_a_gang_starts_only_where_it_fits_before_the_earliest_window_ends() -> None:
     grid = [*pcs(1), SimulatedPC("short", cycle(4, 1), site="A"), SimulatedPC("long", cycle(20, 1), site="A")]
     run = simulator(grid, [gang(2, 5.0)]).run()

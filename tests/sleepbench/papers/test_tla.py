@@ -28,7 +28,7 @@ def swf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*words: str) -> Result:
-    return CliRunner().invoke(sleepbench_group, ["paper", "tla", *words])
+    return CliRunner().invoke(sleepbench_group, ["paper", "tla", *words], env={"COLUMNS": "120"})
 
 
 def asked(*cases: str, experiment: str = "table", swf: Path | None = None) -> list[ClusterTrial]:

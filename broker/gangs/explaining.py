@@ -1,0 +1,121 @@
+"""Why a parallel task waits, in sentences for people."""
+
+import math
+from datetime import UTC, datetime
+
+from deskgrid.broker.gangs.gang import Gang, Stage
+from deskgrid.broker.gangs.starts import Starts
+from deskgrid.broker.gangs.table import GangTable
+from deskgrid.broker.gangs.together import Pc, Together, most_together
+from deskgrid.broker.needs import MPI, labels_of
+from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.durations import DAY_S, precise
+from deskgrid.scheduler.model import State
+from deskgrid.scheduler.parallel.need import Need
+
+# How a note ends of a bag whose tasks need longer windows than there are.
+LONGER = "the tasks wait for longer windows"
+# Workers that are named in one sentence.
+NAMED = 8
+
+
+class Explaining:
+    """Answers for parallel tasks."""
+
+    def __init__(self, table: GangTable, starts: Starts) -> None:
+        self._table = table
+        self._state = table.state
+        self._starts = starts
+
+    def together(self, need: Need, runtime: float, now: float) -> Together:
+        """How many ranks of a task with this need and runtime can be together, and when."""
+        found = [self._pc(worker, now) for worker in self._table.workers.values()]
+        margin_s = self._state.scheduler.policy.requirement.margin
+        return most_together(found, need, need.seconds(runtime, need.least), margin_s)
+
+    def _pc(self, worker: WorkerSession, now: float) -> Pc:
+        grid, join = self._state.scheduler.grid, worker.join
+        up, away = grid.slots.workers.get(worker.name), grid.away.get(worker.name)
+        windows: list[tuple[float, float]] = []
+        if up is not None:
+            windows.append((0.0, up.ends_at - now))
+        coming = up.windows if up is not None else away.windows if away is not None else ()
+        windows += [(window.opens - now, window.opens + window.lasts - now) for window in coming]
+        site = join.site if join.address is not None else f"{join.site}/{worker.name}"
+        return Pc(site, join.slots, worker.speed, join.memory or math.inf, labels_of(join), windows)
+
+    def text(self, task: int, state: State, now: float) -> list[str] | None:
+        """Why a parallel task is where it is; None if there is no more to say than of any task."""
+        bag, item = self._state.book.item(task)
+        gang = self._table.find(task)
+        start = f"task {item} (predicted {precise(self._state.scheduler.runtime(task))})"
+        if gang is not None and state in (State.SENT, State.HELD):
+            return [f"{start} {_under_way(gang)}"]
+        refusal = self._starts.last_refusal(task)
+        last = [f"its last start failed: {refusal}"] if refusal else []
+        if state == State.PAUSED and refusal:
+            again_s = max(0.0, (self._state.scheduler.grid.pauses.until(task) or now) - now)
+            return [f"{start} pauses, and is tried again in {precise(again_s)}", *last]
+        if state != State.WAITING:
+            return None
+        return [f"{start} waits: {self._wanting(bag.need, task, now)}", *last]
+
+    def _wanting(self, need: Need, task: int, now: float) -> str:
+        seconds = need.seconds(self._state.scheduler.runtime(task), need.least)
+        what = f"it needs {_wanted(need)} for {precise(seconds)}"
+        if not self._table.workers:
+            return f"{what}; no worker is connected"
+        found = self.together(need, self._state.scheduler.runtime(task), now)
+        if found.ranks < need.least:
+            return f"{what}; {self._too_few(need, found, now)}"
+        if found.starts_in_s > 0.0:
+            return f"{what}; so many are together {self._when(found.starts_in_s, now)}"
+        return f"{what}; so many are together now, but other work is there, or comes first"
+
+    def never(self, need: Need, runtime: float, now: float) -> str:
+        """What is told of tasks for which there are never enough slots together for long enough; empty if there are."""
+        found = self.together(need, runtime, now)
+        if found.ranks >= need.least:
+            return ""
+        seconds = precise(need.seconds(runtime, need.least))
+        return f"a task needs {_wanted(need)} for {seconds}; {self._too_few(need, found, now)}: {LONGER}"
+
+    def _too_few(self, need: Need, found: Together, now: float) -> str:
+        if not found.ranks:
+            return "no PC that is known has that for so long"
+        return f"at most {found.ranks * need.slots} are together, {self._when(found.starts_in_s, now)}"
+
+    def _when(self, seconds: float, now: float) -> str:
+        """``now``, ``18:00``, or ``Tuesday 18:00``."""
+        if seconds <= 0.0:
+            return "now"
+        here = datetime.fromtimestamp(self._state.posix(now), UTC).astimezone()
+        at = datetime.fromtimestamp(self._state.posix(now) + seconds, UTC).astimezone()
+        today = here.date() == at.date()
+        day = "" if today else f"{at:%A} " if seconds < 6 * DAY_S else f"{at:%d %B} "
+        return f"{day}{at:%H:%M}"
+
+
+def _wanted(need: Need) -> str:
+    """``8 slots of one site``, with what else it needs."""
+    slots = need.least * need.slots
+    what = f"{slots} slots of one {'PC' if need.least == 1 else 'site'}"
+    if need.least > 1 and need.slots > 1:
+        what += f", {need.slots} on one PC for each of {need.least} ranks"
+    others = [*sorted(need.labels - {MPI}), *(["MPI"] if MPI in need.labels else [])]
+    return f"{what}, with {' and '.join(others)}," if others else what
+
+
+def _under_way(gang: Gang) -> str:
+    names = gang.workers
+    on = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    if gang.stage == Stage.PREPARING:
+        missing = [name for name in names if name not in gang.ready]
+        return f"is being prepared on {on}; not ready yet: {', '.join(missing[:NAMED])}"
+    if gang.stage == Stage.GATHERING:
+        missing = [name for name in names if name not in gang.ready]
+        return f"was running when the broker stopped, and waits for {', '.join(missing[:NAMED])} to come back"
+    if gang.stage == Stage.ENDING:
+        return f"has failed, and is being stopped on {on}"
+    ended = f"; {len(gang.ended)} of its {len(gang.ranks)} ranks have ended" if gang.ended else ""
+    return f"runs on {on}{ended}"

@@ -1,0 +1,64 @@
+"""How many ranks of a parallel task can be together, and when, by the windows of the PCs. Pure.
+
+It does not matter here what else runs on the PCs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from deskgrid.scheduler.parallel.need import Need
+
+# Announced windows of a PC that are looked at: those of the next days.
+WINDOWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pc:
+    """A PC. ``site``: that of the PCs which reach it. ``windows``: (opens, closes) from now; one that is open first."""
+
+    site: str
+    slots: int
+    speed: float
+    memory: float
+    labels: frozenset[str]
+    windows: Sequence[tuple[float, float]]
+
+    def room(self, need: Need) -> int:
+        """How many ranks it can have at once."""
+        if not self.labels >= need.labels or self.memory < need.memory:
+            return 0
+        ranks = self.slots // need.slots
+        return min(ranks, int(self.memory // need.memory)) if need.memory and self.memory < float("inf") else ranks
+
+
+class Together(NamedTuple):
+    """The most ranks that are together for long enough, from when on, and where. None: ``ranks`` is 0."""
+
+    ranks: int
+    starts_in_s: float
+    site: str
+
+
+def most_together(pcs: Iterable[Pc], need: Need, seconds: float, margin_s: float) -> Together:
+    """Return the most ranks that are together, at the earliest time when there are so many.
+
+    ``seconds``: that they need at speed 1. ``margin_s``: that a window has to be longer.
+    """
+    changes: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+    for pc in pcs:
+        room = pc.room(need)
+        lasts = seconds / pc.speed + margin_s
+        for opens, closes in pc.windows[:WINDOWS] if room else ():
+            if closes - opens > lasts:
+                changes[pc.site] += [(max(0.0, opens), room), (closes - lasts, -room)]
+    best = Together(0, 0.0, "")
+    for site, its in changes.items():
+        here = 0
+        # Where one window can take no start any more when another opens, they are not together.
+        for at, ranks in sorted(its):
+            here += ranks
+            if (here, -at) > (best.ranks, -best.starts_in_s):
+                best = Together(here, at, site)
+    return best

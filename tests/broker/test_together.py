@@ -1,0 +1,114 @@
+"""How many ranks can be together, and why a parallel task waits."""
+
+from datetime import UTC, datetime
+from math import inf
+
+import pytest
+
+from deskgrid import wire
+from deskgrid.broker.gangs.together import Pc, Together, most_together
+from deskgrid.scheduler.parallel.need import Need
+from tests.broker.gang_peers import begun, gang_bag, rank_worker, settled_in
+from tests.broker.office import Office, OpenOffice
+
+HOUR = 3600.0
+
+
+def pc(*windows: tuple[float, float], site: str = "a", slots: int = 1, speed: float = 1.0, memory: float = inf) -> Pc:
+    return Pc(site, slots, speed, memory, frozenset({"gpu"}), windows)
+
+
+@pytest.mark.parametrize(
+    ("pcs", "need", "found"),
+    [
+        ([], Need(2, 2), Together(0, 0.0, "")),
+        ([pc((0.0, 101.0)), pc((0.0, inf))], Need(2, 2), Together(2, 0.0, "a")),
+        ([pc((0.0, 100.0)), pc((0.0, inf))], Need(2, 2), Together(1, 0.0, "a")),
+        ([pc((0.0, 150.0)), pc((40.0, 300.0)), pc((60.0, 300.0))], Need(3, 3), Together(2, 40.0, "a")),
+        ([pc((0.0, 500.0)), pc((0.0, 500.0), site="b", slots=2)], Need(2, 2), Together(2, 0.0, "b")),
+        ([pc((0.0, 500.0), slots=3)], Need(1, 1, slots=2), Together(1, 0.0, "a")),
+        ([pc((0.0, 500.0), slots=4, memory=250.0)], Need(4, 4, memory=100), Together(2, 0.0, "a")),
+        ([pc((0.0, 500.0), slots=4, memory=50.0)], Need(1, 1, memory=100), Together(0, 0.0, "")),
+        ([pc((0.0, 500.0))], Need(1, 1, labels=frozenset({"matlab"})), Together(0, 0.0, "")),
+        ([pc((0.0, 150.0), speed=0.5)], Need(1, 1), Together(0, 0.0, "")),
+        ([pc((0.0, 50.0), (100.0, 300.0)), pc((100.0, 300.0))], Need(2, 2), Together(2, 100.0, "a")),
+    ],
+)
+def test_the_most_ranks_that_are_together_at_the_earliest(pcs: list[Pc], need: Need, found: Together) -> None:
+    assert most_together(pcs, need, 100.0, 0.0) == found
+
+
+def why(office: Office, bag: str) -> list[str]:
+    """What is said of the task of a bag."""
+    text: list[str] = office.client().ask("explain", bag=bag, item=0)["text"]
+    return text
+
+
+def test_a_gang_that_waits_says_how_many_slots_are_together_and_when(open_office: OpenOffice) -> None:
+    office = open_office()
+    bag = gang_bag(office, 3, runtime=2400.0)
+    assert why(office, bag) == [
+        "task 0 (predicted 40 min) waits: it needs 3 slots of one site for 40 min; no worker is connected"
+    ]
+    rank_worker(office, "pc1", uptime=600.0, windows=(wire.Window(24 * HOUR, 8 * HOUR),))
+    needs = "task 0 (predicted 40 min) waits: it needs 3 slots of one site for 40 min; "
+    at = datetime.fromtimestamp(1_800_000_000.0 + 24 * HOUR, UTC).astimezone()
+    assert why(office, bag) == [f"{needs}at most 1 are together, {at:%A} {at:%H:%M}"]
+    rank_worker(office, "pc2", slots=2, uptime=600.0, windows=(wire.Window(24 * HOUR, 8 * HOUR),))
+    assert why(office, bag) == [f"{needs}so many are together {at:%A} {at:%H:%M}"]
+    rank_worker(office, "alone", slots=3, address=None, uptime=60.0)
+    assert "so many are together" in why(office, bag)[0]
+
+
+def test_a_gang_that_waits_for_others_says_so(office: Office) -> None:
+    begun(office, 2)
+    bag = gang_bag(office, 2)
+    office.settle()
+    assert why(office, bag)[0].endswith("so many are together now, but other work is there, or comes first")
+
+
+def test_a_gang_that_needs_what_no_pc_has_says_what(office: Office) -> None:
+    rank_worker(office)
+    bag = gang_bag(office, 2, slots=2, labels=("gpu",), mpi=True)
+    office.settle()
+    (text,) = why(office, bag)
+    assert "it needs 4 slots of one site, 2 on one PC for each of 2 ranks, with gpu and MPI, for 1 min 40 s" in text
+    assert text.endswith("no PC that is known has that for so long")
+
+
+def test_a_gang_that_is_under_way_says_how_far_it_is(open_office: OpenOffice) -> None:
+    office = open_office()
+    workers = [rank_worker(office, f"pc{number}") for number in range(2)]
+    settled_in(office)
+    bag = gang_bag(office, 2)
+    for worker in workers:
+        worker.prepare()
+    workers[0].ready()
+    assert why(office, bag) == ["task 0 (predicted 1 min 40 s) is being prepared on pc0, pc1; not ready yet: pc1"]
+    workers[1].send(wire.RanksUnready(*workers[1].ref, "its disk is full"))
+    for worker in workers:
+        worker.stopped()
+    paused, last = why(office, bag)
+    assert "pauses, and is tried again in" in paused
+    assert last == "its last start failed: pc1: its disk is full"
+    office.now += 2.0
+    office.settle()
+    for worker in workers:
+        worker.prepare()
+        worker.ready()
+    office.settle()
+    assert why(office, bag) == ["task 0 (predicted 1 min 40 s) runs on pc0, pc1"]
+    office.now += 1.0
+    workers[0].end(0)
+    assert why(office, bag)[0].endswith("runs on pc0, pc1; 1 of its 2 ranks have ended")
+    workers[1].fail(1, "ValueError")
+    assert why(office, bag)[0].endswith("has failed, and is being stopped on pc0, pc1")
+    office = open_office()
+    assert "was running when the broker stopped" not in why(office, bag)[0]
+
+
+def test_a_gang_that_is_awaited_names_whom_it_waits_for(open_office: OpenOffice) -> None:
+    bag, workers = begun(open_office(), 2)
+    office = open_office()
+    assert why(office, bag)[0].endswith("was running when the broker stopped, and waits for pc0, pc1 to come back")
+    assert workers

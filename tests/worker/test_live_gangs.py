@@ -1,0 +1,71 @@
+"""Gangs on real workers with a real broker: the agent's loop, what it says of its PC, and what is left."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskgrid import Grid, TaskCrashed, TaskError
+from deskgrid.worker.pc.load import others_load
+from tests.live import LiveGrid
+from tests.waiting import eventually
+
+
+def test_ranks_on_two_workers_meet_and_their_results_are_a_list(grid: LiveGrid, tmp_path: Path) -> None:
+    def run(folder: str) -> Any:
+        from deskgrid import gang
+
+        Path(folder, f"{gang.rank}.pid").write_text(str(os.getpid()))
+        gang.barrier(timeout=30)
+        return gang.gather(gang.rank * gang.rank), int(os.environ["MASTER_PORT"]) > 0
+
+    grid.worker("a", slots=2)
+    grid.worker("b", slots=1)
+    with Grid(grid.broker.ready.client_line) as program:
+        assert program.bag(run, [str(tmp_path)], gang=3, runtime=1).results() == [[([0, 1, 4], True)] * 3]
+        # The slots are free again, for gangs and for others.
+        assert program.bag(run, [str(tmp_path)], gang=3, runtime=1).results() == [[([0, 1, 4], True)] * 3]
+        assert program.bag(abs, [-1, -2, -3], runtime=1).results() == [1, 2, 3]
+
+
+def test_the_first_rank_that_fails_ends_the_gang(grid: LiveGrid, tmp_path: Path) -> None:
+    def run(fate: str) -> None:
+        import threading
+
+        from deskgrid import gang
+
+        Path(folder, f"{fate}-{gang.rank}.pid").write_text(str(os.getpid()))
+        gang.barrier(timeout=30)
+        if gang.rank == 1:
+            if fate == "raise":
+                raise ValueError("on purpose")
+            os._exit(3)
+        threading.Event().wait(300)
+
+    folder = str(tmp_path)
+    grid.worker("a", slots=2)
+    with Grid(grid.broker.ready.client_line) as program:
+        raised, died = program.bag(run, ["raise", "die"], gang=2, runtime=1).results(errors="return")
+    assert isinstance(raised, TaskError | ValueError)
+    assert "on purpose" in str(raised)
+    assert isinstance(died, TaskCrashed)
+    assert "exit code 3" in str(died)
+
+
+def test_a_worker_says_what_its_pc_has(grid: LiveGrid) -> None:
+    grid.worker("a", labels=("gpu", "matlab"), memory=5 * 2**30)
+    with Grid(grid.broker.ready.client_line) as program:
+        (row,) = program.status()["workers"]
+        assert (row["labels"], row["memory"], row["speed"]) == (["gpu", "matlab"], 5 * 2**30, 1.0)
+        assert row["processors"] >= 1
+        if others_load() is not None:
+            assert eventually(lambda: program.status()["workers"][0]["load"] is not None)
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_slots_may_exceed_processors(grid: LiveGrid, slots: int) -> None:
+    grid.worker("a", slots=4)
+    with Grid(grid.broker.ready.client_line) as program:
+        threads = program.bag(lambda item: os.environ.get("OMP_NUM_THREADS"), [0], slots=slots, runtime=1).results()
+    assert threads == [None if slots == 1 else "4"]
