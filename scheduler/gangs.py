@@ -87,7 +87,7 @@ class Gangs:
             running, runtime = gang.running, self._grid.tasks.runtime(gang.attempt.task)
             if running is None or running.job.runtime == runtime:
                 continue  # since a restart, it has no end yet
-            need, ranks = gang.bag.need, running.size
+            need, ranks = gang.bag.need, len(gang.ranks)
             before, after = (need.seconds(seconds, ranks) for seconds in (running.job.runtime, runtime))
             self._table.withdraw(gang)
             self._set_seconds(gang, gang.seconds * after / before if before > 0.0 else after / _slowest(gang))

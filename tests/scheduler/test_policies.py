@@ -125,7 +125,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_an_installed_package_adds_a_policy() -> None:
-    assert policy_names() == ["packing", "pgs", "longest", "fcfs", "bare", "gone", "last", "odd"]
+    assert policy_names() == [*POLICIES, "bare", "gone", "last", "odd"]
     policy = make_policy("last", queue_length=2)
     assert isinstance(policy, LastComeFirstServed)
     grid = Grid(policy)
