@@ -3,7 +3,6 @@
 Each has the options of `Packing`, besides its own.
 """
 
-from math import inf
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.choices import HowMany, Where, WhichNext
@@ -113,7 +112,9 @@ class CisneNormal(ParallelPacking):
     _which: ClassVar[type[FirstCome]] = FirstCome
     _where: ClassVar[type[Normal]] = Normal
 
-    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9, *, mpl: float = inf) -> None:
+    def __init__(
+        self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9, *, mpl: float | None = None
+    ) -> None:
         super().__init__(margin, queue_s, confidence)
         self.mpl = mpl
         self._compose(self._which(), Rigid(), self._where(mpl))

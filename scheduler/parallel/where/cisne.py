@@ -1,7 +1,7 @@
 """How CISNE chooses PCs (Lérida et al. 2008, Section 2): by their load alone, or so that unlike jobs share them.
 
-A PC has at most one rank of a job, and at most ``mpl`` slots of each of its processors are occupied. Of several sites,
-the one is chosen where the PCs that the job gets are the least loaded.
+A PC has at most one rank of a job, and at most ``mpl`` slots of each of its processors are occupied (None: all of its
+slots). Of several sites, the one is chosen where the PCs that the job gets are the least loaded.
 """
 
 from collections import defaultdict
@@ -20,11 +20,11 @@ class Normal:
 
     name: ClassVar[str] = "normal"
 
-    def __init__(self, mpl: float = inf) -> None:
-        if not mpl >= 1:
+    def __init__(self, mpl: float | None = None) -> None:
+        if mpl is not None and not mpl >= 1:
             raise ValueError(f"mpl is a number from 1 up, not {mpl!r}")
         self.mpl = mpl
-        self.sharing = Sharing(mpl, apart=True, shared=True)
+        self.sharing = Sharing(inf if mpl is None else mpl, apart=True, shared=True)
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
         """The start on the PCs that are the least loaded on average."""

@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler.model import UnknownPolicy
-from deskgrid.scheduler.parallel.base import Host, Job, ParallelPolicy, Site
+from deskgrid.scheduler.parallel.base import Host, Job, ParallelPolicy, Running, Site
 from deskgrid.scheduler.parallel.choices import Look, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.share import Share
@@ -194,3 +194,15 @@ def test_a_moldable_job_in_a_gap_does_not_grow() -> None:
     grid.submit([Job(3, Need(1, 8, speedup=Amdahl(0.0)), 50.0, 0.2)])
     grid.play(parallel("packing"))
     assert [done.job.task for done in sorted(grid.done, key=lambda done: done.began)] == [1, 2, 3]
+
+
+def test_a_pc_suits_what_it_has_labels_and_memory_for() -> None:
+    host = Host("a", Site("A"), 1, 1, memory=4.0, labels=frozenset({"gpu"}))
+    assert host.suits(Need(memory=4, labels=frozenset({"gpu"})))
+    assert not host.suits(Need(memory=5))
+    assert not host.suits(Need(labels=frozenset({"matlab"})))
+
+
+def test_a_running_gang_has_as_many_ranks_as_its_pcs_together() -> None:
+    host, other = hosts_of("A", 2, 2)
+    assert Running(gang(1, 3, 1.0), host.site, ((host, 2), (other, 1)), 0.0, 1.0).size == 3
