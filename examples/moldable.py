@@ -27,7 +27,8 @@ def main() -> None:
         # The runtime is that of one rank.
         bag = grid.bag(primes_below, LIMITS, gang=(1, 8), speedup=Amdahl(0.05), runtime=0.3, name="primes")
         for limit, counts in bag.as_completed():
-            print(f"{counts[0]:,} primes below {limit:,}, counted by {len(counts)} ranks")
+            ranks = "1 rank" if len(counts) == 1 else f"{len(counts)} ranks"
+            print(f"{counts[0]:,} primes below {limit:,}, counted by {ranks}")
 
 
 if __name__ == "__main__":

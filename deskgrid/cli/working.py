@@ -52,7 +52,8 @@ LINE_LOOK_S = 0.005
 @click.option(
     "--slots",
     type=click.IntRange(min=1, max=SLOTS_LIMIT),
-    help="How many tasks run at a time [default: one per core]. Fewer if tasks need several cores or much memory.",
+    help="How many tasks run at a time [default: one per core]. More than that if tasks mostly wait; fewer if each "
+    "needs much memory.",
 )
 @click.option(
     "--name", help="The name that the status shows and that patterns in windows.toml match [default: the host's name]."
@@ -79,7 +80,7 @@ LINE_LOOK_S = 0.005
 @click.option(
     "--speed",
     type=click.FloatRange(SPEED_LEAST, SPEED_MOST),
-    help="How fast one of its cores is; 1 for the fastest [default: measured at the start, in 0.1 s].",
+    help="How fast one of its cores is; 1 for the fastest [default: measured at the start, in less than 0.1 s].",
 )
 @click.option(
     "--mpi",

@@ -20,16 +20,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
+from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
-from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.child import TAIL, TASKS, Raw, frame
+from deskgrid.worker.run.child import TAIL, TASKS, frame
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
 from deskgrid.worker.run.mpi import Mpi
-from deskgrid.worker.run.process import Process, ProcessReport
+from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
 from deskgrid.worker.run.spawning import Spawner
 from deskgrid.worker.run.templates import Remembered, UnpackedTemplate, read_template
@@ -119,9 +118,8 @@ class Executor:
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [_Slot(index) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
-        leftovers = Leftovers(None if account is None else account.uid)
-        limits: dict[str, Any] = {"capture_limit": capture_limit, "memory_note": self._memory_note}
-        self.ranks = Ranks(self._spawner, self.template, wake, **limits, mpi=mpi, leftovers=leftovers)
+        about: dict[str, Any] = {"capture_limit": capture_limit, "memory_note": self._memory_note, "mpi": mpi}
+        self.ranks = Ranks(self._spawner, self.template, wake, **about, uid=None if account is None else account.uid)
 
     @property
     def processes(self) -> set[Process]:
@@ -325,7 +323,7 @@ class Executor:
         if any(job.checkpoint is not None for job in jobs):
             self._make_tasks_folder()
             process.tell_times(math.inf, math.inf, False)
-        rows = [[j.task, j.number, _as_sent(j.payload), j.checkpoint and _as_sent(j.checkpoint)] for j in jobs]
+        rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint and as_sent(j.checkpoint)] for j in jobs]
         data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
 
@@ -404,7 +402,3 @@ class Executor:
 
 def _payload_size(job: Job) -> int:
     return len(job.payload) + len(job.checkpoint or b"")
-
-
-def _as_sent(payload: Payload) -> bytes | Raw:
-    return payload if isinstance(payload, bytes) else Raw(payload.frames())

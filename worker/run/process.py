@@ -23,12 +23,14 @@ from deskgrid.wire import (
     SECONDS_LIMIT,
     Chunks,
     Outcome,
+    Payload,
     results_of_tasks,
 )
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account, environment
 from deskgrid.worker.run.child import (
     TIMES_BYTES,
+    Raw,
     Reports,
     checkpoint_file_of,
     exit_text,
@@ -296,6 +298,11 @@ def _meets(message: list[Any]) -> RankMeets:
 def _result(message: list[Any]) -> list[Any]:
     """Return the values of a result from the pipe in the form that a `Result` has."""
     return [Chunks([memoryview(value)]) if isinstance(value, bytearray) else value for value in message[1:]]
+
+
+def as_sent(payload: Payload) -> bytes | Raw:
+    """Return a payload as `frame` takes it."""
+    return payload if isinstance(payload, bytes) else Raw(payload.frames())
 
 
 Tell = Callable[[Process, list[ProcessReport]], None]

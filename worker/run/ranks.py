@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from deskgrid.wire import Failure, Outcome, Payload
 from deskgrid.worker.pc.shared_memory import Leftovers
-from deskgrid.worker.run.child import TAIL, Raw, frame
+from deskgrid.worker.run.child import TAIL, frame
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
@@ -29,7 +29,7 @@ from deskgrid.worker.run.jobs import (
     RankSaid,
 )
 from deskgrid.worker.run.mpi import UNANSWERED_BYTES, Mpi, PmiEnd
-from deskgrid.worker.run.process import Process, ProcessReport
+from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.spawning import Spawner
 from deskgrid.worker.run.templates import UnpackedTemplate
 
@@ -58,7 +58,7 @@ class Ranks:
     """``template``: finds a known template. ``mpi``: how MPI programs start here; None: they do not.
 
     ``capture_limit``: bytes of stdout, and of stderr. ``memory_note``: what to say of a rank that crashed.
-    ``leftovers``: removes what killed MPI programs leave.
+    ``uid``: of the user that ranks run as; None: our own.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Ranks:
         capture_limit: int,
         memory_note: str,
         mpi: Mpi | None,
-        leftovers: Leftovers,
+        uid: int | None,
     ) -> None:
         self._spawner = spawner
         self._template = template
@@ -78,7 +78,9 @@ class Ranks:
         self._capture_limit = capture_limit
         self._memory_note = memory_note
         self._mpi = mpi
-        self._leftovers = leftovers
+        self._leftovers = Leftovers(uid)
+        if uid is not None and mpi is not None:
+            self._leftovers.ended(())  # what a worker that was killed has left: nobody else works as that user
         self._ranks: dict[RankKey, _Rank] = {}
         self._by_process: dict[Process, _Rank] = {}
         # What threads have heard, and what is to be reported besides.
@@ -150,7 +152,7 @@ class Ranks:
             "defaults": {"OMP_NUM_THREADS": str(job.slots)},
         }
         behind: list[memoryview] = []
-        row = [job.task, job.number, _as_sent(job.payload), None]
+        row = [job.task, job.number, as_sent(job.payload), None]
         rank.process.write([frame(["gang", "", about]), frame(["run", job.template, [row]], behind), *behind], 1)
 
     def stop(self, task: int, number: int) -> None:
@@ -163,7 +165,7 @@ class Ranks:
         """Tell a rank how a meeting went."""
         if (rank := self._ranks.get(key)) is not None:
             behind: list[memoryview] = []
-            data = frame(["met", "", [serial, reason, _as_sent(values)]], behind)
+            data = frame(["met", "", [serial, reason, as_sent(values)]], behind)
             rank.process.write([data, *behind], 0)
 
     def pmi(self, key: RankKey, data: bytes, now: float) -> None:
@@ -274,7 +276,3 @@ class Ranks:
         self._ranks.clear()
         self._by_process.clear()
         self._said.clear()
-
-
-def _as_sent(payload: Payload) -> bytes | Raw:
-    return payload if isinstance(payload, bytes) else Raw(payload.frames())
