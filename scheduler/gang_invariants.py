@@ -105,7 +105,7 @@ def _check_machine(grid: GridState, name: str, machine: Machine) -> None:
     agree(f"how many slots of {name} are idle", host.idle, len(free))
     agree(f"memory of {name}", host.memory, free_memory(grid, worker))
     agree(f"ends on {name}", host.frees, sorted(host.frees))
-    true = host_of(worker, host.site)
+    true = host_of(worker, host.site, len(worker.slots))
     kept = (host.slots, host.closes, host.speed, host.load, host.labels)
     agree(f"host {name}", kept, (true.slots, true.closes, true.speed, true.load, true.labels))
 

@@ -43,7 +43,7 @@ class Coming:
             found += [(window.opens, window.closes, host) for window in windows if window.opens > now]
         for name, away in grid.away.items():
             if away.was is not None and table.site_of(away.was) is site:
-                windows, host = grid.hours.really(name, away.expected(now)), host_of(away.was, site)
+                windows, host = grid.hours.really(name, away.expected(now)), host_of(away.was, site, away.slots)
                 found += [(window.opens, window.closes, host) for window in windows if window.closes > now]
         return sorted(found, key=_opens)
 

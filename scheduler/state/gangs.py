@@ -108,7 +108,7 @@ class GangTable:
         if site is None:
             site = self._site_of[key] = Site(key[1] or key[0])
             insort(self.sites, site, key=_name)
-        host = host_of(worker, site)
+        host = host_of(worker, site, len(worker.slots))
         self.machines[worker.name] = Machine(worker, host)
         insort(site.hosts, host, key=_name)
         site.slots += host.slots
@@ -179,10 +179,9 @@ def _site_key(worker: Worker) -> tuple[str, str]:
     return worker.site, "" if worker.traits.reachable else worker.name
 
 
-def host_of(worker: Worker, site: Site) -> Host:
-    """A worker as a policy sees it, with no idle slot yet."""
+def host_of(worker: Worker, site: Site, slots: int) -> Host:
+    """A worker with so many slots as a policy sees it, with no idle slot yet."""
     processors, memory, labels, _ = worker.traits
-    slots = len(worker.slots)
     return Host(
         worker.name,
         site,
