@@ -398,6 +398,11 @@ class Scheduler:
         """Whether ``attempt`` of a parallel task has slots, or its ranks may come back after a restart."""
         return self._gangs.find(attempt) is not None or (self.grid.gangs.awake and self._gangs.awaits(attempt))
 
+    def is_gang_back(self, attempt: Attempt) -> bool:
+        """Whether all ranks that `has_gang` waited for have come back as they were, so that it may go on."""
+        gang = self._gangs.find(attempt)
+        return gang is not None and (gang.running is not None or self._gangs.is_back(gang))
+
     # --- what a driver may ask of tasks and their attempts -----------------------------------------------------------
 
     def is_orphan(self, attempt: Attempt) -> bool:

@@ -339,6 +339,31 @@ def test_a_gang_whose_ranks_do_not_all_come_back_is_lost(open_office: OpenOffice
     assert state_of(office, bag) == "WAITING"
 
 
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize("changes", [{"site": "elsewhere"}, {"slots": 1}])
+def test_a_worker_that_is_not_what_it_was_when_it_comes_back_loses_the_gang(
+    open_office: OpenOffice, changes: dict[str, Any], restarts: bool
+) -> None:
+    office = open_office()
+    workers = [rank_worker(office, f"pc{number}", slots=4) for number in range(2)]
+    settled_in(office)
+    bag = gang_bag(office, 4, slots=2)
+    for worker in workers:
+        worker.prepare()
+        worker.ready()
+    for worker in workers:
+        worker.next(wire.StartRanks)
+    if restarts:
+        office = open_office()
+    for worker, facts in zip(workers, ({}, changes), strict=True):
+        running = tuple({row.rank: row for row in worker.running()}.values())
+        more: dict[str, Any] = {"slots": 4, "running": running} | facts
+        rank_worker(office, worker.name, worker.session, **more)
+    office.settle()
+    assert state_of(office, bag) == "WAITING"
+    office.sessions.state.scheduler.check(office.now)
+
+
 def test_a_failure_before_a_restart_is_the_failure_after_it(open_office: OpenOffice) -> None:
     office = open_office()
     bag, workers = begun(office, 2)

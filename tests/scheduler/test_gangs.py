@@ -594,6 +594,35 @@ def test_a_gang_survives_a_new_connection_of_a_worker_that_still_has_all_its_ran
     assert not lab.grid.scheduler.has_gang(lab.grid.attempts[task])
 
 
+@pytest.mark.parametrize("changes", [{"slots": 1}, {"site": "elsewhere"}])
+def test_a_worker_that_comes_back_with_fewer_slots_or_elsewhere_loses_the_gang(changes: dict[str, Any]) -> None:
+    lab = Lab()
+    lab.pcs("a", "b", slots=2)
+    (task,) = lab.submit(10, need=Need(2, 2, slots=2))
+    lab.starts()
+    lab.began(task)
+    attempt = lab.grid.attempts[task]
+    holds = [ev.HeldAttempt(attempt, slot, 4.0, 1) for slot in range(2)]
+    facts = {"slots": 2, "site": "lab"} | changes
+    assert "a" in told(lab.grid.tell(ev.WorkerJoined("b", uptime=math.inf, holds=holds, **facts)))
+    assert lab.grid.state(task) == State.WAITING
+
+
+def test_ranks_that_come_back_elsewhere_after_a_restart_are_not_back() -> None:
+    lab, task = restored()
+    attempt = lab.grid.attempts[task]
+    lab.pcs("a", holds=held(lab, task, a="1")["a"])
+    assert not lab.grid.scheduler.is_gang_back(attempt)
+    lab.grid.pc("b", site="elsewhere", holds=held(lab, task, b="0")["b"])
+    assert not lab.grid.scheduler.is_gang_back(attempt)
+    lab.pcs("b", holds=held(lab, task, b="0")["b"])
+    assert lab.grid.scheduler.is_gang_back(attempt)
+    lab.began(task)
+    assert lab.grid.scheduler.is_gang_back(attempt)
+    lab.end(task)
+    assert not lab.grid.scheduler.is_gang_back(attempt)
+
+
 def restored(**more: Any) -> tuple[Lab, int]:
     """A gang of two ranks has run since before a restart."""
     lab = Lab()
