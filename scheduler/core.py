@@ -68,7 +68,7 @@ class Scheduler:
             ev.BagForgotten: self._forgotten,
             ev.WorkerMeasured: self._workers.measured,
             ev.GangBegan: self._gangs.began,
-            ev.GangRefused: self._gangs.refused,
+            ev.GangRefused: self.trust.refused,
             ev.WorkerJoined: self._workers.joined,
             ev.UptimeRefreshed: self._workers.refreshed,
             ev.EnvironmentsReady: self._workers.prepared,
