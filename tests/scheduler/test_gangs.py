@@ -631,7 +631,7 @@ def test_a_worker_that_comes_back_with_fewer_slots_or_elsewhere_loses_the_gang(c
     lab.began(task)
     attempt = lab.grid.attempts[task]
     holds = [ev.HeldAttempt(attempt, slot, 4.0, 1) for slot in range(2)]
-    facts = {"slots": 2, "site": "lab"} | changes
+    facts: dict[str, Any] = {"slots": 2, "site": "lab"} | changes
     assert "a" in told(lab.grid.tell(ev.WorkerJoined("b", uptime=math.inf, holds=holds, **facts)))
     assert lab.grid.state(task) == State.WAITING
 
