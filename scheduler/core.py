@@ -68,7 +68,7 @@ class Scheduler:
             ev.BagForgotten: self._forgotten,
             ev.WorkerMeasured: self._workers.measured,
             ev.GangBegan: self._gangs.began,
-            ev.GangRefused: self._gangs.refused,
+            ev.GangRefused: self.trust.refused,
             ev.WorkerJoined: self._workers.joined,
             ev.UptimeRefreshed: self._workers.refreshed,
             ev.EnvironmentsReady: self._workers.prepared,
@@ -397,6 +397,11 @@ class Scheduler:
     def has_gang(self, attempt: Attempt) -> bool:
         """Whether ``attempt`` of a parallel task has slots, or its ranks may come back after a restart."""
         return self._gangs.find(attempt) is not None or (self.grid.gangs.awake and self._gangs.awaits(attempt))
+
+    def is_gang_back(self, attempt: Attempt) -> bool:
+        """Whether all ranks that `has_gang` waited for have come back as they were, so that it may go on."""
+        gang = self._gangs.find(attempt)
+        return gang is not None and (gang.running is not None or self._gangs.is_back(gang))
 
     # --- what a driver may ask of tasks and their attempts -----------------------------------------------------------
 

@@ -206,10 +206,15 @@ class GangBegan:
 
 @dataclass(frozen=True, slots=True)
 class GangRefused:
-    """A parallel task could not be begun: a worker was not ready in time. It waits again, for ``pause`` s at least."""
+    """A parallel task could not be begun: a worker was not ready in time. It waits again, for ``pause`` s at least.
+
+    ``blamed``: the workers because of which it could not; ``silent``: they said nothing.
+    """
 
     attempt: Attempt
     pause: float
+    blamed: Sequence[str] = ()
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ class Gangs:
         if gang is None:
             return  # it was lost, or is no longer wanted; its workers have been told
         if gang.running is None:
+            if not self.is_back(gang):
+                raise IllegalEvent(f"task {gang.attempt.task} begins, but {len(gang.back)} ranks of it are back")
             self._whole(gang)
         elif now > gang.since and not gang.began:
             job, gang.since = gang.running.job, now
@@ -45,13 +47,20 @@ class Gangs:
             self._table.enter(gang, self._running(gang, job))
         gang.began = True
 
+    def is_back(self, gang: Gang) -> bool:
+        """Whether as many ranks as it may have are back, each with its slots, and all at one site.
+
+        A worker may come back with fewer slots than it had, or at another site.
+        """
+        need, rows = gang.bag.need, [gang.back.get(rank, []) for rank in range(len(gang.back))]
+        sites = {self._table.machines[slot.worker.name].host.site for slot in gang.slots}
+        whole = need.least <= len(rows) <= need.most and all(len(row) == need.slots for row in rows)
+        return whole and len(sites) == 1
+
     def _whole(self, gang: Gang) -> None:
         """All ranks of a gang that was awaited are back."""
         grid, task, need = self._grid, gang.attempt.task, gang.bag.need
-        rows = [gang.back.get(rank, []) for rank in range(len(gang.back))]
-        sites = {self._table.machines[slot.worker.name].host.site for slot in gang.slots}
-        if not need.least <= len(rows) <= need.most or any(len(row) != need.slots for row in rows) or len(sites) != 1:
-            raise IllegalEvent(f"task {task} begins, but {len(rows)} ranks of it are back")
+        rows = [gang.back[rank] for rank in range(len(gang.back))]
         if grid.tasks.state(task) == State.HELD:
             grid.unqueue(task, State.HELD)
             del grid.orphans[task]
@@ -271,7 +280,7 @@ class Gangs:
         for gang in gangs:
             if self._grid.tasks.state(gang.attempt.task) == State.HELD:
                 continue  # since a restart, it is awaited anyway
-            if len(gang.back) == len(gang.ranks):
+            if len(gang.back) == len(gang.ranks) and self.is_back(gang):
                 self._whole(gang)
             else:
                 self.lose(gang, now)

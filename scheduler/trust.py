@@ -229,6 +229,18 @@ class Trust:
         else:
             grid.quarantine.works(name)
 
+    def refused(self, event: ev.GangRefused, now: float) -> None:
+        """A gang could not begin. It must not be tried for ever on a worker that never gets ready."""
+        grid, gang = self._grid, self._gangs.find(event.attempt)
+        workers = [] if gang is None else [worker for worker in gang.workers() if worker.name in event.blamed]
+        found = [] if gang is None else [(worker, gang.first_on(worker).position) for worker in workers]
+        self._gangs.refused(event, now)
+        for worker, slot in found:
+            bag = grid.tasks.known(event.attempt.task).bag
+            if grid.quarantine.crashed(worker.name, slot, bag, grid.slots.workers, now, silent=event.silent):
+                grid.gangs.touched.add(worker.name)
+                self._relieve(worker)
+
     def _relieve(self, worker: Worker) -> None:
         """Take back the tasks that have not begun on a worker whose quarantine begins or ends."""
         grid = self._grid

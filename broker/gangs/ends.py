@@ -6,13 +6,14 @@ stopped them: a failure that happened earlier may arrive later, and a PC that do
 the second case the attempt is lost, which does not count against the task.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from deskgrid import wire
 from deskgrid.broker.crash_report import with_places
 from deskgrid.broker.gangs.ending import account_of, result_of
 from deskgrid.broker.gangs.gang import Failure, Gang, Stage
+from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangTable
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.worker_session import WorkerSession
@@ -34,12 +35,12 @@ class _End(NamedTuple):
 
 
 class Ends:
-    """``over``: is told the number of each task that has ended."""
+    """``starts``: is told of each task that has ended, and of each that a worker hands back before it has begun."""
 
-    def __init__(self, table: GangTable, over: Callable[[int], None]) -> None:
+    def __init__(self, table: GangTable, starts: Starts) -> None:
         self._table = table
         self._state = table.state
-        self._over = over
+        self._starts = starts
         # The row for the journal of the attempt whose end the scheduler is being told.
         self._row: ResultRow | None = None
         # That attempt, and the workers that have stopped it already.
@@ -97,6 +98,8 @@ class Ends:
             elif gang.stage == Stage.ENDING:
                 gang.ready.add(worker.name)
                 self.look_at(gang, now)
+            elif gang.stage == Stage.PREPARING:
+                self._starts.refuse(gang, f"{worker.name} handed it back", now, blamed=[worker.name])
             else:
                 self._table.lose(gang, worker, now)
         return others
@@ -134,7 +137,7 @@ class Ends:
             self._table.handle(ev.AttemptsReturned(name, [gang.attempt]), now)
         if self._has_settled():
             state.failed_attempts.drop(task)
-            self._over(task)
+            self._starts.forget(task)
         else:
             state.failed_attempts.add(row)
         if outcome == Outcome.DONE:

@@ -34,7 +34,7 @@ class Gangs:
         """Arguments as for `GangTable` and `Starts`."""
         self.table = GangTable(state, workers, handle)
         self.starts = Starts(self.table, send_template)
-        self.ends = Ends(self.table, self.starts.forget)
+        self.ends = Ends(self.table, self.starts)
         self._speaking = Speaking(self.table, self.ends)
         self.explaining = Explaining(self.table, self.starts)
         self.gathering = Gathering(self.table, self.starts, self.ends, self._speaking)

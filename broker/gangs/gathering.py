@@ -90,7 +90,11 @@ class Gathering:
             self._starts.tell_to_start(gang, worker.name)
         elif gang.stage == Stage.GATHERING:
             gang.ready.add(worker.name)
-            if len(gang.ready) == len(gang.workers):
+            if len(gang.ready) < len(gang.workers):
+                return
+            if not self._state.scheduler.is_gang_back(gang.attempt):
+                self._table.lose(gang, worker, now)  # a worker has other slots than it had, or is at another site
+            else:
                 gang.stage = Stage.RUNNING
                 gang.ready.clear()
                 for name in gang.workers:

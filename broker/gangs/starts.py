@@ -1,7 +1,7 @@
 """Begins attempts of parallel tasks, in two steps: on all their workers, or on none."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from deskgrid import wire
 from deskgrid.broker.gangs.gang import Gang, RankAt, Stage, places
@@ -117,25 +117,31 @@ class Starts:
         """A worker cannot start its ranks, and has given up their slots."""
         gang = self._table.at(worker, message.task, message.number)
         if gang is not None and gang.stage == Stage.PREPARING:
-            self.refuse(gang, f"{worker.name}: {message.reason}", now)
+            self.refuse(gang, f"{worker.name}: {message.reason}", now, blamed=[worker.name])
         elif gang is not None:
             self._table.lose(gang, worker, now)
 
-    def refuse(self, gang: Gang, reason: str, now: float) -> None:
-        """An attempt cannot begin: its task waits again, longer each time."""
-        task = gang.attempt.task
+    def refuse(self, gang: Gang, reason: str, now: float, *, blamed: Sequence[str] = (), silent: bool = False) -> None:
+        """An attempt cannot begin: its task waits again, longer each time. ``blamed``, ``silent``: as in the event."""
+        task, scheduler = gang.attempt.task, self._state.scheduler
         pause = min(PAUSE_S * 2.0 ** min(self._failed[task], 10), PAUSE_MOST_S)
         self._failed[task] += 1
         self._why[task] = reason
         facts = {"bag": gang.bag.row.id, "item": gang.item, "pause_s": pause, "reason": reason}
         self._state.note("gang-not-ready", by=gang.bag.row.owner, **facts)
         self._table.drop(gang)
-        self._table.handle(ev.GangRefused(gang.attempt, pause), now)
+        before = {name: scheduler.quarantined(name) for name in blamed}
+        self._table.handle(ev.GangRefused(gang.attempt, pause, blamed, silent), now)
+        for name, stay in before.items():
+            after, worker = scheduler.quarantined(name), self._table.workers.get(name)
+            if worker is not None and after is not None and after is not stay:
+                quarantine = {"for_s": after.lasts, "why": after.why}
+                self._state.note("worker-quarantined", by=worker.who.name, name=name, **quarantine)
 
     def overdue(self, gang: Gang, now: float) -> None:
         """The workers of an attempt have taken too long to be ready."""
         missing = [name for name in gang.workers if name not in gang.ready]
-        self.refuse(gang, f"{', '.join(missing[:3])} took too long", now)
+        self.refuse(gang, f"{', '.join(missing[:3])} took too long", now, blamed=missing, silent=True)
 
     def forget(self, task: int) -> None:
         """A task has ended, or begun."""

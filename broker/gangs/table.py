@@ -72,8 +72,9 @@ class GangTable:
 
     def drop_dead(self, attempts: Sequence[Attempt] | None = None) -> None:
         """Drop the attempts, all or some of these, that the scheduler has not any more."""
-        tasks = [*self._gangs] if attempts is None else [attempt.task for attempt in attempts if attempt in self]
-        for task in tasks:
+        # A worker that names several ranks of an attempt is told several times to stop it.
+        found = self._gangs if attempts is None else [attempt.task for attempt in attempts if attempt in self]
+        for task in list(dict.fromkeys(found)):
             if not self.state.scheduler.has_gang(self._gangs[task].attempt):
                 self.drop(self._gangs[task])
 

@@ -68,7 +68,7 @@ class Deadlines:
         if batch is None or not 0 <= task - batch.first < batch.count:
             batch = slot.batch = self._tasks.known(task)
         bag = batch.bag
-        usual_s = FACTOR * max(slot.sent[0].runtime, bag.took) + GRACE_S
+        usual_s = FACTOR * max(slot.sent[0].runtime, bag.took) / slot.speed + GRACE_S
         if bag.timeout is not None or slot.look_at > slot.started + usual_s:
             self.look(slot, max(self.due(slot), now + GRACE_S))
 

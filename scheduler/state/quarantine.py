@@ -1,7 +1,7 @@
 """Quarantine: a worker on which everything crashes, or that answers nothing, gets no work for a while.
 
-Rule 1: a worker is put in quarantine after STREAK failures in a row: crashes, or attempts that it did not answer in
-time. Any other end of a task, an exception included, shows that the worker works.
+Rule 1: a worker is put in quarantine after STREAK failures in a row: crashes, gangs that it did not get ready, or
+attempts that it did not answer in time. Any other end of a task, an exception included, shows that the worker works.
 Rule 2: when its quarantine is over, one task is tried there. If that task fails too, the next quarantine is twice as
 long.
 Rule 3: a bag that crashes on BAG_WORKERS workers, and of which no task is done in between, is broken itself. Its
@@ -76,9 +76,14 @@ class Quarantine:
             stay.trying and not any(slot.sent or slot.queue or slot.owes is not None for slot in worker.slots)
         )
 
-    def crashed(self, worker: str, slot: int, bag: Bag, up: Collection[str], now: float) -> bool:
-        """Note a crash of ``bag`` on ``worker``; True if it begins or ends a quarantine. ``up``: all workers up."""
-        return not self._is_broken(bag, worker) and self._failed(worker, slot, up, now, silent=False)
+    def crashed(
+        self, worker: str, slot: int, bag: Bag, up: Collection[str], now: float, *, silent: bool = False
+    ) -> bool:
+        """Note a crash of ``bag`` on ``worker``; True if it begins or ends a quarantine. ``up``: all workers up.
+
+        ``silent``: it was a gang that the worker never got ready, for which the bag may be to blame as well.
+        """
+        return not self._is_broken(bag, worker) and self._failed(worker, slot, up, now, silent=silent)
 
     def silent(self, worker: str, slot: int, up: Collection[str], now: float) -> bool:
         """Note that ``worker`` did not answer for an attempt in time. Returns the same as `crashed`."""

@@ -6,6 +6,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S
+from deskgrid.scheduler.state.quarantine import STREAK
 from deskgrid.wire import LARGE_BYTES, Outcome
 from tests.broker.gang_peers import RankWorker, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import LEASE_S, Office, OpenOffice
@@ -116,6 +117,24 @@ def test_who_takes_too_long_to_be_ready_ends_the_start(office: Office) -> None:
     for worker in workers:
         worker.stopped()
     assert state_of(office, bag) == "PAUSED"
+
+
+def test_who_hands_back_ranks_that_it_prepares_is_tried_again_later_and_then_no_longer(office: Office) -> None:
+    bad, *others = [rank_worker(office, f"pc{number}", speed=1.0 - number / 4) for number in range(3)]
+    settled_in(office)
+    bag = gang_bag(office, 2)
+    for _ in range(STREAK):
+        bad.prepare()
+        bad.send(wire.Returned((bad.ref,)))
+        office.settle()
+        assert state_of(office, bag) == "PAUSED"
+        for worker in (bad, *others):
+            worker.send(wire.Heartbeat(None, None))
+        office.now += 5.0
+        office.settle()
+    others[1].prepare()
+    events = office.client().ask("events", after=0)["events"]
+    assert [row["facts"]["name"] for row in events if row["event"] == "worker-quarantined"] == [bad.name]
 
 
 # --- it fails --------------------------------------------------------------------------------------------------------
@@ -337,6 +356,31 @@ def test_a_gang_whose_ranks_do_not_all_come_back_is_lost(open_office: OpenOffice
         office.settle()
     back.stopped()
     assert state_of(office, bag) == "WAITING"
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize("changes", [{"site": "elsewhere"}, {"slots": 1}])
+def test_a_worker_that_is_not_what_it_was_when_it_comes_back_loses_the_gang(
+    open_office: OpenOffice, changes: dict[str, Any], restarts: bool
+) -> None:
+    office = open_office()
+    workers = [rank_worker(office, f"pc{number}", slots=4) for number in range(2)]
+    settled_in(office)
+    bag = gang_bag(office, 4, slots=2)
+    for worker in workers:
+        worker.prepare()
+        worker.ready()
+    for worker in workers:
+        worker.next(wire.StartRanks)
+    if restarts:
+        office = open_office()
+    for worker, facts in zip(workers, ({}, changes), strict=True):
+        running = tuple({row.rank: row for row in worker.running()}.values())
+        more: dict[str, Any] = {"slots": 4, "running": running} | facts
+        rank_worker(office, worker.name, worker.session, **more)
+    office.settle()
+    assert state_of(office, bag) == "WAITING"
+    office.sessions.state.scheduler.check(office.now)
 
 
 def test_a_failure_before_a_restart_is_the_failure_after_it(open_office: OpenOffice) -> None:

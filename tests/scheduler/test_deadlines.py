@@ -59,6 +59,18 @@ def test_an_attempt_over_its_timeout_is_stopped_and_its_slot_waits_for_an_answer
     grid.expect(a=[task])
 
 
+def test_a_fast_worker_is_looked_at_as_soon_as_its_task_may_be_late() -> None:
+    grid = Grid(fcfs())
+    grid.pc("fast", speed=100.0)
+    (first,) = grid.tasks(1.0, bag=1, timeout=500.0)
+    grid.expect(fast=[first])
+    grid.end(first, worker="fast")
+    grid.wait(1.0)
+    (task,) = grid.tasks(100.0)
+    grid.expect(fast=[task])
+    assert grid.inside.deadlines.next_look <= 1.0 + FACTOR + GRACE_S
+
+
 def test_what_was_sent_ahead_comes_back_with_it() -> None:
     grid = Grid()
     grid.pc("a")

@@ -16,6 +16,7 @@ from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues import jobs
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
+from deskgrid.scheduler.state.quarantine import STREAK
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.scheduler.views.snapshot import GangView, RankView, gang_views, worker_view
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
@@ -497,6 +498,33 @@ def test_a_gang_that_could_not_begin_pauses() -> None:
     assert lab.starts() == {task: "a b"}
 
 
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_worker_that_never_gets_ready_does_not_hold_up_gangs_for_ever(silent: bool) -> None:
+    lab = Lab()
+    lab.pcs("a", "b", "c")
+    (task,) = lab.submit(10)
+    for _ in range(STREAK):
+        assert lab.starts() == {task: "a b"}
+        attempt = lab.grid.attempts[task]
+        lab.grid.tell(ev.GangRefused(attempt, 1.0, ["a", "gone"], silent))
+        lab.grid.tell(ev.GangRefused(attempt, 1.0, ["a"], silent))  # it is not blamed twice
+        lab.grid.wait(1)
+    assert lab.starts() == {task: "b c"}
+    stay = lab.grid.inside.quarantine.workers["a"]
+    assert (stay.failures, stay.silent) == (STREAK, silent)
+
+
+def test_a_bag_that_no_worker_gets_ready_is_to_blame_itself() -> None:
+    lab = Lab()
+    lab.pcs("a", "b", "c")
+    (task,) = lab.submit(10, need=Need(3, 3))
+    for _ in range(2 * STREAK):
+        assert lab.starts() == {task: "a b c"}
+        lab.grid.tell(ev.GangRefused(lab.grid.attempts[task], 1.0, ["a", "b", "c"], True))
+        lab.grid.wait(1)
+    assert not lab.grid.inside.quarantine.workers
+
+
 def test_a_gang_that_begins_later_ends_later() -> None:
     lab = Lab()
     lab.pcs("a", "b")
@@ -592,6 +620,35 @@ def test_a_gang_survives_a_new_connection_of_a_worker_that_still_has_all_its_ran
     ]
     assert lab.grid.state(task) == State.WAITING
     assert not lab.grid.scheduler.has_gang(lab.grid.attempts[task])
+
+
+@pytest.mark.parametrize("changes", [{"slots": 1}, {"site": "elsewhere"}])
+def test_a_worker_that_comes_back_with_fewer_slots_or_elsewhere_loses_the_gang(changes: dict[str, Any]) -> None:
+    lab = Lab()
+    lab.pcs("a", "b", slots=2)
+    (task,) = lab.submit(10, need=Need(2, 2, slots=2))
+    lab.starts()
+    lab.began(task)
+    attempt = lab.grid.attempts[task]
+    holds = [ev.HeldAttempt(attempt, slot, 4.0, 1) for slot in range(2)]
+    facts: dict[str, Any] = {"slots": 2, "site": "lab"} | changes
+    assert "a" in told(lab.grid.tell(ev.WorkerJoined("b", uptime=math.inf, holds=holds, **facts)))
+    assert lab.grid.state(task) == State.WAITING
+
+
+def test_ranks_that_come_back_elsewhere_after_a_restart_are_not_back() -> None:
+    lab, task = restored()
+    attempt = lab.grid.attempts[task]
+    lab.pcs("a", holds=held(lab, task, a="1")["a"])
+    assert not lab.grid.scheduler.is_gang_back(attempt)
+    lab.grid.pc("b", site="elsewhere", holds=held(lab, task, b="0")["b"])
+    assert not lab.grid.scheduler.is_gang_back(attempt)
+    lab.pcs("b", holds=held(lab, task, b="0")["b"])
+    assert lab.grid.scheduler.is_gang_back(attempt)
+    lab.began(task)
+    assert lab.grid.scheduler.is_gang_back(attempt)
+    lab.end(task)
+    assert not lab.grid.scheduler.is_gang_back(attempt)
 
 
 def restored(**more: Any) -> tuple[Lab, int]:

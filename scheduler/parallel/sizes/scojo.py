@@ -136,7 +136,10 @@ class _Load:
         ]
 
     def of(self, size: int, seconds: float, factor: float) -> float:
-        """If the job has this size for so many seconds, and the others have ``factor`` of what suits them."""
+        """If the job has this size for so many seconds, and the others have ``factor`` of what suits them.
+
+        Where there are no slots, or the job takes no time, it is 1.
+        """
         work = seconds * size * self._own
         for left, slots in self._running:
             work += (left if left < seconds else seconds) * slots
@@ -146,7 +149,8 @@ class _Load:
             work += (lasts if lasts < seconds else seconds) * theirs * need.slots
         if self._coming is not None:
             work += self._coming.work(self._now, seconds, factor)
-        return work / (self._slots * seconds)
+        room = self._slots * seconds
+        return work / room if work > 0.0 and room > 0.0 else 1.0
 
 
 def _gains(site: Site, now: float, need: Need, enough: int) -> Iterator[tuple[float, int]]:

@@ -56,6 +56,10 @@ def test_jobs_that_run_make_it_shrink_as_far_as_they_overlap() -> None:
     assert target(16, [of_paper(10, 12, 100.0)], [(8, -5.0)]) == 14  # it should have ended
 
 
+def test_a_job_that_takes_no_time_has_the_size_that_suits_it() -> None:
+    assert target(16, [of_paper(10, 8, 0.0)], []) == 8
+
+
 def test_a_rigid_job_is_not_resized() -> None:
     assert target(16, [gang(10, 12, 100.0), of_paper(11, 12, 100.0)], [(8, inf)]) == 12
 
