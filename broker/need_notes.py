@@ -70,7 +70,7 @@ def _why_not_together(options: TaskOptions, pcs: Sequence[wire.Join], which: str
 def lacks_text(labels: Sequence[str], memory: float | None) -> str:
     """Say what a PC lacks: labels, or, if its bytes of memory are given, memory."""
     if labels:
-        return f"the PC has not the label{'s' * (len(labels) > 1)} {_listed(labels)}"
+        return f"the PC does not have the label{'s' * (len(labels) > 1)} {_listed(labels)}"
     return f"the PC has {size(memory or 0)} of memory, which is too little"
 
 

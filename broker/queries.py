@@ -339,9 +339,9 @@ def _of_slot(slot: SlotReason, now: float) -> str:
         return lacks_text(slot.lacks, slot.memory)
     if not slot.ready:
         return "its environment is not ready there"
-    if slot.short_s:
+    if slot.short_s and not slot.gang:
         return f"{precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}"
-    return "fits, but is busy with other work"
+    return "is taken by a gang, or kept for one" if slot.gang else "fits, but is busy with other work"
 
 
 def _early(slot: SlotReason) -> str:

@@ -22,7 +22,7 @@ def reason(slot: SlotReason) -> str:
         return "silent"
     if not slot.ready:
         return "not prepared"
-    return "too short" if slot.short_s else "busy"
+    return "too short" if slot.short_s and not slot.gang else "busy"
 
 
 def in_quarantine(stay: Quarantined, now: float) -> str:

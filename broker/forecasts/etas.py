@@ -64,7 +64,7 @@ class _Asked(NamedTuple):
 
 
 # Of a bag whose tasks need several slots at once: forecasts place single tasks only.
-NO_FORECAST = "its tasks are parallel, and nobody can say yet when they will be done"
+NO_FORECAST = "its tasks are parallel, and there are no estimates for such tasks"
 
 
 class Etas:
@@ -130,10 +130,10 @@ class Etas:
         return bag.row.number in self._found and fresh
 
     def _barred(self, bag: OpenBag) -> str:
-        if bag.parallel:
-            return NO_FORECAST
         if bag.note.endswith(WAIT) and (why := self.lacking(bag.row.options)):
             return why
+        if bag.parallel:
+            return NO_FORECAST
         if bag.paused:
             return "it is paused"
         if bag.waits_for:

@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from deskgrid.broker.gangs.gang import Gang, Stage
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangTable
-from deskgrid.broker.gangs.together import Pc, Together, most_together
+from deskgrid.broker.gangs.together import Pc, Together, most_pcs, most_together
 from deskgrid.broker.needs import MPI, labels_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.policies.base import Policy
 
 # How a note ends of a bag whose tasks need longer windows than there are.
 LONGER = "the tasks wait for longer windows"
@@ -29,9 +31,12 @@ class Explaining:
 
     def together(self, need: Need, runtime: float, now: float) -> Together:
         """How many ranks of a task with this need and runtime can be together, and when."""
-        found = [self._pc(worker, now) for worker in self._table.workers.values()]
+        found = self._pcs(now)
         margin_s = self._state.scheduler.policy.requirement.margin
         return most_together(found, need, need.seconds(runtime, need.least), margin_s)
+
+    def _pcs(self, now: float) -> list[Pc]:
+        return [self._pc(worker, now) for worker in self._table.workers.values()]
 
     def _pc(self, worker: WorkerSession, now: float) -> Pc:
         grid, join = self._state.scheduler.grid, worker.join
@@ -68,6 +73,9 @@ class Explaining:
         found = self.together(need, self._state.scheduler.runtime(task), now)
         if found.ranks < need.least:
             return f"{what}; {self._too_few(need, found, now)}"
+        policy = self._state.scheduler.policy
+        if apart(policy) and (most := most_pcs(self._pcs(now), need)) < need.least:
+            return f"{what}; {policy.name} gives each rank a PC of its own, and a site has {most} at most for it"
         if found.starts_in_s > 0.0:
             return f"{what}; so many are together {self._when(found.starts_in_s, now)}"
         return f"{what}; so many are together now, but other work is there, or comes first"
@@ -82,7 +90,8 @@ class Explaining:
 
     def _too_few(self, need: Need, found: Together, now: float) -> str:
         if not found.ranks:
-            return "no PC that is known has that for so long"
+            known = any(pc.room(need) for pc in self._pcs(now))
+            return f"no PC that is known has that{' for so long' if known else ''}"
         return f"at most {found.ranks * need.slots} are together, {self._when(found.starts_in_s, now)}"
 
     def _when(self, seconds: float, now: float) -> str:
@@ -94,6 +103,12 @@ class Explaining:
         today = here.date() == at.date()
         day = "" if today else f"{at:%A} " if seconds < 6 * DAY_S else f"{at:%d %B} "
         return f"{day}{at:%H:%M}"
+
+
+def apart(policy: Policy) -> bool:
+    """Whether a policy gives a gang at most one rank on each PC."""
+    parallel = getattr(policy, "parallel", None)
+    return isinstance(parallel, Composed) and parallel.where.sharing.apart
 
 
 def _wanted(need: Need) -> str:

@@ -3,7 +3,7 @@
 It does not matter here what else runs on the PCs.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -62,3 +62,8 @@ def most_together(pcs: Iterable[Pc], need: Need, seconds: float, margin_s: float
             if (here, -at) > (best.ranks, -best.starts_in_s):
                 best = Together(here, at, site)
     return best
+
+
+def most_pcs(pcs: Iterable[Pc], need: Need) -> int:
+    """Return how many PCs of one site have room for a rank: the most that there are at a site."""
+    return max(Counter(pc.site for pc in pcs if pc.room(need)).values(), default=0)

@@ -211,7 +211,8 @@ def _print_log(item: int, log: "TaskLog") -> None:
     printed, _, ending = told.rpartition("\n")
     error = ending if printed.strip() and printed.strip() in log.stderr else told
     for rank in log.ranks:
-        say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker} after {rank.elapsed_s:.3g} s:", err=True)
+        ended = ", stopped with the others" if rank.state == "stopped" else f" after {rank.elapsed_s:.3g} s"
+        say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker}{ended}:", err=True)
         _print_output(rank.stdout, rank.stderr)
     if not log.ranks:
         _print_output(log.stdout, log.stderr)

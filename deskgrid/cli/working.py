@@ -80,7 +80,7 @@ LINE_LOOK_S = 0.005
 @click.option(
     "--speed",
     type=click.FloatRange(SPEED_LEAST, SPEED_MOST),
-    help="How fast one of its cores is; 1 for the fastest [default: measured at the start, in less than 0.1 s].",
+    help="How fast one of its cores is; 1 is a fast desktop PC [default: measured at the start, in less than 0.1 s].",
 )
 @click.option(
     "--mpi",

@@ -38,10 +38,14 @@ _GLANCE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RankLog:
-    """What one rank of a gang printed, and where."""
+    """What one rank of a gang printed, and where.
+
+    ``state``: ``done``, how it failed, or ``stopped``: it was ended with the others, and ``elapsed_s`` is 0.
+    """
 
     rank: int
     worker: str
+    state: str
     elapsed_s: float
     stdout: str
     stderr: str

@@ -30,7 +30,8 @@ class SlotReason:
     if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine. ``early_s``: how much earlier
     than announced it leaves on average (less than 0: later), if it does not keep its hours.
     ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
-    has not; ``memory``: bytes of the PC, if the task needs more than that.
+    has not; ``memory``: bytes of the PC, if the task needs more than that. ``gang``: whether a gang has the slot, or it
+    is kept for one that comes before the task would end.
     """
 
     worker: str
@@ -43,6 +44,7 @@ class SlotReason:
     early_s: float | None = None
     lacks: tuple[str, ...] = ()
     memory: float | None = None
+    gang: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +177,9 @@ def _reason(
     short = max(0.0, more_than - left)
     lacks = tuple(sorted(need.labels - traits.labels))
     memory = traits.memory if traits.memory < need.memory else None
+    gang = slot.gang is not None or (short > 0.0 and slot.closes < slot.worker.ends_at)
     return SlotReason(
-        slot.worker.name, slot.position, left, short, silent, quarantined, ready, lacks=lacks, memory=memory
+        slot.worker.name, slot.position, left, short, silent, quarantined, ready, lacks=lacks, memory=memory, gang=gang
     )
 
 

@@ -85,10 +85,13 @@ def figure(value: float) -> str:
 
 def _compared(compared: Sequence[Beside]) -> Table:
     drawn = _table("What was printed, and what comes out here")
-    for column in ("experiment", "case", "", "by"):
-        drawn.add_column(column, no_wrap=True)
-    for column in ("printed", "here", "reproduced"):
-        drawn.add_column(column, justify="right", no_wrap=True)
+    # What does not fit into the screen goes on in the next line: a half of a claim says nothing.
+    drawn.add_column("experiment", no_wrap=True)
+    for column in ("case", "", "by"):
+        drawn.add_column(column, overflow="fold")
+    for column in ("printed", "here"):
+        drawn.add_column(column, justify="right", overflow="fold")
+    drawn.add_column("reproduced", justify="right", no_wrap=True)
     for each in compared:
         one = each.printed
         yes = "yes" if each.reproduced else "no"

@@ -115,8 +115,8 @@ def test_a_bag_that_no_pc_can_run_is_accepted_and_told(office: Office) -> None:
 
 
 def test_what_a_pc_lacks_is_said() -> None:
-    assert lacks_text(("gpu",), None) == "the PC has not the label gpu"
-    assert lacks_text(("gpu", "tpu"), None) == "the PC has not the labels gpu and tpu"
+    assert lacks_text(("gpu",), None) == "the PC does not have the label gpu"
+    assert lacks_text(("gpu", "tpu"), None) == "the PC does not have the labels gpu and tpu"
     assert lacks_text((), 2.0 * GIB) == "the PC has 2 G of memory, which is too little"
 
 
@@ -131,9 +131,10 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     assert text == [f"{waits}; at most 2 are together, now"]
     client.answer_to(client.batch("b2", [b"0"], options=TaskOptions(labels=("gpu",))))
     text = client.ask("explain", bag="b2", item=0)["text"]
-    assert (text[0], text[-1]) == (f"no PC has the label gpu; {WAIT}", "pc1 slot 1: the PC has not the label gpu")
+    assert (text[0], text[-1]) == (f"no PC has the label gpu; {WAIT}", "pc1 slot 1: the PC does not have the label gpu")
     assert client.ask("eta", bag="b2")["why"] == f"no PC has the label gpu; {WAIT}"
-    assert client.ask("eta", bag="b1")["why"] == NO_FORECAST
+    short = f"a task needs 4 ranks at one site, and PCs have room for 2 at most; {WAIT}"
+    assert client.ask("eta", bag="b1")["why"] == short
     asked: tuple[tuple[str, dict[str, list[str]]], ...] = (("advise", {}), ("whatif", {"changes": []}))
     for question, args in asked:
         assert client.failed(question, bag="b1", **args) == NO_FORECAST
@@ -142,3 +143,4 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     assert isinstance(answer, wire.Accepted)
     wants = "a task needs 2 slots of one site for 40 min; no PC that is known has that for so long"
     assert answer.note == f"{wants}: {LONGER}"
+    assert client.ask("eta", bag="b3")["why"] == NO_FORECAST

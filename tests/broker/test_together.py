@@ -9,7 +9,7 @@ from deskgrid import wire
 from deskgrid.broker.gangs.together import Pc, Together, most_together
 from deskgrid.scheduler.parallel.need import Need
 from tests.broker.gang_peers import begun, gang_bag, rank_worker, settled_in
-from tests.broker.office import Office, OpenOffice
+from tests.broker.office import ADMIN, Office, OpenOffice
 
 HOUR = 3600.0
 
@@ -73,7 +73,28 @@ def test_a_gang_that_needs_what_no_pc_has_says_what(office: Office) -> None:
     office.settle()
     (text,) = why(office, bag)
     assert "it needs 4 slots of one site, 2 on one PC for each of 2 ranks, with gpu and MPI, for 1 min 40 s" in text
-    assert text.endswith("no PC that is known has that for so long")
+    assert text.endswith("; no PC that is known has that")
+
+
+def test_a_policy_that_keeps_the_ranks_of_a_gang_apart_is_named(office: Office) -> None:
+    office.client(ADMIN).ask("policy", name="cisne-normal", options={})
+    rank_worker(office, "pc1", slots=4)
+    rank_worker(office, "alone", slots=4, site="elsewhere")
+    bag = gang_bag(office, 3)
+    settled_in(office)
+    reason = "cisne-normal gives each rank a PC of its own, and a site has 1 at most for it"
+    assert why(office, bag) == [
+        f"task 0 (predicted 1 min 40 s) waits: it needs 3 slots of one site for 1 min 40 s; {reason}"
+    ]
+    office.client(ADMIN).ask("policy", name="packing", options={})
+    assert "packing" not in why(office, bag)[0]
+
+
+def test_a_single_task_is_told_that_a_gang_has_the_slot(office: Office) -> None:
+    begun(office, 1)
+    bag = office.client().submit([b"1"], runtime=10.0)
+    office.settle()
+    assert why(office, bag)[1:] == ["pc0 slot 0: is taken by a gang, or kept for one"]
 
 
 def test_a_gang_that_is_under_way_says_how_far_it_is(open_office: OpenOffice) -> None:

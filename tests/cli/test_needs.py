@@ -9,7 +9,7 @@ from deskgrid.scheduler.parallel.speedup import Amdahl, Downey
 from tests.cli.fakes import FakeBag, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG
 
-RANKS = (RankLog(0, "pc1", 1.5, "one\n", ""), RankLog(1, "pc2", 1.25, "", "two\n"))
+RANKS = (RankLog(0, "pc1", "done", 1.5, "one\n", ""), RankLog(1, "pc2", "done", 1.25, "", "two\n"))
 
 
 @pytest.fixture
@@ -84,6 +84,15 @@ def test_the_log_of_a_gang_has_each_rank_and_names_the_one_that_failed(monkeypat
         "two",
         "RemoteError: exit code 3",
     ]
+
+
+def test_a_rank_that_was_ended_with_the_others_has_no_time_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = RankLog(0, "pc1", "stopped", 0.0, "", "")
+    failed = TaskLog("error", "pc2", 1.25, "", "", "RemoteError: exit code 3", 1, (stopped,))
+    use(monkeypatch, FakeGrid(FakeBag([(0, None)], logged={0: failed})))
+    assert deskgrid("logs", BAG, "0").stderr.splitlines()[1] == (
+        "deskgrid: task 0, rank 0 on pc1, stopped with the others:"
+    )
 
 
 def test_a_gang_that_is_done_names_no_rank_in_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:

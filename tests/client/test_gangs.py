@@ -210,7 +210,7 @@ def test_a_gangs_result_that_makes_no_sense_is_unreadable(payload: wire.Payload)
 
 
 def test_the_log_of_a_gang_has_the_output_of_each_rank(fake: FakeGrid, grid: Grid) -> None:
-    ranks = tuple([RankLog(rank, f"pc{rank}", 1.5, f"out {rank}", "") for rank in range(2)])
+    ranks = tuple([RankLog(rank, f"pc{rank}", "done", 1.5, f"out {rank}", "") for rank in range(2)])
     log = TaskLog("error", "pc1", 1.5, "out 1", "", "ValueError", 1, ranks)
     rows = [{name: getattr(rank, name) for name in RankLog.__slots__} for rank in ranks]
     fake.broker.answers["logs"] = {name: getattr(log, name) for name in TaskLog.__slots__} | {"ranks": rows}

@@ -63,8 +63,8 @@ PAPER = Paper(
 )
 
 
-def shown(printed: Sequence[Printed], measured: Sequence[Row] = MEASURED) -> str:
-    console = Console(width=120, file=StringIO())
+def shown(printed: Sequence[Printed], measured: Sequence[Row] = MEASURED, width: int = 120) -> str:
+    console = Console(width=width, file=StringIO())
     with console.capture() as captured:
         for table in tables(PAPER, measured, printed):
             console.print(table)
@@ -79,6 +79,13 @@ def test_the_table_has_means_and_deviations_and_the_papers_means_beside_them() -
     assert "means of 2 runs" in text
     assert "Other" not in text
     assert "What was printed" not in text
+
+
+def test_a_narrow_screen_cuts_no_claim() -> None:
+    text = shown([Printed("load", "0.5", order=("c", "b", "a"))], width=60)
+    assert "What was printed" in text
+    assert "…" not in text
+    assert text.count("reproduced") == 1
 
 
 def test_one_run_has_no_deviation() -> None:
