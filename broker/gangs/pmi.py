@@ -101,14 +101,14 @@ class PmiServer:
             return [Reply(rank, stream.answered, stream.answer)] if again else []
         replies: list[Reply] = []
         *lines, rest = (stream.rest + data).split(b"\n")
+        if max(map(len, [*lines, rest])) > LINE_MOST:
+            raise PmiError(f"rank {rank} said a line of more than {LINE_MOST:,} bytes to MPI's process manager")
         at = stream.read - len(stream.rest)
         stream.read += len(data)
         for line in lines:
             at += len(line) + 1
             replies += self._line(rank, at, line)
         stream.rest = rest
-        if len(rest) > LINE_MOST:
-            raise PmiError(f"rank {rank} said a line of more than {LINE_MOST:,} bytes to MPI's process manager")
         return replies
 
     def replay(self, rank: int, end: int, line: bytes) -> None:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.broker.gangs.pmi import LINES_EACH, WORDS_EACH, PmiAborted, PmiError, PmiServer, process_mapping
+from deskgrid.broker.gangs.pmi import (
+    LINE_MOST,
+    LINES_EACH,
+    WORDS_EACH,
+    PmiAborted,
+    PmiError,
+    PmiServer,
+    process_mapping,
+)
 
 
 class Talk:
@@ -105,6 +113,15 @@ def test_words_are_bounded() -> None:
         talk.say(0, f"cmd=put kvsname=kvs_7 key=k{number} value=v")
     with pytest.raises(PmiError, match="too many words"):
         talk.say(0, "cmd=put kvsname=kvs_7 key=last value=v")
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_lines_are_bounded_and_long_ones_are_not_kept(end: str) -> None:
+    kept: list[bytes] = []
+    server = PmiServer("kvs", ["a"], lambda rank, ends, line: kept.append(line))
+    with pytest.raises(PmiError, match="a line of more than"):
+        server.receive(0, 0, f"cmd=put kvsname=kvs key=a value=b more={'x' * LINE_MOST}{end}".encode())
+    assert kept == []
 
 
 def test_barriers_are_bounded() -> None:
