@@ -11,6 +11,8 @@ from deskgrid.broker.needs import MPI, labels_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
+from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
 
 # How a note ends of a bag whose tasks need longer windows than there are.
@@ -42,7 +44,14 @@ class Explaining:
         coming = up.windows if up is not None else away.windows if away is not None else ()
         windows += [(window.opens - now, window.opens + window.lasts - now) for window in coming]
         site = join.site if join.address is not None else f"{join.site}/{worker.name}"
-        return Pc(site, join.slots, worker.speed, join.memory or math.inf, labels_of(join), windows)
+        sharing = self._sharing()
+        slots = int(min(sharing.mpl * (join.processors or join.slots), join.slots))
+        return Pc(site, slots, worker.speed, join.memory or math.inf, labels_of(join), windows, sharing.apart)
+
+    def _sharing(self) -> Sharing:
+        """How the policy in force lets tasks share a PC, as far as it says."""
+        policy = getattr(self._state.scheduler.policy, "parallel", None)
+        return policy.where.sharing if isinstance(policy, Composed) else PLAIN
 
     def text(self, task: int, state: State, now: float) -> list[str] | None:
         """Why a parallel task is where it is; None if there is no more to say than of any task."""
