@@ -11,9 +11,9 @@ from deskgrid.broker.needs import MPI, labels_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.policies.base import Policy
 
 # How a note ends of a bag whose tasks need longer windows than there are.
 LONGER = "the tasks wait for longer windows"
@@ -47,7 +47,14 @@ class Explaining:
         coming = up.windows if up is not None else away.windows if away is not None else ()
         windows += [(window.opens - now, window.opens + window.lasts - now) for window in coming]
         site = join.site if join.address is not None else f"{join.site}/{worker.name}"
-        return Pc(site, join.slots, worker.speed, join.memory or math.inf, labels_of(join), windows)
+        sharing = self._sharing()
+        slots = int(min(sharing.mpl * (join.processors or join.slots), join.slots))
+        return Pc(site, slots, worker.speed, join.memory or math.inf, labels_of(join), windows, sharing.apart)
+
+    def _sharing(self) -> Sharing:
+        """How the policy in force lets tasks share a PC, as far as it says."""
+        policy = getattr(self._state.scheduler.policy, "parallel", None)
+        return policy.where.sharing if isinstance(policy, Composed) else PLAIN
 
     def text(self, task: int, state: State, now: float) -> list[str] | None:
         """Why a parallel task is where it is; None if there is no more to say than of any task."""
@@ -70,12 +77,12 @@ class Explaining:
         what = f"it needs {_wanted(need)} for {precise(seconds)}"
         if not self._table.workers:
             return f"{what}; no worker is connected"
+        if self._sharing().apart and 0 < (most := most_pcs(self._pcs(now), need)) < need.least:
+            name = self._state.scheduler.policy.name
+            return f"{what}; {name} gives each rank a PC of its own, and a site has {most} at most for it"
         found = self.together(need, self._state.scheduler.runtime(task), now)
         if found.ranks < need.least:
             return f"{what}; {self._too_few(need, found, now)}"
-        policy = self._state.scheduler.policy
-        if apart(policy) and (most := most_pcs(self._pcs(now), need)) < need.least:
-            return f"{what}; {policy.name} gives each rank a PC of its own, and a site has {most} at most for it"
         if found.starts_in_s > 0.0:
             return f"{what}; so many are together {self._when(found.starts_in_s, now)}"
         return f"{what}; so many are together now, but other work is there, or comes first"
@@ -103,12 +110,6 @@ class Explaining:
         today = here.date() == at.date()
         day = "" if today else f"{at:%A} " if seconds < 6 * DAY_S else f"{at:%d %B} "
         return f"{day}{at:%H:%M}"
-
-
-def apart(policy: Policy) -> bool:
-    """Whether a policy gives a gang at most one rank on each PC."""
-    parallel = getattr(policy, "parallel", None)
-    return isinstance(parallel, Composed) and parallel.where.sharing.apart
 
 
 def _wanted(need: Need) -> str:

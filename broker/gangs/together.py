@@ -16,7 +16,10 @@ WINDOWS = 8
 
 @dataclass(frozen=True, slots=True)
 class Pc:
-    """A PC. ``site``: that of the PCs which reach it. ``windows``: (opens, closes) from now; one that is open first."""
+    """A PC. ``site``: that of the PCs which reach it. ``windows``: (opens, closes) from now; one that is open first.
+
+    ``apart``: by the policy in force, it has at most one rank of a task.
+    """
 
     site: str
     slots: int
@@ -24,12 +27,13 @@ class Pc:
     memory: float
     labels: frozenset[str]
     windows: Sequence[tuple[float, float]]
+    apart: bool = False
 
     def room(self, need: Need) -> int:
         """How many ranks it can have at once."""
         if not self.labels >= need.labels or self.memory < need.memory:
             return 0
-        ranks = self.slots // need.slots
+        ranks = min(self.slots // need.slots, 1 if self.apart else self.slots)
         return min(ranks, int(self.memory // need.memory)) if need.memory and self.memory < float("inf") else ranks
 
 

@@ -10,7 +10,7 @@ from deskgrid.broker.forecasts.etas import NO_FORECAST
 from deskgrid.broker.gangs.explaining import LONGER
 from deskgrid.broker.need_notes import WAIT, lacks_text, need_note
 from deskgrid.wire import TaskOptions
-from tests.broker.office import Office
+from tests.broker.office import Office, OpenOffice
 from tests.peers import COMMAND
 
 GIB = 2**30
@@ -118,6 +118,22 @@ def test_what_a_pc_lacks_is_said() -> None:
     assert lacks_text(("gpu",), None) == "the PC does not have the label gpu"
     assert lacks_text(("gpu", "tpu"), None) == "the PC does not have the labels gpu and tpu"
     assert lacks_text((), 2.0 * GIB) == "the PC has 2 G of memory, which is too little"
+
+
+def test_explain_counts_what_the_policy_in_force_lets_a_task_have(open_office: OpenOffice) -> None:
+    office = open_office(policy="cisne-uniform")  # at most one rank of a gang on each PC
+    office.worker("pc1").join(slots=4, processors=2)
+    bag = office.client().submit([b"0"], runtime=10.0, options=TaskOptions(ranks=(2, 2), gang=True))
+    (text,) = office.client().ask("explain", bag=bag, item=0)["text"]
+    assert text.endswith("cisne-uniform gives each rank a PC of its own, and a site has 1 at most for it")
+
+
+def test_explain_counts_the_slots_that_its_processors_may_share(open_office: OpenOffice) -> None:
+    office = open_office(policy="cisne-uniform", mpl=1)
+    office.worker("pc1").join(slots=4, processors=2)
+    bag = office.client().submit([b"0"], runtime=10.0, options=TaskOptions(slots=3))
+    (text,) = office.client().ask("explain", bag=bag, item=0)["text"]
+    assert "so many are together" not in text
 
 
 def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> None:
