@@ -99,19 +99,17 @@ class Processes:
             self.start_worker(name)
         self.client_line = self._line("client")
 
-    def start_worker(
-        self, name: str, cycle: Path | None = None, more: Sequence[str] = (), speed: float | None = None
-    ) -> None:
+    def start_worker(self, name: str, cycle: Path | None = None, more: Sequence[str] = (), speed: float = 1.0) -> None:
         """Start a worker of one slot, but do not wait until it joins. ``cycle``: its file of planned uptime.
 
-        ``more``: other arguments of ``deskgrid worker``. ``speed``: as which its naps are to behave.
+        ``more``: other arguments of ``deskgrid worker``. ``speed``: as which its naps are to behave; it is said and not
+        measured, because runtimes here are those of this machine, however fast it is.
         """
         plan = ["--cycle", str(cycle)] if cycle is not None else []
         line = f"@{self.home / 'worker.join'}"  # everybody can read the arguments of a process
         own = ["--home", str(self.home), "--name", name]
-        if speed is not None:
-            plan += ["--speed", f"{speed:g}"]
-        self._start(name, ["worker", "--join", line, "--slots", "1", *own, *plan, *more], speed or 1.0)
+        plan += ["--speed", f"{speed:g}"]
+        self._start(name, ["worker", "--join", line, "--slots", "1", *own, *plan, *more], speed)
 
     def pid(self, name: str) -> int:
         """The process id of a worker, or of the "broker"."""

@@ -132,14 +132,14 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     needs = grid.policy.requirement.needs(runtime) if bag.piece is None else bag.needs_s(runtime) + margin
     progress = grid.tasks.progress.find(task)
     slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), grid.longest_window(now), 0
-    up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
-    away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
-    for name, windows, its in [*up, *away]:
+    up = [(worker.name, worker.windows, worker.slots, worker.speed) for worker in grid.slots.workers.values()]
+    away = [(name, away.windows, list[Slot](), away.speed) for name, away in grid.away.items()]
+    for name, windows, its, speed in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
         early_s = grid.hours.early(name) if its else None
         reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, bag) for slot in its]
         slots += [replace(each, early_s=early_s) for each in reasons] if early_s is not None else reasons
-        coming += _next_window(name, windows, needs, now)
+        coming += _next_window(name, windows, needs / speed, now)
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
             slots, coming = _nearest(slots), _soonest(coming)
@@ -174,7 +174,7 @@ def _reason(
     left, traits, need, environment = slot.remaining(now), slot.worker.traits, bag.need, bag.category.key.environment
     silent = None if slot.owes is None else now - slot.started
     ready = not environment or environment in slot.worker.environments
-    short = max(0.0, more_than - left)
+    short = max(0.0, more_than / slot.speed - left)
     lacks = tuple(sorted(need.labels - traits.labels))
     memory = traits.memory if traits.memory < need.memory else None
     gang = slot.gang is not None or (short > 0.0 and slot.closes < slot.worker.ends_at)

@@ -346,6 +346,15 @@ def test_the_margin_is_part_of_what_a_task_is_short_of() -> None:
     assert [window.fits for window in explanation.coming] == [False]
 
 
+def test_an_explanation_says_how_long_a_task_takes_on_a_slow_pc() -> None:
+    grid = Grid()
+    grid.pc("a", 10, windows=[(20, 12)], speed=0.5)
+    (task,) = grid.tasks(8)
+    explanation = explained(grid.scheduler, task, grid.now)
+    assert explanation.slots[0].short_s == pytest.approx(6)
+    assert [window.fits for window in explanation.coming] == [False]
+
+
 def test_an_explanation_shows_what_is_nearest_and_no_more_than_fits_on_a_screen() -> None:
     grid = Grid()
     for number in range(30):
