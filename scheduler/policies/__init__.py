@@ -29,6 +29,7 @@ __all__ = [
     "make_policy",
     "policy_names",
     "policy_options",
+    "single_policy_names",
 ]
 
 GROUP = "deskgrid.policies"
@@ -42,6 +43,12 @@ def policy_names() -> list[str]:
     """Every name that `make_policy` knows, the built-in ones first."""
     installed = {point.name for point in _installed()}
     return [*POLICIES, *sorted(installed.difference(POLICIES))]
+
+
+def single_policy_names() -> list[str]:
+    """Those that place single tasks in their own way; the others do that as the default policy does."""
+    parallel = {each.name for each in PARALLEL}
+    return [name for name in policy_names() if name not in parallel]
 
 
 def make_policy(name: str, **options: Any) -> Policy:

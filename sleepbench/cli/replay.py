@@ -52,14 +52,14 @@ def replay(*, home: Path, policies: str | None, since: float | None, bags: tuple
     from rich.console import Console
 
     from deskgrid.scheduler.model import UnknownPolicy
-    from deskgrid.scheduler.policies import make_policy, policy_names
+    from deskgrid.scheduler.policies import make_policy, single_policy_names
     from deskgrid.sleepbench.held import held
     from deskgrid.sleepbench.history import HistoryError, read_history
     from deskgrid.sleepbench.replay import Replay
     from deskgrid.sleepbench.replayed import held_table, tables
 
     check_writable(file)
-    names = policy_names() if policies is None else [name.strip() for name in policies.split(",")]
+    names = single_policy_names() if policies is None else [name.strip() for name in policies.split(",")]
     try:
         for name in names:
             make_policy(name)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from deskgrid.cli.base import Seconds, key_values
-from deskgrid.scheduler.policies import policy_names
+from deskgrid.scheduler.policies import policy_names, single_policy_names
 
 # Far beyond any real prediction error.
 ERROR_MOST = 1000.0
@@ -25,11 +25,11 @@ def scenario_numbers(ctx: click.Context, option: click.Parameter, text: str | No
 
 
 def chosen_policies(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """``all``, or names of policies, with commas between."""
+    """Names of policies, with commas between; ``all``: those that place single tasks in their own way."""
     if text is None:
         return None
     known = policy_names()
-    words = [word.strip() for word in text.split(",")] if text != "all" else known
+    words = [word.strip() for word in text.split(",")] if text != "all" else single_policy_names()
     for word in words:
         if word not in known:
             raise click.BadParameter(f"there is no policy {word!r}; there are: {', '.join(known)}", ctx, option)

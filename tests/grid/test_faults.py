@@ -100,6 +100,8 @@ def test_an_exception_anywhere_in_the_sessions_costs_nobody_but_its_victim(
     stage.episode()
     called = {method: times for (method, at), times in sorted(stage.faults.called.items()) if at == where}
     assert called
+    # Every second method raises before its work, and the others after it.
+    called = dict(list(called.items())[after::2])
     errors = turns(ERRORS)
     for method, times in called.items():
         stage.episode(Fault(method, where, after, next(errors), 1 + stage.episodes % max(1, min(3, times - 1))))

@@ -623,7 +623,7 @@ MUTATIONS = (
     Mutation(
         "let a gang go on although a PC is back without one of its ranks",
         "deskgrid.scheduler.gangs:Gangs.settle_parked",
-        "if len(gang.back) == len(gang.ranks):",
+        "if len(gang.back) == len(gang.ranks) and self.is_back(gang):",
         "if True:",
         "gangs in the scheduler",
     ),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from deskgrid.scheduler.policies import policy_names
+from deskgrid.scheduler.policies import single_policy_names
 from deskgrid.sleepbench import parameters
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.cli.chosen import Chosen
@@ -58,7 +58,7 @@ def test_the_json_has_the_rows_of_live_with_one_run_after_the_other(tmp_path: Pa
 def test_all_scenarios_and_all_policies_are_the_default(tmp_path: Path) -> None:
     found = rows(tmp_path, "--runs", 1, "--scale", 0.5)
     assert {row["scenario"] for row in found} == {0, 1, 2, 3}
-    assert {row["policy"] for row in found} == set(policy_names())
+    assert {row["policy"] for row in found} == set(single_policy_names())
 
 
 def test_a_file_is_a_scenario_by_its_name(tmp_path: Path, mine: Path) -> None:
