@@ -9,8 +9,8 @@ COVER = $(if $(ARGS),,1)
 # Tests start many processes, and benchmarks measure how long that takes: each would compile all modules again, which
 # takes it 0.1 s, where this variable keeps Python from saving what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# How many tests run in parallel: most of them keep one process busy, and a few wait for real time to pass.
-BESIDE = 2
+# How many tests run in parallel: more than two cores can, because some of them keep no process busy, and wait for real
+BESIDE = 3
 
 ifeq ($(PYTHON),python3)
 VENV := .venv
