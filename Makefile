@@ -9,7 +9,7 @@ COVER = $(if $(ARGS),,1)
 # Tests start many processes, and benchmarks measure how long that takes: each would compile all modules again, which
 # takes it 0.1 s, where this variable keeps Python from saving what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# How many tests run in parallel: more than two cores can, because some of them keep no process busy, and wait for real
+# How many tests run in parallel: one more than two cores can, because many of them wait for real time to pass.
 BESIDE = 3
 
 ifeq ($(PYTHON),python3)
