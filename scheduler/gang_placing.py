@@ -18,6 +18,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.parallel.base import Job, Keep, ParallelPolicy, Running, Start
 from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.policies.base import Policy, Requirement
 from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.state.gangs import Gang, Machine
@@ -152,8 +153,7 @@ class GangPlacing:
         policy = self._grid.policy
         if policy is not self._policy:
             self._policy = policy
-            found = getattr(policy, "parallel", None)
-            self._parallel = default_policy(policy.requirement.margin) if found is None else found
+            self._parallel = parallel_policy(policy)
         return self._parallel
 
     def _turns(self, queues: Sequence[JobQueue]) -> dict[JobQueue, tuple[float, int]]:

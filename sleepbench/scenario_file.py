@@ -31,15 +31,19 @@ HAIR = 1e-9
 
 def read_scenario(path: Path) -> Scenario:
     """The scenario in the file, named after the file; raises `ScenarioError`."""
+    return _Reader(path, *read_toml(path)).scenario()
+
+
+def read_toml(path: Path) -> tuple[str, Mapping[str, Any]]:
+    """What the file contains, as text and as a table; raises `ScenarioError`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{path} cannot be read: {error}") from error
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return text, tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ScenarioError(f"{path}: {error}") from error
-    return _Reader(path, text, table).scenario()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from deskgrid.scheduler.model import State
 from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.policies import parallel_policy
 
 # How a note ends of a bag whose tasks need longer windows than there are.
 LONGER = "the tasks wait for longer windows"
@@ -53,7 +54,7 @@ class Explaining:
 
     def _sharing(self) -> Sharing:
         """How the policy in force lets tasks share a PC, as far as it says."""
-        policy = getattr(self._state.scheduler.policy, "parallel", None)
+        policy = parallel_policy(self._state.scheduler.policy)
         return policy.where.sharing if isinstance(policy, Composed) else PLAIN
 
     def text(self, task: int, state: State, now: float) -> list[str] | None:

@@ -91,18 +91,20 @@ class WhichNext(Protocol):
 
 
 class HowMany(Protocol):
-    """How many ranks a job gets. `Sizes` has all but `size`."""
+    """How many ranks a job gets."""
 
     name: ClassVar[str]
 
     def notice(self, look: Look) -> None:
         """Called once at the beginning of each decision: for sizes that depend on what has been, or is only now."""
+        return  # most depend on neither
 
     def size(self, look: Look, job: Job) -> Size:
         """The size of a job whose turn it is (it is ``look.queue[0]``, or a job behind it that is looked at ahead)."""
 
     def instead(self, look: Look, job: Job, size: Size) -> Size:
         """The head cannot start now with ``size``: what it starts with now if that fits, or else waits for."""
+        return size
 
     def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved | None) -> Iterator[tuple[Job, Size]]:
         """Jobs behind the head, and the size with which each is tried while the head waits for ``reserved``.
@@ -110,24 +112,6 @@ class HowMany(Protocol):
         Each that fits without delaying the head is started before the next one is asked for. None: the head can start
         at no time that is known.
         """
-
-
-class Sizes:
-    """What most choices of a size have in common."""
-
-    def notice(self, look: Look) -> None:
-        """Nothing to note."""
-
-    def size(self, look: Look, job: Job) -> Size:
-        """To be said by each choice."""
-        raise NotImplementedError
-
-    def instead(self, look: Look, job: Job, size: Size) -> Size:
-        """It waits for its full size."""
-        return size
-
-    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved | None) -> Iterator[tuple[Job, Size]]:
-        """Each with its size, in their order."""
         for job in jobs:
             yield job, self.size(look, job)
 

@@ -6,6 +6,8 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from deskgrid.scheduler.model import UnknownOption, UnknownPolicy
+from deskgrid.scheduler.parallel.base import ParallelPolicy
+from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies.base import Place, Policy, Postpone, Requirement, View
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.longest import Longest
@@ -27,6 +29,7 @@ __all__ = [
     "Requirement",
     "View",
     "make_policy",
+    "parallel_policy",
     "policy_names",
     "policy_options",
     "single_policy_names",
@@ -68,6 +71,12 @@ def make_policy(name: str, **options: Any) -> Policy:
 def policy_options(policy: Policy) -> dict[str, Any]:
     """The options that a policy was made with, as far as it keeps them under their names."""
     return {name: getattr(policy, name) for name in signature(type(policy)).parameters if hasattr(policy, name)}
+
+
+def parallel_policy(policy: Policy) -> ParallelPolicy:
+    """What a policy does with parallel tasks: its ``parallel``; the default if it says nothing of them."""
+    found: ParallelPolicy | None = getattr(policy, "parallel", None)
+    return default_policy(policy.requirement.margin) if found is None else found
 
 
 def _maker(name: str) -> Callable[..., Policy]:

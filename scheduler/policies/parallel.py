@@ -27,9 +27,19 @@ from deskgrid.scheduler.parallel.where.listed import Listed
 from deskgrid.scheduler.parallel.where.tla import TemporalLookAhead
 from deskgrid.scheduler.policies.packing import Packing
 
+Choices = tuple[type[WhichNext], type[HowMany], type[Where]]
+
 
 class ParallelPacking(Packing):
-    """Packing, and three choices for parallel tasks."""
+    """Packing, and three choices for parallel tasks: ``choices``, or what `_compose` is given."""
+
+    choices: ClassVar[Choices | None] = None
+
+    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9) -> None:
+        super().__init__(margin, queue_s, confidence)
+        if self.choices is not None:
+            which, sizes, where = self.choices
+            self._compose(which(), sizes(), where())
 
     def _compose(self, which: WhichNext, sizes: HowMany, where: Where) -> None:
         self.parallel = Composed(self.name, which, sizes, where, self.margin)
@@ -39,40 +49,28 @@ class EasyBackfilling(ParallelPacking):
     """EASY backfilling, rigid, at the fastest site."""
 
     name: ClassVar[str] = "easy"
-
-    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9) -> None:
-        super().__init__(margin, queue_s, confidence)
-        self._compose(Easy(), Rigid(), Fastest())
+    choices = Easy, Rigid, Fastest
 
 
 class FirstComeFastest(ParallelPacking):
     """FF: first come, first served, rigid, at the fastest site."""
 
     name: ClassVar[str] = "ff"
-
-    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9) -> None:
-        super().__init__(margin, queue_s, confidence)
-        self._compose(FirstCome(), Rigid(), Fastest())
+    choices = FirstCome, Rigid, Fastest
 
 
 class FirstComeBestFit(ParallelPacking):
     """BF: first come, first served, rigid, at the site that fits best."""
 
     name: ClassVar[str] = "bf"
-
-    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9) -> None:
-        super().__init__(margin, queue_s, confidence)
-        self._compose(FirstCome(), Rigid(), BestFit())
+    choices = FirstCome, Rigid, BestFit
 
 
 class FirstComeAI2(ParallelPacking):
     """AI2: first come, first served, rigid, at the site that fits best or at the fastest."""
 
     name: ClassVar[str] = "ai2"
-
-    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9) -> None:
-        super().__init__(margin, queue_s, confidence)
-        self._compose(FirstCome(), Rigid(), AdaptiveIntelligent2())
+    choices = FirstCome, Rigid, AdaptiveIntelligent2
 
 
 class FirstComeTLA(ParallelPacking):
@@ -145,10 +143,7 @@ class FirstComeAP2(ParallelPacking):
     """AP2: first come, first served, an equal part of the slots for each job that waits, and one for the next."""
 
     name: ClassVar[str] = "ap2"
-
-    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9) -> None:
-        super().__init__(margin, queue_s, confidence)
-        self._compose(FirstCome(), AP2(), Listed())
+    choices = FirstCome, AP2, Listed
 
 
 class FirstComeMAP(ParallelPacking):
@@ -210,20 +205,14 @@ class ClassesRigid(ParallelPacking):
     """EASY backfilling in the order of SCOJO-P's classes, rigid."""
 
     name: ClassVar[str] = "rigid"
-
-    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9) -> None:
-        super().__init__(margin, queue_s, confidence)
-        self._compose(Classes(), Rigid(), Fastest())
+    choices = Classes, Rigid, Fastest
 
 
 class ClassesNmin(ParallelPacking):
     """As rigid, but each job gets the smallest size that it can have."""
 
     name: ClassVar[str] = "nmin"
-
-    def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9) -> None:
-        super().__init__(margin, queue_s, confidence)
-        self._compose(Classes(), Nmin(), Fastest())
+    choices = Classes, Nmin, Fastest
 
 
 class ClassesCirneBerman(ParallelPacking):

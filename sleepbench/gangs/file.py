@@ -20,7 +20,6 @@ message names the file and the line in it.
 
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any, TypeVar
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
 from deskgrid.sleepbench.gangs.scenario import GangScenario, RunningGang, SiteOfPCs, WaitingGang
+from deskgrid.sleepbench.scenario_file import read_toml
 from deskgrid.sleepbench.scenarios import ScenarioError
 
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -46,15 +46,7 @@ T = TypeVar("T")
 
 def read_gangs(path: Path) -> GangScenario:
     """The scenario in the file, named after the file; raises `ScenarioError`."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path} cannot be read: {error}") from error
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ScenarioError(f"{path}: {error}") from error
-    return _Reader(path, text, table).scenario()
+    return _Reader(path, *read_toml(path)).scenario()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ Rule 4: sleeping takes no CPU, so two cores are enough for sixteen PCs. What oth
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from statistics import median
 from typing import Any, cast
@@ -126,9 +127,13 @@ def _start_sites(processes: Processes, grid: Grid, scenario: GangScenario, scale
         arguments = ["--site", site.name, "--label", site.name]
         processes.start_worker(name, cycle, arguments, site.speed)
         if not all_stay:  # one after the other, so that each takes equally long
-            processes.wait_for(lambda name=name: name in names(snapshot_of(grid)), f"{name} to join")  # type: ignore[misc]
+            processes.wait_for(partial(_has_joined, grid, name), f"{name} to join")
     processes.wait_for(lambda: staying <= names(snapshot_of(grid), "up"), "all PCs that stay to be up")
     return time.monotonic() if all_stay else zero
+
+
+def _has_joined(grid: Grid, name: str) -> bool:
+    return name in names(snapshot_of(grid))
 
 
 # --- the gangs -------------------------------------------------------------------------------------------------------
@@ -142,7 +147,7 @@ def _run(processes: Processes, grid: Grid, scenario: GangScenario, zero: float, 
     zero = time.monotonic()
     running = [_begin(grid, scenario, gang) for gang in scenario.running]
     for bag in running:
-        processes.wait_for(lambda bag=bag: bag.progress().running > 0, "what runs at time 0 to begin")  # type: ignore[misc]
+        processes.wait_for(partial(_has_begun, bag), "what runs at time 0 to begin")
     if running:
         zero = time.monotonic()
     bags: dict[str, Bag[Any, Any]] = {}
@@ -158,6 +163,10 @@ def _run(processes: Processes, grid: Grid, scenario: GangScenario, zero: float, 
     progress(len(bags))
     speeds = {pc.name: pc.speed for site in scenario.sites for pc in site.pcs()}
     return [_ran(gang, bags[gang.name].results()[0], zero, speeds) for gang in scenario.gangs]
+
+
+def _has_begun(bag: Bag[Any, Any]) -> bool:
+    return bag.progress().running > 0
 
 
 def _warm_up(grid: Grid, scenario: GangScenario) -> None:

@@ -16,7 +16,7 @@ from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.classes import Classes
 from deskgrid.scheduler.parallel.sizes.scojo import Scojo
 from deskgrid.scheduler.parallel.speedup import Downey, Measured, Speedup
-from deskgrid.scheduler.policies import Policy
+from deskgrid.scheduler.policies import Policy, parallel_policy
 from deskgrid.scheduler.simulation.runs import GangExecution
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator
 from deskgrid.sleepbench.papers.base import OURS, Asked, Experiment, Paper, Row, Trial
@@ -115,7 +115,7 @@ class ScojoTrial:
 
     def _teach(self, policy: Policy) -> None:
         """Show a policy that predicts arrivals those of another workload, drawn in the same way."""
-        parallel = getattr(policy, "parallel", None)
+        parallel = parallel_policy(policy)
         if isinstance(parallel, Composed) and isinstance(parallel.sizes, Scojo):
             for job, need, runtime in self._jobs(self.seed + _ASSUMED["training_seed"]):
                 parallel.sizes.learn(Job(-1, need, runtime, job.submitted_s))

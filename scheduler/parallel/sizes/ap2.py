@@ -3,11 +3,11 @@
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_processors
 
 
-class AP2(Sizes):
+class AP2(HowMany):
     """An equal part of all slots for each job that waits, and one for the next to come. Those that run do not count."""
 
     name: ClassVar[str] = "ap2"

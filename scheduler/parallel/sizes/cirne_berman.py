@@ -11,12 +11,12 @@ from math import inf
 from typing import ClassVar, NamedTuple
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 
-class CirneBerman(Sizes):
+class CirneBerman(HowMany):
     """``shrinks``: jobs choose among the sizes up to the one that suits them, and never a larger one."""
 
     name: ClassVar[str] = "cirne-berman"
@@ -47,7 +47,7 @@ class CirneBerman(Sizes):
         return found
 
     def _candidates(self, look: Look, need: Need) -> Iterator[int]:
-        """Sizes that some site has, the largest first: it takes the least time once it has started."""
+        """HowMany that some site has, the largest first: it takes the least time once it has started."""
         largest = max([site.slots // need.slots for site in look.view.sites], default=0)
         most = working_set(need) if self.shrinks else need.most
         yield from range(max(need.least, min(most, largest)), need.least - 1, -1)

@@ -6,11 +6,11 @@ The load of others does not count for the part.
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_power, running
 
 
-class HAP(Sizes):
+class HAP(HowMany):
     """``f``: how much a job that runs counts, from 0 to 1. (The paper prints f + Running; HAP multiplies.)"""
 
     name: ClassVar[str] = "hap"

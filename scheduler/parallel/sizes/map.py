@@ -3,11 +3,11 @@
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_processors, running
 
 
-class MAP(Sizes):
+class MAP(HowMany):
     """``f``: how much a job that runs counts, from 0 to 1. (The paper prints f + Running; MAP multiplies.)"""
 
     name: ClassVar[str] = "map"

@@ -3,11 +3,11 @@
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_power, units
 
 
-class Max(Sizes):
+class Max(HowMany):
     """``most``: the part of a grid's power that each job gets (Eq. 8 of the RHAP paper)."""
 
     name: ClassVar[str] = "max"

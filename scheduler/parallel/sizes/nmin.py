@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 
 
-class Nmin(Sizes):
+class Nmin(HowMany):
     """N_min of SCOJO-P's Table 1, always."""
 
     name: ClassVar[str] = "nmin"

@@ -3,11 +3,11 @@
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_power, running, units
 
 
-class RHAP(Sizes):
+class RHAP(HowMany):
     """``f``: how much a job that runs counts, from 0 to 1. ``most``: the most of a grid's power that a job gets."""
 
     name: ClassVar[str] = "rhap"

@@ -4,11 +4,11 @@ from functools import lru_cache
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.need import Need
 
 
-class Rigid(Sizes):
+class Rigid(HowMany):
     """The processor working set of a moldable job; all that a job may have if nothing is known of its speed-up."""
 
     name: ClassVar[str] = "rigid"

@@ -11,7 +11,7 @@ from math import inf
 from typing import ClassVar, NamedTuple
 
 from deskgrid.scheduler.parallel.base import Job, Site
-from deskgrid.scheduler.parallel.choices import Look, Reserved, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.classes import Classes, optimum
 from deskgrid.scheduler.parallel.sizes.coming import Coming
@@ -26,7 +26,7 @@ WORSE = 3
 PROMISES = 64
 
 
-class Scojo(Sizes):
+class Scojo(HowMany):
     """``ideal``: the part of the slots that should be used. ``predicts``: jobs to come count, too (SCOJO-P)."""
 
     name: ClassVar[str] = "scojo"

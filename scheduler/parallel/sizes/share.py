@@ -6,14 +6,14 @@ A job never gets more than 30 % of a site, nor more ranks than it makes good use
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 # The most of a site that one job gets, if it can do with less.
 MOST = 0.3
 
 
-class Share(Sizes):
+class Share(HowMany):
     """Power and jobs are counted once in a decision: a job that starts in it still counts."""
 
     name: ClassVar[str] = "share"

@@ -6,7 +6,6 @@ have the power that is its share, and starts with half of them if there are no m
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import takewhile
 from math import ceil
 from operator import attrgetter
 from typing import ClassVar
@@ -68,9 +67,9 @@ def _groups(site: Site, need: Need) -> Iterator[list[Host]]:
     free = sorted([host for host in site.hosts if host.idle and places(host, need)], key=_speed, reverse=True)
     while free:
         least = free[0].speed / ALIKE
-        alike = list(takewhile(lambda host: host.speed > least, free))  # noqa: B023 - used at once
-        yield sorted(alike, key=_power, reverse=True)
-        del free[: len(alike)]
+        slower = next((place for place, host in enumerate(free) if host.speed <= least), len(free))
+        yield sorted(free[:slower], key=_power, reverse=True)
+        del free[:slower]
 
 
 def _ranks(hosts: Sequence[Host], need: Need, power: float) -> tuple[int, float]:

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from deskgrid.scheduler.parallel.base import Host, Job, Start
+from deskgrid.scheduler.parallel.base import Job, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
-from deskgrid.scheduler.parallel.hosts import Choose, in_order, strongest
+from deskgrid.scheduler.parallel.hosts import Choose, first, in_order, strongest
 from deskgrid.scheduler.parallel.need import Need
 
 
@@ -30,16 +30,4 @@ class Listed:
 def _choosing(need: Need, size: Size) -> Choose:
     if size.power:
         return lambda free: strongest(free, need, size)[1]
-    return lambda free: _first(free, size.ranks)
-
-
-def _first(free: list[tuple[Host, int]], ranks: int) -> list[tuple[Host, int]]:
-    """So many ranks on the first of them; nothing if they have fewer."""
-    chosen = []
-    for host, count in free:
-        taken = min(count, ranks)
-        chosen.append((host, taken))
-        ranks -= taken
-        if not ranks:
-            return chosen
-    return []
+    return lambda free: first(free, size.ranks)

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.parallel.base import ParallelPolicy
-from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.policies import Policy, make_policy, parallel_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, Simulator, Work
 from deskgrid.sleepbench.papers.cisne.ahead import Moment, Seen
 from deskgrid.sleepbench.papers.cisne.jobs import LabJob, drawn_jobs
@@ -34,8 +34,7 @@ class Setting:
 
     def parallel(self) -> ParallelPolicy:
         """The part of it that is for parallel tasks."""
-        policy: ParallelPolicy = self.policy().parallel  # type: ignore[attr-defined]
-        return policy
+        return parallel_policy(self.policy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +102,12 @@ def past(setting: Setting) -> Sequence[Past]:
     found: list[Past] = []
     for day in range(table_of("sdpn")["assumed"]["days"]):
         busy: list[int] = []
-        run = LabRun(setting, f"day {day}", lambda run, task, busy=busy: busy.append(run.busy()))  # type: ignore[misc]
+        run = LabRun(setting, f"day {day}", partial(_note_busy, busy))
         found += [
             Past(ended.job.kind, before, ended.waited, ended.ran) for ended, before in zip(run.run(), busy, strict=True)
         ]
     return found
+
+
+def _note_busy(noted: list[int], run: LabRun, _task: int) -> None:
+    noted.append(run.busy())

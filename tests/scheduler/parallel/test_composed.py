@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from math import inf
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelPolicy, ParallelView, Site, Start
-from deskgrid.scheduler.parallel.choices import Look, Size, Sizes
+from deskgrid.scheduler.parallel.choices import Look, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.shortest import Shortest
 from deskgrid.scheduler.parallel.reservation import LEVELS, earliest
@@ -174,12 +173,6 @@ def test_a_moldable_job_of_which_nothing_is_known_is_as_large_as_it_may_be_and_o
     grid = Grid(hosts_of("A", 3)).submit([Job(1, Need(1, 8, speedup=Amdahl(0.0)), 9.0, 0.0)])
     grid.play(parallel("easy"))
     assert grid.done[0].ended == 3.0
-
-
-def test_each_choice_of_a_size_says_its_own() -> None:
-    grid = Grid(hosts_of("A", 3))
-    with pytest.raises(NotImplementedError):
-        Sizes().size(look_of(grid), gang(1, 1, 1.0))
 
 
 # --- ours ------------------------------------------------------------------------------------------------------------
