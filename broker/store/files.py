@@ -19,6 +19,9 @@ from deskgrid.private_files import make_private_folder
 from deskgrid.wire import BATCH_BYTES, Chunks
 
 FOLDER = "values"
+# How much of a file is written before that is flushed. File systems flush what others have written, too, before a
+# commit is on the disk: after a whole large file, all peers would wait for it.
+FLUSH_BYTES = 4 * 2**20
 
 
 class Damaged(Exception):
@@ -57,9 +60,14 @@ class Files:
         path = self._folder / name
         try:
             with open(path, "xb", buffering=0, opener=_private) as file:
+                unflushed = 0
                 for frame in value.frames():
                     _write(file.fileno(), frame)
-                if self._flush:
+                    unflushed += len(frame)
+                    if self._flush and unflushed >= FLUSH_BYTES:
+                        os.fsync(file.fileno())
+                        unflushed = 0
+                if self._flush and unflushed:
                     os.fsync(file.fileno())
             if self._flush:
                 _flush_folder(self._folder)
