@@ -47,7 +47,8 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
     import cloudpickle  # here, because opening a Grid or attaching to a bag does not need it
 
     # For many calls, speed matters: functions that can be imported are pickled in C, in a fifth of the time.
-    if not cloudpickle.list_registry_pickle_by_value():
+    importable = getattr(function, "__module__", None) != "__main__"
+    if importable and not cloudpickle.list_registry_pickle_by_value():
         with suppress(Exception):
             pickled = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
             if b"__main__" not in pickled:
