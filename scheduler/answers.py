@@ -142,18 +142,26 @@ class Answers:
         return (reporter, slot), ended
 
     def _take_copy(self, ended: ev.EndedAttempt, reporter: str) -> tuple[str, int]:
-        """Free the slot of a copy that has ended. If it failed, its original gets no other one."""
+        """Free the slot of a copy that has ended."""
         grid, task = self._grid, ended.attempt.task
-        slot, first = grid.end_copy(task), grid.bound[task]
+        slot = grid.end_copy(task)
         if ended.outcome:
-            first.copied_in_vain = first.sent[first.place_of(task)].attempt
+            self._go_on_alone(task)
         return (reporter, 0) if slot is None else (slot.worker.name, slot.position)
+
+    def _go_on_alone(self, task: int) -> None:
+        """One of two attempts has failed. The other gets no copy, or a task that always fails would never end."""
+        slot = self._grid.bound[task]
+        slot.copied_in_vain = slot.sent[slot.place_of(task)].attempt
 
     def _judge(self, worker: str, ended: ev.EndedAttempt, now: float) -> bool:
         """Count the outcome; True if the task has ended, False if it goes on or will be tried again."""
         grid = self._grid
         (task, _), outcome, elapsed = ended
-        if outcome and (task in grid.bound or grid.go_on_with_copy(task)):
+        if outcome and task in grid.bound:
+            return False
+        if outcome and grid.go_on_with_copy(task):
+            self._go_on_alone(task)
             return False
         grid.counters.count(outcome)
         if not outcome:  # done

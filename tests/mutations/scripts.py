@@ -22,7 +22,7 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.correction import Correction, Estimate, score
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
-from deskgrid.scheduler.model import Attempt, State
+from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.probes import BAGS
 from deskgrid.scheduler.queues.categories import CategoryKey
@@ -44,6 +44,9 @@ from tests.mutations import environments, gangs
 from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
+from tests.scheduler.test_two_attempts import (
+    test_an_original_that_fails_leaves_the_copy_alone_and_the_failure_does_not_count as an_original_that_fails,
+)
 
 KEEP_DAYS = 0.01
 # Seconds of work beside a broken PC: time for three crashes, then one after each rest, of 10, 20, 40 and 80 seconds.
@@ -101,6 +104,7 @@ def copy(seed: int, home: Path) -> None:
 
 def copy_alone(seed: int, home: Path) -> None:
     """A PC and the broker are gone; the copy goes on, and counts."""
+    an_original_that_fails(Outcome.ERROR)
     grid = VirtualGrid(seed, home)
     with closing(grid):
         slow, client = _copied(grid)

@@ -115,6 +115,13 @@ MUTATIONS = (
         "copy",
     ),
     Mutation(
+        "copy a copy whose original has failed",
+        "deskgrid.scheduler.answers:Answers._go_on_alone",
+        "slot.copied_in_vain = ",
+        "_ = ",
+        "copy alone",
+    ),
+    Mutation(
         "begin a task anew although its copy goes on",
         "deskgrid.scheduler.grid:GridState.lose",
         "if self.copies and self.go_on_with_copy(attempt.task):",
@@ -140,7 +147,7 @@ MUTATIONS = (
     Mutation(
         "let a failure count although the other attempt goes on",
         "deskgrid.scheduler.answers:Answers._judge",
-        "if outcome and (task in grid.bound or grid.go_on_with_copy(task)):",
+        "if outcome and task in grid.bound:",
         "if False:",
     ),
     Mutation(

@@ -57,12 +57,15 @@ def test_a_copy_that_fails_leaves_the_original_which_gets_no_other_copy(outcome:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT])
-def test_an_original_that_fails_leaves_the_copy_and_the_failure_does_not_count(outcome: Outcome) -> None:
+def test_an_original_that_fails_leaves_the_copy_alone_and_the_failure_does_not_count(outcome: Outcome) -> None:
     grid, original, copy = copied()
     assert grid.ends(original, outcome) == []
     assert (grid.state(0), grid.inside.bound[0].worker.name) == (State.SENT, "b")
     assert not grid.scheduler.crashes(0)
     assert (grid.scheduler.counters.errors, grid.scheduler.counters.crashes) == (0, 0)
+    grid.refresh("b", 1e6)
+    grid.wait(DUE_S)
+    assert grid.decide() == ({}, {})
     assert grid.ends(copy, Outcome.ERROR) == [ev.Settle([copy])]
     assert grid.state(0) == State.FAILED
 
