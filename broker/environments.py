@@ -2,13 +2,14 @@
 
 Rule 1: an environment is prepared before its tasks are placed, on workers where a waiting task would still fit
 afterwards: so preparing is never part of a task's time. Only a few workers prepare one at a time, and no more than its
-waiting tasks need.
+waiting tasks need. A parallel task may need any of them, because which are together changes.
 Rule 2: a worker that cannot prepare one now is asked again later. When two PCs refuse one for the same reason, its bags
 are held, because every PC would.
 Rule 3: a worker is told all that it is to have, and again after each introduction: so nothing is lost with a message.
 Each submitter has environments of its own.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -193,8 +194,9 @@ class Environments:
         grid = self._state.scheduler.grid
         bags = [grid.tasks.bags[bag.row.number] for bag in self._open_bags(known) if bag.row.number in grid.tasks.bags]
         categories = {bag.category: bag for bag in bags if len(bag.category)}
-        waiting = sum(map(len, categories))
-        asked = 0
+        queues = {bag.category: grid.gangs.queues[bag.category.key] for bag in bags if bag.category.parallel}
+        jobs = [queue.jobs for queue in queues.values() if queue.waits]
+        waiting, asked = math.inf if jobs else sum(map(len, categories)), 0
         for worker in self._by_peer.values():
             at = worker.environments.get(key)
             if at is not None and at.state != "failed" and worker.state == "up":
@@ -203,11 +205,12 @@ class Environments:
         if waiting <= 0 or asked >= AT_ONCE:
             return
         # The seconds that the shortest waiting task needs.
-        shortest = (
+        shortest = [
             bag.needs_s(min(category.regular.shortest(), category.priority.shortest()))
             for category, bag in categories.items()
-        )
-        least_s = min(shortest) + grid.policy.requirement.margin
+        ]
+        shortest += [job.need.seconds(job.runtime, job.need.most) for each in jobs for job in each]
+        least_s = min(shortest, default=0.0) + grid.policy.requirement.margin
         for worker in sorted(self._by_peer.values(), key=lambda worker: -self._left_s(worker, now)):
             if waiting <= 0 or asked >= AT_ONCE:
                 return

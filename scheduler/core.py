@@ -145,7 +145,9 @@ class Scheduler:
         # Two attempts of one task would need its memory twice.
         bag.copies = event.copies and not (bag.piece or bag.category.parallel or event.need.memory)
         if bag.total == event.count:
-            bag.reserve_s, bag.need = event.reserve_s, event.need
+            # A policy for parallel tasks takes an environment for one more label.
+            need = event.need.within(key.environment) if event.need.parallel else event.need
+            bag.reserve_s, bag.need = event.reserve_s, need
         if batch.first == event.first:
             batch.came = now
         if bag.copies:

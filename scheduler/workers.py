@@ -141,6 +141,8 @@ class Workers:
         if worker is not None and worker.environments != event.environments:
             worker.environments = event.environments
             grid.change_all(worker)
+            grid.gangs.prepared(worker)
+            grid.changes += 1
 
     def measured(self, event: ev.WorkerMeasured, now: float) -> None:
         """A worker is faster or slower than it was, or others use more or less of it."""

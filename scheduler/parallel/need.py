@@ -1,6 +1,6 @@
 """What one task needs beside its seconds: how many ranks, on how many slots each, and what their PCs must have."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deskgrid.scheduler.parallel.speedup import Speedup
 
@@ -30,9 +30,18 @@ class Need:
         """Whether a policy for parallel tasks places it: it needs more than one slot at once, or is a gang of one."""
         return self.most > 1 or self.slots > 1 or self.gang
 
+    def within(self, environment: str) -> "Need":
+        """The same need, of PCs where an environment is ready: these have a label for it. Empty: of any PC."""
+        return replace(self, labels=self.labels | {label_of(environment)}) if environment else self
+
     def seconds(self, runtime: float, ranks: int) -> float:
         """How long it takes on ``ranks`` ranks of speed 1: ``runtime`` is of one rank if it has a speed-up."""
         return runtime if self.speedup is None else runtime / self.speedup.of(ranks)
+
+
+def label_of(environment: str) -> str:
+    """The label that a PC has while an environment is ready there. No label that people give has a space."""
+    return f"environment {environment}"
 
 
 SINGLE = Need()

@@ -32,6 +32,11 @@ class JobQueue:
         self._later: list[int] = []
         self._batches: dict[int, TaskBatch] = {}
 
+    @property
+    def waits(self) -> bool:
+        """Whether a task may wait, with a job or without one yet."""
+        return bool(self.jobs or self._later)
+
     def come(self, batch: TaskBatch, first: int, count: int) -> None:
         """``count`` tasks of ``batch`` from ``first`` on wait now."""
         for task in range(first, min(first + count, self._frontier)):

@@ -13,6 +13,7 @@ from operator import attrgetter
 from deskgrid.scheduler.events import RankPlace
 from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.parallel.base import Host, Running, Site
+from deskgrid.scheduler.parallel.need import label_of
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.state.bags import Bag
@@ -138,6 +139,11 @@ class GangTable:
         if (machine := self.machines.get(worker.name)) is not None:
             machine.host.load = worker.load
 
+    def prepared(self, worker: Worker) -> None:
+        """Other environments are ready on a PC."""
+        if (machine := self.machines.get(worker.name)) is not None:
+            machine.host.labels = _labels(worker)
+
     def refresh(self, machine: Machine, free: list[Slot], others: list[tuple[float, int]], memory: float) -> None:
         """Single tasks have other slots of a PC. ``others``: when these should be free. ``memory``: what is free."""
         host, worker = machine.host, machine.worker
@@ -181,7 +187,7 @@ def _site_key(worker: Worker) -> tuple[str, str]:
 
 def host_of(worker: Worker, site: Site, slots: int) -> Host:
     """A worker with so many slots as a policy sees it, with no idle slot yet."""
-    processors, memory, labels, _ = worker.traits
+    processors, memory, _, _ = worker.traits
     return Host(
         worker.name,
         site,
@@ -191,5 +197,10 @@ def host_of(worker: Worker, site: Site, slots: int) -> Host:
         worker.measured,
         worker.load,
         memory,
-        labels,
+        _labels(worker),
     )
+
+
+def _labels(worker: Worker) -> frozenset[str]:
+    """The labels of a worker, and one for each environment that is ready there."""
+    return worker.traits.labels.union(map(label_of, worker.environments))

@@ -136,6 +136,18 @@ def test_only_a_few_workers_prepare_at_a_time_and_no_more_than_the_tasks_need(
     assert len(more) == 1
 
 
+def test_all_pcs_prepare_what_a_parallel_task_needs_because_any_of_them_may_be_together(office: Office) -> None:
+    pcs = [Pc(office, f"pc{number}", address="127.0.0.1", uptime=60.0) for number in range(3)]
+    short = Pc(office, "short", address="127.0.0.1", uptime=3.0)
+    client = office.client(ANN)
+    options = wire.TaskOptions(gang=True, ranks=(2, 2))
+    bag = client.submit([b"0"], template=template(), runtime=10.0, options=options)
+    keys = [pc.first().key for pc in pcs]
+    assert len({*keys}) == 1
+    assert short.told() is None
+    assert "is ready on 0 of 4 PCs" in explained(client, bag)
+
+
 def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> None:
     size = int(10 * BYTES_PER_S)
     takes_s = ANYWAY_S + 10.0

@@ -38,6 +38,7 @@ def in_the_scheduler(seed: int, home: Path) -> None:
         placing.test_a_task_waits_until_its_environment_is_ready_on_a_worker_with_room(make_policy(policy))
         placing.test_tasks_without_an_environment_take_the_slots_that_others_cannot_have(make_policy(policy))
     placing.test_a_copy_starts_only_where_the_environment_is_ready()
+    placing.test_a_parallel_task_starts_where_its_environment_is_ready_on_all_its_pcs()
 
 
 def of_wheels(seed: int, home: Path) -> None:

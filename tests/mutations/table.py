@@ -593,6 +593,13 @@ MUTATIONS = (
         "environments in the scheduler",
     ),
     Mutation(
+        "start a parallel task where its environment is not ready",
+        "deskgrid.scheduler.parallel.need:Need.within",
+        "if environment else self",
+        "if not environment else self",
+        "environments in the scheduler",
+    ),
+    Mutation(
         "place a task on a PC without its label",
         "deskgrid.scheduler.suitable:suits",
         "need.labels <= worker.traits.labels and",

@@ -6,6 +6,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import AGAIN_S
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.views.explain import Explanation, explain
@@ -97,6 +98,24 @@ def test_a_task_that_fits_only_rare_windows_has_its_claim_only_where_its_environ
     assert list(handed.values()) == [short]
     ready(grid, "long", "numpy")
     grid.expect(long=long)
+
+
+def test_a_parallel_task_starts_where_its_environment_is_ready_on_all_its_pcs() -> None:
+    grid = Grid()
+    grid.pc("early", 100, site="lab")
+    ready(grid, "early", "numpy")
+    grid.tasks(10, need=Need(2, 2), key=NEEDS)
+    for name in ("a", "b"):
+        grid.pc(name, 100, site="lab")
+    ready(grid, "a", "scipy")
+    assert grid.tell(ev.PassDue()) == []
+    (queue,) = grid.inside.gangs.queues.values()
+    assert queue.waits
+    ready(grid, "b", "scipy", "numpy")
+    (start,) = grid.tell(ev.PassDue())
+    assert isinstance(start, ev.StartGang)
+    assert {place.worker for place in start.ranks} == {"early", "b"}
+    assert not queue.waits
 
 
 def test_a_copy_starts_only_where_the_environment_is_ready() -> None:
