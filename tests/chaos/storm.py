@@ -1,4 +1,5 @@
-"""A storm over real processes: brokers and workers are killed, frozen and cut off while a bag of tasks goes on.
+"""A storm over real processes: brokers and workers are killed, frozen and cut off while two bags of tasks go on, of
+which one brings a library that PCs have to prepare.
 
 python -m tests.chaos.storm --seconds 60 --seed 7                   over cables that are cut
 unshare --net python -m tests.chaos.storm --pulled --seconds 60     over cables that are pulled; for root
@@ -15,14 +16,18 @@ from pathlib import Path
 
 from deskgrid import Grid
 from tests.chaos.book import gathered, recorded, work
+from tests.chaos.libraries import brought, only_index
 from tests.chaos.machines import PATIENCE_S, Machines, Network, WorkerMachine
 from tests.chaos.namespaces import Switch
 from tests.chaos.proxy import Loopback
+from tests.waiting import eventually
 
 WORKERS = 6
 TASK_S = 0.1
 # In a minute's storm: as many as six workers make in most of it.
 TASKS_A_MINUTE = 2000
+# One task for so many others needs the library.
+OTHERS = 8
 # Nothing moves for so long only if it never will.
 CLIENT_PATIENCE_S = 120.0
 
@@ -112,14 +117,20 @@ class Storm:
 
 
 def stormed(home: Path, network: Network, *, seconds: float, seed: int) -> str:
-    """Have a bag done in a storm; a line about it. Raises `AssertionError` unless every result is right, and once."""
-    tasks = int(seconds * TASKS_A_MINUTE / 60)
-    with Machines(home, WORKERS, network) as machines:
+    """Have bags done in a storm; a line about it. Raises `AssertionError` unless every result is right, and once."""
+    with_library = int(seconds * TASKS_A_MINUTE / 60) // OTHERS
+    others = with_library * OTHERS
+    tasks = others + with_library
+    with Machines(home, WORKERS, network) as machines, only_index(home / "wheels"):
         with Grid(machines.client_line, timeout=CLIENT_PATIENCE_S) as grid:
-            bag = grid.bag(work, [(item, TASK_S) for item in range(tasks)], runtime=TASK_S)
+            assert eventually(lambda: len(grid.status()["workers"]) == WORKERS, PATIENCE_S)
+            bag = grid.bag(work, [(item, TASK_S) for item in range(others)], runtime=TASK_S)
+            items = [(item, TASK_S) for item in range(with_library)]
+            library = grid.bag(brought, items, runtime=TASK_S, env=["stormlib"])
             storm = Storm(machines, seed)
             storm.blow(seconds)
-            assert gathered(bag) == tasks
+            assert gathered(library) == with_library
+            assert gathered(bag) == others
             storm.calm()
         lives, faults = machines.broker.lives, Counter(fault.rpartition(" ")[0] for fault in storm.faults)
     assert recorded(home) == (tasks, tasks, tasks)

@@ -20,8 +20,9 @@ from deskgrid.broker.state import BrokerState, GridFacts
 from deskgrid.broker.store.journal import Journal, JournalFull
 from deskgrid.scheduler.policies import Policy
 from tests.grid.brief import Brief
-from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
+from tests.grid.fakes import WALL_S, FakeWindows
 from tests.grid.network import TURN_S, Port, Wakeup, World
+from tests.grid.tasks import PYTHON
 from tests.grid.witness import Witness
 
 # How often the broker has a turn although nothing arrived; the real one looks up more often.

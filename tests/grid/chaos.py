@@ -17,6 +17,7 @@ from deskgrid import wire
 from deskgrid.client.template import command_template
 from deskgrid.scheduler.policies import Policy, make_policy
 from tests.grid.clients import BagPlan, ClientNode
+from tests.grid.environments import LINUX, MAC, NEVER, Libraries, Wheel, libraries
 from tests.grid.grid import MakePlan, VirtualGrid, cycle, for_seconds, open_ended
 from tests.grid.tasks import Task
 from tests.grid.witness import expect
@@ -44,6 +45,11 @@ class Weather:
         # Tasks that may be executed more than once.
         self.excused: set[tuple[str, int]] = set()
         self._bags = 0
+        slow = self.random.uniform(0.0, 6.0)
+        # What bags bring: nothing, mostly; wheels; and a wheel that each PC fails to unpack once.
+        once = Wheel("once", 0.3, wire.Readiness.TROUBLE, 1)
+        self.brings: list[Libraries | None] = [None] * 4
+        self.brings += [libraries(Wheel("plain", slow)), libraries(Wheel("plain", slow), once)]
         self._policy_name = "packing" if seed % 5 == 4 else "pgs"
         self._order = self.random.choice(["newest-first", "longest-first", "fifo"])
         self._queue_length = self.random.choice([0, 1, 3])
@@ -94,11 +100,17 @@ class Weather:
         limit = self.random.choice([None, None, None, 1, 3])
         options = wire.TaskOptions(priority=self.random.choice([0, 0, 5]), limit=limit)
         forget = self.random.random() < 0.4
-        return BagPlan(bag, self.random.choice(TEMPLATES), batches, runtimes, options, forget)
+        template, brings = self.random.choice(TEMPLATES), self.random.choice(self.brings)
+        if brings is not None:
+            template = command_template(["bring", "{}"], environment=brings.environment)
+            if brings.hopeless:
+                self.grid.hopeless.add(bag)
+        return BagPlan(bag, template, batches, runtimes, options, forget, brings)
 
     def join(self, name: str, plan: MakePlan | None, slots: int, delay_s: float, key: str = "") -> None:
-        """A PC's agent starts."""
-        self.grid.worker(name, plan, slots=slots, delay_s=delay_s, key=key)
+        """A PC's agent starts. For some PCs no environment has wheels."""
+        system = MAC if self.random.random() < 0.2 else LINUX
+        self.grid.worker(name, plan, slots=slots, delay_s=delay_s, key=key, system=system)
 
     def run(self) -> None:
         """The whole run; raises `Broken` or whatever the code under test raises."""
@@ -228,6 +240,7 @@ class Storm(Weather):
 
     def run(self) -> None:
         draw, grid = self.random, self.grid
+        self.brings.append(libraries(Wheel("bad", 0.2, wire.Readiness.REFUSED, NEVER)))
         if draw.random() < 0.25:
             self._policy_name = "fcfs"
         grid.broker.start()

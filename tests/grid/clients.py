@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from deskgrid import wire
-from deskgrid.client.conversation import Conversation, Reply, Request
+from deskgrid.client.conversation import Conversation, Reply, Request, TransferCut
 from deskgrid.client.template import Template
 from deskgrid.errors import DeskgridError
 from tests.grid.brief import Brief
-from tests.grid.fakes import PYTHON
+from tests.grid.environments import Libraries
 from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World
-from tests.grid.tasks import Task
+from tests.grid.tasks import PYTHON, Task
 from tests.grid.witness import Broken, Witness, expect
 
 # As in the client's link: how often it looks at the silence.
@@ -26,13 +26,16 @@ WINDOW = 3
 # When the broker's disk is full, a program tries again after this long; seconds.
 TRY_AGAIN_S = 3.0
 
-Question = wire.Submit | wire.Watch | wire.Ask
+Question = wire.Submit | wire.Watch | wire.Ask | wire.Offer | wire.Part
 Answered = Callable[[Reply], None]
 
 
 @dataclass(slots=True)
 class BagPlan:
-    """What a program wants of one bag. ``runtimes``: predictions of all its tasks, one for all, or None unsaid."""
+    """What a program wants of one bag. ``runtimes``: predictions of all its tasks, one for all, or None unsaid.
+
+    ``libraries``: what the template says that it brings.
+    """
 
     bag: str
     template: Template
@@ -40,6 +43,7 @@ class BagPlan:
     runtimes: list[float] | float | None
     options: wire.TaskOptions = field(default_factory=wire.TaskOptions)
     forget: bool = False
+    libraries: Libraries | None = None
 
     @property
     def total(self) -> int:
@@ -99,7 +103,12 @@ class ClientNode:
             self._to_forget.add(plan.bag)
         self._flying[plan.bag] = 0
         numbers = range(len(plan.batches))
-        self._send_batches(plan, deque(reversed(numbers) if backwards else numbers))
+        left = deque(reversed(numbers) if backwards else numbers)
+        if plan.libraries is None:
+            self._send_batches(plan, left)
+        else:
+            witness.environments.trees[plan.bag] = plan.libraries.tree
+            self._bring(plan, plan.libraries, left)
 
     def attach(self, bag: str) -> None:
         """Watch a bag from its beginning."""
@@ -163,6 +172,24 @@ class ClientNode:
 
     # --- submitting and watching -------------------------------------------------------------------------------------
 
+    def _bring(self, plan: BagPlan, libraries: Libraries, left: deque[int]) -> None:
+        """Offer all parts, send one that the broker lacks, and so on; then submit."""
+
+        def offered(reply: Reply) -> None:
+            expect(isinstance(reply, wire.Lacks), "what {} brings is refused: {}", plan.bag, reply)
+            assert isinstance(reply, wire.Lacks)
+            lacking = wire.split_digests(reply.parts)
+            if not lacking:
+                self._send_batches(plan, left)
+                return
+            part = wire.Part(self._conversation.number(), plan.bag, lacking[0], libraries.parts[lacking[0]])
+            self._say(part, lambda kept: self._bring(plan, libraries, left))
+
+        if plan.bag in self._submitting:
+            size = sum(map(len, libraries.parts.values()))
+            offer = wire.Offer(self._conversation.number(), plan.bag, b"".join(libraries.parts), size, 0, 0)
+            self._say(offer, offered)
+
     def _send_batches(self, plan: BagPlan, left: deque[int]) -> None:
         while left and self._flying[plan.bag] < WINDOW and plan.bag in self._submitting:
             self._flying[plan.bag] += 1
@@ -225,9 +252,11 @@ class ClientNode:
 
     def _say(self, message: Question, answered: Answered, template: Template | None = None) -> None:
         def checked(reply: Reply | DeskgridError) -> None:
-            if isinstance(reply, DeskgridError):
+            if isinstance(reply, TransferCut):
+                self._say(replace(message, request=self._conversation.number()), answered)
+            elif isinstance(reply, DeskgridError):
                 raise Broken(f"{self.name} is refused: {reply}")
-            if isinstance(reply, wire.Failed) and self._comes_again(message, reply.reason):
+            elif isinstance(reply, wire.Failed) and self._comes_again(message, reply.reason):
                 again = replace(message, request=self._conversation.number())
                 self.world.after(TRY_AGAIN_S, lambda: self._say(again, answered, template))
             else:

@@ -2,7 +2,8 @@
 
 The script covers everything that a broker records: bags in several batches, results of all kinds, attempts that are
 recorded and attempts that are not, a worker that leaves and comes back, cancelled items, a cancelled bag, a bag that is
-forgotten in many slices, a task with a copy, a gang that is done and one that fails.
+forgotten in many slices, a task with a copy, a gang that is done and one that fails, a bag that brings libraries, whose
+parts are let go, and another that is held because two PCs refuse its wheel, and is resumed.
 """
 
 import tempfile
@@ -13,12 +14,15 @@ from unittest.mock import patch
 
 from deskgrid.broker import operations, orders
 from deskgrid.broker.store import purge
-from deskgrid.wire import TaskOptions
+from deskgrid.wire import Readiness, TaskOptions
 from tests.grid.builders import bag
+from tests.grid.clients import ClientNode
+from tests.grid.environments import Wheel, libraries
 from tests.grid.grid import VirtualGrid, cycle
 
+REFUSED = Readiness.REFUSED
 # How long the script is on its way; seconds of virtual time.
-SCRIPT_S = 14.0
+SCRIPT_S = 15.0
 # How long a task takes that is predicted to take a second, so that it gets a copy.
 TAIL_S = 3.5
 # The broker is down for so long when it was killed.
@@ -70,6 +74,19 @@ def begun(grid: VirtualGrid) -> None:
         plan = bag([1.0], name, fate=fate, options=TaskOptions(ranks=(2, 2), gang=True))
         grid.work_s += 2.0
         grid.world.after(at, lambda plan=plan: client.submit(plan))  # type: ignore[misc]
+    _bring(grid, client)
+
+
+def _bring(grid: VirtualGrid, client: ClientNode) -> None:
+    """Two bags bring libraries. Of one, two PCs refuse a wheel once: it is held, and goes on when it is resumed."""
+    good = libraries(Wheel("good", 0.2))
+    bad = libraries(Wheel("bad", 0.2, REFUSED, 1), Wheel("good", 0.2))
+    grid.work_s += 2.0
+    for at, name, brings in ((0.8, "brings", good), (1.0, "held", bad)):
+        plan = bag([0.3, 0.3], name, brings=brings)
+        grid.world.after(at, lambda plan=plan: client.submit(plan))  # type: ignore[misc]
+    grid.world.after(10.0, lambda: client.ask("resume", {"bag": "held"}))
+    grid.world.after(14.5, lambda: client.ask("release", {"bag": "brings", "parts": good.tree.hex()}))
 
 
 def steps() -> int:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import msgpack
 
+from deskgrid import wire
 from deskgrid.wire import Outcome, Payload
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from tests.grid.environments import FakeEnvironments
 from tests.grid.ranks import FakeRanks, RankRecords
 from tests.grid.tasks import SPAWN_S, Task, answer_of, task_of
 from tests.without_files import WithoutFiles
 
-# What everybody runs.
-PYTHON = "3.11"
 # When virtual time is 0, clocks on walls show this: a Monday, 10:00 UTC.
 WALL_S = 1_767_607_200.0
 # And monotonic clocks of PCs, this.
@@ -41,6 +41,8 @@ class Executions:
         # For how long each task that is checkpointable has run, in all of its pieces; seconds.
         self.worked: defaultdict[tuple[str, int], float] = defaultdict(float)
         self.of_ranks = RankRecords()
+        # How often each PC has tried to unpack each wheel.
+        self.unpacked: Counter[tuple[str, str]] = Counter()
 
     def crashes(self, task: Task) -> bool:
         """Whether a task that may crash does so this time."""
@@ -104,7 +106,8 @@ class FakeExecutor(WithoutFiles):
         self._warm = False
         self.checkpoints = FakeFiles()
         self._saved: list[JobSaved] = []
-        self._ranks = FakeRanks(name, clock, executions.of_ranks, executions.crashes)
+        self.environments = FakeEnvironments(name, clock, executions.unpacked, self._uses)
+        self._ranks = FakeRanks(name, clock, executions.of_ranks, executions.crashes, self.environments.lacks)
 
     @property
     def ranks(self) -> FakeRanks:
@@ -118,20 +121,46 @@ class FakeExecutor(WithoutFiles):
 
     def start(self) -> None:
         self._warm = True
+        self.environments.start()
 
     def rest(self) -> None:
         self._warm = False
+        self.environments.rest()
+
+    def say(self, now: float) -> list[wire.Message]:
+        return self.environments.say()
+
+    def hear(self, message: wire.Message, now: float) -> None:
+        if isinstance(message, wire.Prepare):
+            self.environments.prepare(message)
+        elif isinstance(message, wire.Part):
+            self.environments.part(message)
+        elif isinstance(message, wire.Failed):
+            self.environments.failed(message)
+        else:
+            super().hear(message, now)
+
+    def reconnected(self) -> None:
+        self.environments.reconnected()
+
+    def _uses(self, environment: str) -> bool:
+        jobs = (job for fake in self._slots for job in fake.jobs)
+        return any(job.environment == environment for job in jobs) or self._ranks.uses(environment)
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         fake = self._slots[slot]
         templates = {job.template for job in [*fake.jobs, *jobs]}
         if not jobs or len(templates) > 1 or not self.knows(jobs[0].template):
             raise ValueError(f"slot {slot} of {self._name} was given {len(jobs)} jobs that it cannot take")
+        if jobs[0].environment and self.environments.lacks(jobs[0].environment):
+            self._ended += [JobEnded(slot, *job[:2], Outcome.DEPARTED, 0.0, b"", b"", b"") for job in jobs]
+            return
         if not fake.jobs:
             fake.since = self._clock() + (TASK_OVERHEAD_S if self._warm else SPAWN_S)
         fake.jobs.extend(jobs)
 
     def poll(self, now: float) -> list[JobEnded]:
+        self.environments.poll()
         for number, fake in enumerate(self._slots):
             while fake.jobs and min(self._end_of(fake), fake.saves_at) <= now:
                 if fake.saves_at < self._end_of(fake):
@@ -181,7 +210,8 @@ class FakeExecutor(WithoutFiles):
     def next_end(self) -> float:
         """When something will have ended, on the PC's clock; infinity when nothing runs."""
         mine = min((min(self._end_of(fake), fake.saves_at) for fake in self._slots if fake.jobs), default=math.inf)
-        return min(mine, self._ranks.next_end())
+        departed = self._clock() if self._ended else math.inf
+        return min(mine, departed, self._ranks.next_end(), self.environments.next_end)
 
     def power_off(self) -> None:
         """The PC goes, with all that ran."""
@@ -210,7 +240,8 @@ class FakeExecutor(WithoutFiles):
         return fake.since + (seconds if timeout is None else min(seconds, timeout))
 
     def _finish(self, slot: int, fake: _FakeSlot) -> None:
-        end = self._end_of(fake)
+        end, environment = self._end_of(fake), fake.jobs[0].environment
+        assert not environment or environment in self.environments.ready, f"{environment} was let go while it was used"
         if fake.jobs[0].checkpoint is not None:
             task = task_of(bytes(fake.jobs[0].payload))
             self._executions.worked[task.bag, task.item] += end - fake.since

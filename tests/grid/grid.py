@@ -9,6 +9,7 @@ from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.worker.windows.uptime import Cycle, Instant, OpenEnded, Plan, Until
 from tests.grid.broker_node import BrokerNode
 from tests.grid.clients import ClientNode
+from tests.grid.environments import LINUX
 from tests.grid.network import BROKER_PATIENCE_S, PEER_PATIENCE_S, Port, World
 from tests.grid.tasks import Task
 from tests.grid.witness import Witness, expect
@@ -50,14 +51,23 @@ class VirtualGrid:
         self.work_s = 0.0
         # Of the PC that stays at the end.
         self.anchor_slots = 2
+        # Bags whose environment no PC can prepare: they never end, and none of their tasks may run.
+        self.hopeless: set[str] = set()
 
     # --- who is there ------------------------------------------------------------------------------------------------
 
     def worker(
-        self, name: str, plan: MakePlan | None = open_ended, *, slots: int = 1, delay_s: float = 0.002, key: str = ""
+        self,
+        name: str,
+        plan: MakePlan | None = open_ended,
+        *,
+        slots: int = 1,
+        delay_s: float = 0.002,
+        key: str = "",
+        system: wire.System = LINUX,
     ) -> WorkerNode:
         """A PC whose agent starts now; ``key`` tells it from another of the same name."""
-        node = WorkerNode(self.world, self.port, self.witness, name, plan, slots=slots, delay_s=delay_s)
+        node = WorkerNode(self.world, self.port, self.witness, name, plan, slots=slots, delay_s=delay_s, system=system)
         self.workers[key or name] = node
         node.start()
         return node
@@ -138,6 +148,8 @@ class VirtualGrid:
         janitor = _Janitor(self)  # a bag whose client died while it submitted is closed by nobody else
         self.run_until(lambda: all(client.idle for client in self._alive()) and janitor.done(), limit, "all bags ended")
         self.witness.everything_ended()
+        ran = {bag for bag, _ in self.witness.executions.started} & self.hopeless
+        expect(not ran, "tasks of {} ran without their environment", ran)
         for bag in janitor.bags:
             janitor.client.forget(bag)
         self.run_until(self._all_quiet, LAST_WORDS_S, "workers that hold nothing and know it")
@@ -153,6 +165,7 @@ class VirtualGrid:
 
     def _all_quiet(self) -> bool:
         forgotten = self.broker.up and not self.broker.sessions.state.book.by_id
+        forgotten = forgotten and not self.witness.files_of_forgotten(self.broker.sessions)
         done = forgotten and not self.broker.sessions.unfinished
         return done and all(node.idle for node in self.workers.values())
 
@@ -178,7 +191,7 @@ class _Janitor:
         for row in json.loads(reply.body)["bags"]:
             bag = row["bag"]
             self.bags.append(bag)
-            if not row["closed"]:
+            if not row["closed"] or bag in self._grid.hopeless:
                 self.client.cancel(bag, None)
             self.client.attach(bag)
         self._asked = True

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import msgpack
 
 from deskgrid import wire
-from tests.grid.fakes import PYTHON
 from tests.grid.network import Cable, Connection, Dialler, Port, Wakeup, World
+from tests.grid.tasks import PYTHON
 from tests.grid.witness import Witness, expect
 
 # One message, or one burst, in so long. Seconds.

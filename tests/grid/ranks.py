@@ -21,6 +21,7 @@ from deskgrid.worker.run.jobs import (
     RankKey,
     RankMeets,
     RankReady,
+    RankRefused,
     RankReport,
     RankSaid,
 )
@@ -79,18 +80,34 @@ def rank_answer(task: Task, key: RankKey, outcome: Outcome) -> bytes:
 
 
 class FakeRanks:
-    """The ranks of one PC, ``name``; ``crashes``: decides whether a gang that is to crash does it this time."""
+    """The ranks of one PC, ``name``; ``crashes``: decides whether a gang that is to crash does it this time.
+
+    ``lacks``: whether an environment is not there.
+    """
 
     def __init__(
-        self, name: str, clock: Callable[[], float], records: RankRecords, crashes: Callable[[Task], bool]
+        self,
+        name: str,
+        clock: Callable[[], float],
+        records: RankRecords,
+        crashes: Callable[[Task], bool],
+        lacks: Callable[[str], bool],
     ) -> None:
         self._name = name
         self._clock = clock
         self._records = records
         self._crashes = crashes
+        self._lacks = lacks
         self._ranks: dict[RankKey, _Rank] = {}
+        self._refused: list[RankRefused] = []
+
+    def uses(self, environment: str) -> bool:
+        return any(rank.job.environment == environment for rank in self._ranks.values())
 
     def prepare(self, job: RankJob) -> None:
+        if job.environment and self._lacks(job.environment):
+            self._refused.append(RankRefused(job.key, "its environment is not on this PC any more"))
+            return
         taken = {slot for rank in self._ranks.values() for slot in range(rank.job.slot, rank.job.slot + 1)}
         if job.slot in taken:
             raise ValueError(f"slot {job.slot} of {self._name} is given to two ranks")
@@ -103,7 +120,8 @@ class FakeRanks:
         rank.began = now
 
     def poll(self, now: float) -> list[RankReport]:
-        found: list[RankReport] = []
+        found: list[RankReport] = [*self._refused]
+        self._refused.clear()
         for key, rank in list(self._ranks.items()):
             if rank.since <= now and not rank.told:
                 rank.told = True
@@ -142,6 +160,7 @@ class FakeRanks:
     def stop(self, task: int, number: int) -> None:
         for key in [key for key in self._ranks if key[:2] == (task, number)]:
             del self._ranks[key]
+        self._refused = [each for each in self._refused if each.key[:2] != (task, number)]
 
     def met(self, key: RankKey, serial: int, reason: str, values: Payload) -> None:
         rank = self._ranks[key]

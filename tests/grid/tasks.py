@@ -7,6 +7,8 @@ import msgpack
 from deskgrid.wire import Outcome
 from deskgrid.worker.run.child import error_payload
 
+# What everybody runs.
+PYTHON = "3.11"
 # What a task's process takes to start. Measured ones are shorter.
 SPAWN_S = 0.15
 

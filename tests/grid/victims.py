@@ -7,11 +7,10 @@ from typing import Any
 from deskgrid import wire
 from deskgrid.broker.query_catalog import QUESTIONS
 from tests.grid.builders import TEMPLATE
-from tests.grid.fakes import PYTHON
 from tests.grid.grid import VirtualGrid, cycle
 from tests.grid.hostile import Hostile
 from tests.grid.network import Connection
-from tests.grid.tasks import Task
+from tests.grid.tasks import PYTHON, Task
 from tests.grid.worker_node import WorkerNode
 
 # How long a PC is on, and how long it is off; the seconds of a task. Seconds.

@@ -15,6 +15,7 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.result_blocks import recorded
 from deskgrid.scheduler.core import CRASH_LIMIT
 from tests.broker.records import bytes_in
+from tests.grid.environments import EnvironmentBook
 from tests.grid.fakes import Executions
 from tests.grid.holdings import Holdings
 from tests.grid.tasks import Task, answer_of, task_of
@@ -38,6 +39,7 @@ class Witness:
     def __init__(self) -> None:
         self.executions = Executions()
         self.holdings = Holdings()
+        self.environments = EnvironmentBook()
         self.tasks: dict[tuple[str, int], Task] = {}
         self.timeouts: dict[str, float | None] = {}
         # Bags whose tasks may be cancelled: somebody has asked for it.
@@ -76,19 +78,22 @@ class Witness:
             done = {(row.task, row.number) for row in message.results if row.outcome == wire.Outcome.DONE}
             held = {attempt for attempt in done if self.holdings.holds(peer, *attempt)}
             self._due |= {attempt: peer for attempt in held if attempt[0] not in self.copied}
+        elif isinstance(message, wire.Join | wire.Prepared):
+            self.environments.heard(peer, message)
 
     def sent(self, peer: bytes, message: wire.Message, uncommitted: bool, now: float, lease_s: float) -> None:
         """The broker sends a message."""
         # What is no message is refused at once; that says nothing of what was accepted. Work is given at once, unless a
-        # restart is to remember it.
+        # restart is to remember it. A part of a file is known by its digest, and right whatever becomes of the journal.
         short = isinstance(message, wire.Assign) and all(work.runtime < REMEMBERED_S for work in message.work)
-        may_be_lost = wire.Refused | wire.Blob | wire.Checkpoint | wire.PrepareRanks
+        may_be_lost = wire.Refused | wire.Blob | wire.Checkpoint | wire.PrepareRanks | wire.Part
         early = uncommitted and not short and not isinstance(message, may_be_lost)
         expect(not early, "{} is sent before the journal is committed", type(message).__name__)
         self.said[type(message)] += 1
         if isinstance(message, wire.Assign):
             for work in message.work:
-                self._assigned(work)
+                self._assigned(peer, work)
+                self.sizes.pop(work.task, None)  # the number was of a gang whose submission a crash undid
                 if work.options.copies:
                     self.copied.add(work.task)
                 wrong = self.holdings.given(peer, work, now, lease_s)
@@ -96,9 +101,11 @@ class Witness:
         elif isinstance(message, wire.PrepareRanks):
             (work,) = message.work
             if self.newest.get(work.task) != work.number:
-                self._assigned(work)
+                self._assigned(peer, work)
                 self.sizes[work.task] = message.size
             expect(self.sizes[work.task] == message.size, "a gang of {} is one of {}", self.sizes, message.size)
+        elif isinstance(message, wire.Prepare):
+            self.environments.told(message)
         elif isinstance(message, wire.Taken):
             self._taken(message)
         elif isinstance(message, wire.Rejoin):
@@ -124,12 +131,14 @@ class Witness:
                     gone or place in self.recorded, "{} was done by its newest attempt, and that did not count", place
                 )
 
-    def _assigned(self, work: wire.Work) -> None:
+    def _assigned(self, peer: bytes, work: wire.Work) -> None:
         task = task_of(bytes(work.payload))
         place = (task.bag, task.item)
         expect(self.tasks.get(place) == task, "task {} carries the payload of {}, changed", work.task, place)
         expect(work.number > self.newest.get(work.task, -1), "attempt {} of task {} is not new", work.number, work.task)
         expect(place not in self.recorded, "{} has ended and is assigned again", place)
+        wrong = self.environments.wrong(peer, task.bag, work.environment)
+        expect(not wrong, "{}", wrong)
         self.newest[work.task] = work.number
         self._where[work.task] = place
 
@@ -217,6 +226,7 @@ class Witness:
     def restarted(self, journal: Journal) -> None:
         """A new broker opened the journal: all that was committed and told is there."""
         self.holdings.forget_all()
+        self.environments.forget_all()
         self._due.clear()
         db, ids = journal.db, {bag.number: bag.id for bag in journal.recovery.bags()}
         # Of a bag that was forgotten some may still be there.
@@ -254,6 +264,11 @@ class Witness:
                 continue  # both may have happened in one transaction, which leaves no trace
             missing = [item for item in range(total) if (bag, item) not in self.recorded]
             expect(not missing, "items {} of bag {} were accepted and never ended", missing, bag)
+
+    def files_of_forgotten(self, sessions: Sessions) -> list[str]:
+        """Bags that were forgotten, and whose files are still there."""
+        rows = sessions.state.journal.db.execute("SELECT bag FROM holders").fetchall()
+        return [bag for (bag,) in rows if bag in self.forgotten]
 
     @staticmethod
     def nothing_left(sessions: Sessions) -> None:

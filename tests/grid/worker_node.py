@@ -11,8 +11,10 @@ from deskgrid import wire
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.uptime import Instant, OpenEnded, Plan, weekly_from_json
 from tests.grid.brief import Brief
-from tests.grid.fakes import BOOT_S, PYTHON, WALL_S, FakeExecutor
+from tests.grid.environments import LINUX
+from tests.grid.fakes import BOOT_S, WALL_S, FakeExecutor
 from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World
+from tests.grid.tasks import PYTHON
 from tests.grid.witness import Witness
 
 # As in the worker's loop: how soon it looks again after its plan changed, and how long it waits for the last answers.
@@ -36,6 +38,7 @@ class WorkerNode:
         *,
         slots: int,
         delay_s: float,
+        system: wire.System = LINUX,
     ) -> None:
         self.world = world
         self.name = name
@@ -43,6 +46,7 @@ class WorkerNode:
         self.cable = Cable(world, delay_s)
         self.starts = 0
         self.wall_offset_s = 0.0
+        self.system = system
         self.session: Session | None = None
         self.executor: FakeExecutor | None = None
         self._slots = slots
@@ -83,7 +87,7 @@ class WorkerNode:
         self._inbox.clear()
         self._events.clear()
         session = f"{self.world.random.getrandbits(64):016x}"
-        identity = Identity(self.name, session, self.name, "", PYTHON, self._slots, address=self.name)
+        identity = Identity(self.name, session, self.name, "", PYTHON, self._slots, self.system, address=self.name)
         plan = self._plan(self.instant()) if self._plan else OpenEnded()
         self.executor = FakeExecutor(self.name, self._slots, lambda: self.instant().mono, self._witness.executions)
         self.session = Session(identity, plan, self.executor, follows_broker=self._plan is None)

@@ -24,7 +24,8 @@ from deskgrid.broker.state import BrokerState, GridFacts
 from deskgrid.broker.store.journal import NAME, Journal
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from tests.grid.broker_node import credential_of
-from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
+from tests.grid.fakes import WALL_S, FakeWindows
+from tests.grid.tasks import PYTHON
 from tests.memory import resident
 
 # Tables of the journal that hold what is kept of bags.
