@@ -20,6 +20,7 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import EnvironmentAt, WorkerSession
 from deskgrid.durations import duration
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.forecast.picture import Preparing
 
 # Workers that prepare one environment at a time: the broker's network is shared by all of them.
 AT_ONCE = 8
@@ -236,6 +237,15 @@ class Environments:
         system = self._system(worker)
         build = None if system is None else environment.build_for(system)
         return None if build is None else ANYWAY_S + (build.size + build.unpacked) / self._bytes_per_s
+
+    def prepares(self, name: str) -> tuple[Preparing, ...]:
+        """How long a worker should take to prepare each environment, for a forecast; of one that is unknown nothing."""
+        worker = self._by_name.get(name)
+        return () if worker is None else tuple([self._preparing(key, worker) for key in self._known])
+
+    def _preparing(self, key: str, worker: WorkerSession) -> Preparing:
+        at, takes_s = worker.environments.get(key), self.preparing_s(self._known[key].environment, worker)
+        return Preparing(key, math.inf if takes_s is None else takes_s, at is not None and at.state == "ready")
 
     def _tell(self, worker: WorkerSession) -> None:
         """Tell a worker what it is to have, if that has changed."""

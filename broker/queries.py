@@ -70,6 +70,7 @@ class Queries:
         self.orders.gates.resumed = self.environments.forgive
         self.etas = Etas(state, self.operations, state.forecaster)
         self.etas.lacking = workers.need_note
+        self.etas.prepares = self.environments.prepares
         overview = Overview(state, workers, throughput, clients, self.etas)
         self._overview = overview
         admission = Admission(state, self._connected)

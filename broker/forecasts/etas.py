@@ -20,7 +20,7 @@ from deskgrid.broker.store.rows import EtaRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
-from deskgrid.scheduler.forecast.look import Look
+from deskgrid.scheduler.forecast.look import Look, Prepares
 from deskgrid.scheduler.forecast.picture import Durations, Picture
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.wire import TaskOptions
@@ -47,6 +47,7 @@ JOURNAL_PART, JOURNAL_S, JOURNAL_MOST_S = 0.05, 60.0, 3_600.0
 FULL, RUNS_LEAST = 500, 30
 
 NO_PC = "no PC is up or announced"
+NO_ENVIRONMENT = "no PC that is known can prepare its environment in a window; deskgrid explain says more"
 NOTHING_KNOWN = "nothing is known yet of how long its tasks take"
 
 
@@ -84,6 +85,8 @@ class Etas:
         self._unwritten: list[EtaRow] = []
         # Why no worker can run tasks with these options.
         self.lacking: Callable[[TaskOptions], str] = lambda options: ""
+        # How long a worker takes to prepare the environments of bags.
+        self.prepares: Prepares = lambda name: ()
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -181,7 +184,7 @@ class Etas:
             return self.learned(bag, running)
 
         try:
-            look = Look(self._state.scheduler.grid, now, learned)
+            look = Look(self._state.scheduler.grid, now, learned, prepares=self.prepares)
             for rows in look.pieces():
                 yield ROW_UNITS * rows
             self._count += 1
@@ -200,7 +203,11 @@ class Etas:
             return None  # while the picture was taken, it has ended, and somebody has forgotten it
         if known.row.options.checkpoint or (known.row.predicted and not (bag.bounded and known.runs.count)):
             return None
-        return self._state.learning.spread(known, running)
+        found = self._state.learning.spread(known, running)
+        if found is None or not known.transfer_s:
+            return found
+        # What was learned is without the files of a task, and what the scheduler has is with them.
+        return found._replace(points=tuple([seconds + known.transfer_s for seconds in found.points]))
 
     def _fail(self, now: float, why: str) -> None:
         self._state.note("forecast-failed", why=why)
@@ -228,7 +235,9 @@ class Etas:
         for number, row in asked.rows.items():
             bag = self._state.book.by_number.get(number)
             if bag is not None and not bag.complete:
-                why = NOTHING_KNOWN if number in asked.guessed else self._endless(bag, raws[row], longest)
+                key, pcs = bag.environment_key, asked.picture.pcs
+                ready = not key or raws[row].median < math.inf or any(pc.ready_at(key) < math.inf for pc in pcs)
+                why = NOTHING_KNOWN if number in asked.guessed else self._endless(bag, raws[row], longest, ready)
                 found[number] = why or self._estimate(bag, raws[row], asked.made)
                 yield READ_UNITS
         self._found = found
@@ -247,12 +256,17 @@ class Etas:
         """Whether nothing is known of how long its tasks take."""
         return not (bag.row.predicted or bag.runs.count or bag.prediction is not None)
 
-    def _endless(self, bag: OpenBag, raw: Estimate, longest_s: float) -> str:
-        """Why a bag will not end as things are; empty if it will. ``longest_s``: the longest window known."""
+    def _endless(self, bag: OpenBag, raw: Estimate, longest_s: float, ready: bool) -> str:
+        """Why a bag will not end as things are; empty if it will.
+
+        ``longest_s``: the longest window known. ``ready``: whether its environment will ever be ready somewhere.
+        """
         if raw.median < math.inf:
             return ""
         if not longest_s:
             return NO_PC
+        if bag.environment_key and not ready:
+            return NO_ENVIRONMENT
         its = self._state.scheduler.grid.tasks.bags[bag.row.number]
         policy = self._state.scheduler.policy
         needs = policy.requirement.needs(its.needs_s(its.longest))

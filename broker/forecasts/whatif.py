@@ -113,7 +113,7 @@ class WhatIf:
         while self._state.now < self._next_at - AHEAD_S:
             yield PARKED
         now, by_name, rows = self._state.now, self._workers.by_name, 0
-        look = Look(self._state.scheduler.grid, now, self._etas.learned, own=bag)
+        look = Look(self._state.scheduler.grid, now, self._etas.learned, bag, self._etas.prepares)
         for some in look.pieces():
             rows += some
             yield ROW_UNITS * some

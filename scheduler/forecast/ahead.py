@@ -22,7 +22,7 @@ from random import Random
 from statistics import NormalDist
 from typing import NamedTuple
 
-from deskgrid.scheduler.forecast.picture import PC, Group, Picture, Running, Share
+from deskgrid.scheduler.forecast.picture import PC, Group, Picture, Running, Share, Waiting
 
 # How often a picture is played.
 RUNS = 100
@@ -112,9 +112,22 @@ class _Plan:
         self.longest = max([span.closes - max(0.0, span.opens) for span in spans], default=0.0)
         # When bags begin, by their places: only those that do not begin at once.
         self.begins = {place: bag.begins for place, bag in enumerate(bags) if bag.begins > 0.0}
+        # When their environments are ready, by places of bag and PC: only those that are not ready now.
+        needy = [(place, bag, _shortest(bag)) for place, bag in enumerate(bags) if bag.environment]
+        found = {
+            (place, pc): each.ready_at(bag.environment, least_s)
+            for place, bag, least_s in needy
+            for pc, each in enumerate(picture.pcs)
+        }
+        self.ready = {places: at for places, at in found.items() if at > 0.0}
         self.shares = [known.get(name, Share(name, 0.0)) for name in names]
         # The share of each kind.
         self.share_of = [names.index(bags[kind.bag].share) for kind in self.kinds]
+
+
+def _shortest(bag: Waiting) -> float:
+    """What a window must have left for any task of a bag that waits. Seconds."""
+    return min([group.needs_s for group in bag.groups if group.count], default=0.0)
 
 
 def _kind(bag: int, group: Group, chance: Random) -> _Kind:
@@ -191,13 +204,16 @@ class _Run:
         """A slot takes tasks; returns when it is free again."""
         plan, again = self._plan, self._again
         left, begins = window[1] - free, plan.begins
-        gated = bool(self._has or begins)
+        gated, ready = bool(self._has or begins), plan.ready
+        pc = plan.slots[slot]
         shares = self._shares
         if len(shares) > 1:
             shares.sort()
         for place, (used, share, kinds) in enumerate(shares):
             for kind in kinds:
                 each = plan.kinds[kind]
+                if ready and ready.get((each.bag, pc), 0.0) > free:
+                    continue
                 if again and kind in again and again[kind][-1][1] < left:
                     end = self._once_more(slot, free, window, kind)
                 elif each.needs_s >= left or not self._waits[kind] or (gated and not self._may(each.bag, slot, free)):
@@ -209,10 +225,19 @@ class _Run:
                 if len(shares) > 1:
                     shares[place] = used + (end - free) / plan.shares[share].weight, share, kinds
                 return end
-        if begins and (later := min([at for at in begins.values() if at > free], default=inf)) < window[1]:
+        if (later := self._next_begin(pc, free)) < window[1]:
             return later
         self._next_window(slot)
         return free
+
+    def _next_begin(self, pc: int, free: float) -> float:
+        """When the next bag begins, or is ready on a PC, of those that wait for that."""
+        plan = self._plan
+        begins = [at for at in plan.begins.values() if at > free]
+        if plan.ready:
+            waiting = {plan.kinds[kind].bag for kind in chain.from_iterable(self._pending)}
+            begins += [at for bag in waiting if (at := plan.ready.get((bag, pc), 0.0)) > free]
+        return min(begins, default=inf)
 
     def _block(self, slot: int, free: float, window: _Window, kind: int) -> float:
         """A slot takes some tasks of one kind, one after the other; returns when it is free again."""

@@ -72,7 +72,13 @@ def more_pcs(pcs: Sequence[PC], many: int, like: str) -> tuple[PC, ...]:
     chosen = list(islice(cycle(matching(pcs, like)), many)) if many else []
     if sum([pc.slots for pc in chosen]) > SLOTS_LIMIT:
         raise Unchangeable(f"{many:,} more PCs like {like} have more than {SLOTS_LIMIT:,} slots")
-    return tuple([replace(pc, name=f"{pc.name}+{number}", running=()) for number, pc in enumerate(chosen, 1)])
+    return tuple([_new(pc, f"{pc.name}+{number}") for number, pc in enumerate(chosen, 1)])
+
+
+def _new(pc: PC, name: str) -> PC:
+    """A PC like another one, on which nothing runs or is ready yet."""
+    prepares = tuple([each._replace(ready=False) for each in pc.prepares])
+    return replace(pc, name=name, running=(), prepares=prepares)
 
 
 def stays_longer(pc: PC, seconds: float) -> PC:

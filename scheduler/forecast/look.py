@@ -14,7 +14,7 @@ from math import exp
 from statistics import NormalDist
 from typing import NamedTuple
 
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.parallel.need import Need
@@ -41,6 +41,8 @@ _RATIOS = tuple(exp(SPREAD * NormalDist().inv_cdf((place + 0.5) / 12)) for place
 # How long the tasks of a bag take, as learned; None: only their predictions are known. The second argument: how long
 # its running tasks have run.
 Learned = Callable[[Bag, list[float]], Durations | None]
+# How long the PC of this name takes to prepare the environments of bags.
+Prepares = Callable[[str], tuple[Preparing, ...]]
 
 
 class _Row(NamedTuple):
@@ -57,8 +59,16 @@ class _Row(NamedTuple):
 class Look:
     """One look at a grid. After `pieces`, ``picture`` is there. ``own``: the number of a bag that shares no row."""
 
-    def __init__(self, grid: GridState, now: float, learned: Learned, own: int | None = None) -> None:
+    def __init__(
+        self,
+        grid: GridState,
+        now: float,
+        learned: Learned,
+        own: int | None = None,
+        prepares: Prepares = lambda name: (),
+    ) -> None:
         self._grid, self._now, self._learned, self._own = grid, now, learned, own
+        self._prepares = prepares
         self._pcs: list[_Row] = []
         # By bag: how long its running tasks have run.
         self._elapsed: defaultdict[int, list[float]] = defaultdict(list)
@@ -99,7 +109,7 @@ class Look:
         pcs = list[PC]()
         for row in self._pcs:
             pcs.append(self._pc(row))
-            rows += len(pcs[-1].running)
+            rows += len(pcs[-1].running) + len(pcs[-1].prepares)
             if rows >= PIECE:
                 yield rows
                 rows = 0
@@ -143,7 +153,7 @@ class Look:
             for b, seconds, ran in row.running
             if b.number in known
         ]
-        return PC(row.name, row.spans, row.slots, tuple(shown), row.site, row.speed)
+        return PC(row.name, row.spans, row.slots, tuple(shown), row.site, row.speed, self._prepares(row.name))
 
     def _group_of(self, bag: Bag, runtime: float) -> int:
         """The group of a bag whose tasks are most like one of this runtime."""
@@ -194,6 +204,7 @@ class Look:
             key.limit,
             bag.barred,
             bag.piece is not None,
+            environment=key.environment,
         )
 
     def _predicted(self, bag: Bag, count: int) -> list[tuple[int, float]]:
@@ -243,7 +254,7 @@ def _likeness(bag: Bag, own: int | None) -> tuple[object, ...]:
     """Equal for bags that may share a row."""
     key = bag.category.key
     alike = bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, bag.number == own
-    return *alike, key.need and bag.need
+    return *alike, key.environment, key.need and bag.need
 
 
 def _in_rows(alike: Mapping[tuple[object, ...], list[Bag]], many: int) -> Iterator[list[Bag]]:

@@ -5,6 +5,7 @@ window that lasts longer, or with another bag.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 
@@ -37,9 +38,23 @@ class Running(NamedTuple):
     elapsed: float
 
 
+class Preparing(NamedTuple):
+    """An environment and a PC. ``takes_s``: how long the PC takes to prepare it, infinity if it never can.
+
+    ``ready``: whether it has done that.
+    """
+
+    environment: str
+    takes_s: float
+    ready: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class PC:
-    """A PC, its spans in order, and what its slots run. ``speed``: tasks take half as long at 2.0."""
+    """A PC, its spans in order, and what its slots run. ``speed``: tasks take half as long at 2.0.
+
+    ``prepares``: the environments of bags, but for those that it need not prepare.
+    """
 
     name: str
     spans: tuple[Span, ...]
@@ -47,6 +62,16 @@ class PC:
     running: tuple[Running, ...] = ()
     site: str = ""
     speed: float = 1.0
+    prepares: tuple[Preparing, ...] = ()
+
+    def ready_at(self, environment: str, needs_s: float = 0.0) -> float:
+        """When an environment is ready: it is prepared in the first window that has ``needs_s`` left after that."""
+        each = next((each for each in self.prepares if each.environment == environment), None)
+        if each is None or each.ready:
+            return 0.0
+        least_s = each.takes_s + needs_s
+        begins = [max(0.0, span.opens) for span in self.spans if span.closes - max(0.0, span.opens) > least_s]
+        return min(begins, default=inf) + each.takes_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +96,7 @@ class Waiting:
     first. ``priority``: bags of higher ones come first among those of a share. ``limit``: the most slots that it may
     have at a time, 0 for any. ``barred``: none of its tasks may begin.
     ``keeps``: its tasks are checkpointable, and an interrupted one goes on where it stopped. ``begins``: none of them
-    begins before that.
+    begins before that. ``environment``: what has to be ready on a PC before one of them begins there; empty: nothing.
     """
 
     number: int
@@ -84,6 +109,7 @@ class Waiting:
     barred: bool = False
     keeps: bool = False
     begins: float = 0.0
+    environment: str = ""
 
 
 class Share(NamedTuple):

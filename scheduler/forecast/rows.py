@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
 
 # A row: what it is, and its values.
 Row = Sequence[Any]
@@ -12,7 +12,7 @@ Row = Sequence[Any]
 def rows_of(picture: Picture) -> Iterator[Row]:
     """The rows of a picture, each of a PC, a bag or a share; the last is of the whole."""
     for pc in picture.pcs:
-        yield "pc", pc.name, pc.spans, pc.slots, pc.running, pc.site, pc.speed
+        yield "pc", pc.name, pc.spans, pc.slots, pc.running, pc.site, pc.speed, pc.prepares
     for bag in picture.bags:
         yield (
             "bag",
@@ -26,6 +26,7 @@ def rows_of(picture: Picture) -> Iterator[Row]:
             bag.barred,
             bag.keeps,
             bag.begins,
+            bag.environment,
         )
     for share in picture.shares:
         yield "share", *share
@@ -45,7 +46,9 @@ def picture_of(rows: Sequence[Row]) -> Picture:
 
 def _pc(name: str, spans: Row, slots: int, running: Row, *values: Any) -> PC:
     shown = tuple([Span(opens, closes, tuple(ends)) for opens, closes, ends in spans])
-    return PC(name, shown, slots, tuple([Running(*each) for each in running]), *values)
+    site, speed, prepares = values
+    preparing = tuple([Preparing(*each) for each in prepares])
+    return PC(name, shown, slots, tuple([Running(*each) for each in running]), site, speed, preparing)
 
 
 def _bag(number: int, groups: Row, *values: Any) -> Waiting:

@@ -9,6 +9,7 @@ from deskgrid import wire
 from deskgrid.broker import environments as module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.environments import AGAIN_S, ANYWAY_S, BYTES_PER_S, LOOK_S
+from deskgrid.broker.forecasts.etas import KEEP_S, NO_ENVIRONMENT
 from deskgrid.broker.server import python_minor
 from tests.broker.office import Office, OfficeLine, OpenOffice
 from tests.peers import BareWorker, Client
@@ -146,6 +147,32 @@ def test_all_pcs_prepare_what_a_parallel_task_needs_because_any_of_them_may_be_t
     assert len({*keys}) == 1
     assert short.told() is None
     assert "is ready on 0 of 4 PCs" in explained(client, bag)
+
+
+def test_estimates_count_the_time_that_pcs_still_need_to_prepare_an_environment(office: Office) -> None:
+    takes_s = ANYWAY_S + 100.0
+    pc, client = Pc(office, "a"), office.client(ANN)
+    bag = client.submit([b"0"] * 20, template=template(size=int(100 * BYTES_PER_S)), runtime=10.0)
+
+    def medians() -> tuple[float, float]:
+        (told,) = client.ask("whatif", bag=bag, changes=[])["rows"]
+        office.now += KEEP_S
+        pc.worker.send(wire.Heartbeat(None, None))
+        eta = client.ask("eta", bag=bag)["median_s"]
+        return told["median_s"], eta + KEEP_S
+
+    before = medians()
+    pc.prepare()
+    after = medians()
+    for waits, works in zip(before, after, strict=True):
+        assert waits - works == pytest.approx(takes_s, abs=0.1 * works + KEEP_S + LOOK_S)
+
+
+def test_an_estimate_says_that_no_pc_can_prepare_an_environment(office: Office) -> None:
+    Pc(office, "mac", platform="macosx_arm64")
+    client = office.client(ANN)
+    bag = client.submit([b"0"], template=template(), runtime=10.0)
+    assert client.ask("eta", bag=bag)["why"] == NO_ENVIRONMENT
 
 
 def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> None:

@@ -100,6 +100,21 @@ def test_what_was_learned_counts_more_than_what_was_assumed(office: Office, clie
     assert client.ask("eta", bag=said)["median_s"] > 1_000.0
 
 
+def test_what_was_learned_is_without_the_files_of_tasks_and_estimates_are_with_them(
+    office: Office, client: Client
+) -> None:
+    worker = joined(office)
+    bag = client.submit(tasks(30), runtime=None)
+    for _ in range(20):
+        work = worker.work()
+        office.now += 4.0
+        worker.finish(*work, elapsed=4.0)
+    before = client.ask("eta", bag=bag)["median_s"]
+    office.bag(bag).transfer_s = 6.0
+    office.now += KEEP_S + 1.0
+    assert client.ask("eta", bag=bag)["median_s"] > 2.0 * before
+
+
 def test_time_passes_between_a_forecast_and_who_asks(office: Office, client: Client) -> None:
     joined(office)
     bag = client.submit(tasks(4), runtime=10.0)

@@ -9,6 +9,7 @@ from deskgrid.worker.environments.install import Refused, unpack
 from tests.broker.office import Office
 from tests.broker.test_environments import ANN, Pc, template
 from tests.scheduler import test_environments as placing
+from tests.scheduler.forecast import test_ahead as estimates
 from tests.wheels import make_wheel
 
 
@@ -39,6 +40,7 @@ def in_the_scheduler(seed: int, home: Path) -> None:
         placing.test_tasks_without_an_environment_take_the_slots_that_others_cannot_have(make_policy(policy))
     placing.test_a_copy_starts_only_where_the_environment_is_ready()
     placing.test_a_parallel_task_starts_where_its_environment_is_ready_on_all_its_pcs()
+    estimates.test_tasks_wait_for_their_environment_and_others_do_not()
 
 
 def of_wheels(seed: int, home: Path) -> None:

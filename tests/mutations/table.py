@@ -763,9 +763,9 @@ MUTATIONS = (
     ),
     Mutation(
         "let imagined PCs be away",
-        "deskgrid.scheduler.forecast.changes:more_pcs",
-        "running=())",
-        "running=(), spans=())",
+        "deskgrid.scheduler.forecast.changes:_new",
+        "running=(), ",
+        "running=(), spans=(), ",
         "imagined",
     ),
     Mutation(
@@ -796,6 +796,13 @@ MUTATIONS = (
         "min(max(sorted(scores)[place], 0.0), LARGEST)",
         "max(sorted(scores)[place], 0.0)",
         "foretold",
+    ),
+    Mutation(
+        "foretell tasks as if their environment were ready everywhere",
+        "deskgrid.scheduler.forecast.ahead:_Run._take",
+        "if ready and ready.get((each.bag, pc), 0.0) > free:",
+        "if False:",
+        "environments in the scheduler",
     ),
     Mutation(
         "foretell a task as if it had just begun",

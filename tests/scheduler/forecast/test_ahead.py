@@ -4,11 +4,12 @@ from dataclasses import replace
 from math import exp, inf
 from random import Random
 from statistics import fmean, median
+from typing import Any
 
 import pytest
 
 from deskgrid.scheduler.forecast.ahead import CERTAIN, USUAL, WEEK_S, Uncertainty, forecast
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
 
 OPEN = (Span(0.0, inf),)
 TEN = Durations((10.0,), 50)
@@ -65,6 +66,43 @@ def test_a_task_that_has_run_longer_than_all_known_ones_goes_on_for_a_while() ->
     left = ends(picture, 1_000)[1]
     assert min(left) > 0.0
     assert fmean(seconds > 100.0 for seconds in left) == pytest.approx(0.125, abs=0.04)
+
+
+# --- environments -----------------------------------------------------------------------------------------------------
+
+
+def preparing(seconds: float, **more: Any) -> PC:
+    return replace(PC("slow", OPEN), prepares=(Preparing("numpy", seconds), Preparing("other", 1e6)), **more)
+
+
+def test_tasks_wait_for_their_environment_and_others_do_not() -> None:
+    needy = bag(1, group(3), environment="numpy")
+    assert end(Picture((preparing(7.0),), (needy,))) == 37.0
+    assert end(Picture((preparing(7.0), *pcs(1)), (needy,))) == 20.0
+    both = Picture((preparing(7.0),), (needy, bag(2, group(2))))
+    assert (end(both), end(both, 2)) == (40.0, 50.0), "the other bag fills the time"
+    ready = PC("pc", OPEN, prepares=(Preparing("numpy", 7.0, ready=True),))
+    assert end(Picture((ready,), (needy,))) == 30.0
+
+
+def test_a_task_that_was_interrupted_waits_for_the_environment_of_its_next_pc() -> None:
+    here = PC("here", (Span(0.0, 100.0, (5.0,)),))
+    picture = Picture((here, preparing(30.0, running=(Running(2, 0, 0.0),))), (bag(1, group(1), environment="numpy"),))
+    gone = replace(picture, bags=(*picture.bags, bag(2, group(0))))
+    assert end(gone) == 40.0
+
+
+def test_a_pc_prepares_an_environment_in_the_first_window_that_leaves_time_for_a_task() -> None:
+    spans = (Span(0.0, 20.0), Span(100.0, 130.0), Span(200.0, 300.0))
+    pc = preparing(12.0, spans=spans)
+    assert end(Picture((pc,), (bag(1, group(1, needs_s=10.0), environment="numpy"),))) == 122.0
+    assert pc.ready_at("numpy") == 12.0
+    assert pc.ready_at("nothing") == 0.0
+
+
+def test_a_bag_whose_environment_no_pc_can_prepare_never_ends() -> None:
+    needy = bag(1, group(1), environment="numpy")
+    assert end(Picture((preparing(inf), preparing(2e9, spans=(Span(0.0, 1e9),))), (needy, bag(2, group(1))))) == inf
 
 
 def test_many_tasks_take_as_long_as_all_of_them_together() -> None:

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from deskgrid.scheduler.forecast.changes import Change, Unchangeable, changed, matching, more_pcs, stays_longer
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Span, Waiting
 
 HOUR = 3600.0
 # Lab 1 is open for another hour, lab 2 opens in two hours.
@@ -75,6 +75,12 @@ def test_a_pc_whose_window_opens_later_loses_what_it_runs() -> None:
 def test_windows_come_in_order(windows: tuple[tuple[float, float], ...]) -> None:
     with pytest.raises(Unchangeable, match="windows overlap, or are not in order"):
         changed(PICTURE, 7, Change(windows=(("*", windows),)))
+
+
+def test_on_more_pcs_no_environment_is_ready_yet() -> None:
+    pc = replace(LAB_1[0], prepares=(Preparing("numpy", 9.0, ready=True),))
+    (found,) = more_pcs([pc], 1, "*")
+    assert (pc.ready_at("numpy"), found.ready_at("numpy")) == (0.0, 9.0)
 
 
 def test_more_pcs_are_like_those_that_are_there_and_idle() -> None:

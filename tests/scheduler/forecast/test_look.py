@@ -10,7 +10,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.forecast import look as look_module
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.look import Learned, Look
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
@@ -206,10 +206,23 @@ def test_bags_may_end_while_a_picture_is_taken(monkeypatch: pytest.MonkeyPatch) 
     assert [running.bag for pc in look.picture.pcs for running in pc.running] == [2]
 
 
+def test_bags_say_what_they_bring_and_pcs_how_long_they_take_to_prepare_it() -> None:
+    grid = Grid()
+    grid.pc("a", 100)
+    grid.tasks(10.0, key=CategoryKey(environment="numpy"))
+    grid.tasks(10.0, bag=2)
+    look = Look(grid.inside, grid.now, ten, prepares=lambda name: (Preparing(name, 3.0),))
+    list(look.pieces())
+    assert [bag.environment for bag in look.picture.bags] == ["numpy", ""]
+    assert [pc.prepares for pc in look.picture.pcs] == [(Preparing("a", 3.0),)]
+
+
 def test_a_picture_goes_through_json() -> None:
     spans = (Span(0.0, 5.0, (3.0, 6.0)), Span(9.0, inf))
-    pc = PC("a", spans, 2, (Running(1, 0, 0.5),), "lab", 2.0)
-    bag = Waiting(1, (Group(3, TEN, 10.0, 11.0), Group(0, Durations((1.0, 2.0)))), 9, 5, "ann", 1, 2, True, True)
+    pc = PC("a", spans, 2, (Running(1, 0, 0.5),), "lab", 2.0, (Preparing("numpy", 3.0, True), Preparing("x", inf)))
+    bag = Waiting(
+        1, (Group(3, TEN, 10.0, 11.0), Group(0, Durations((1.0, 2.0)))), 9, 5, "ann", 1, 2, True, True, 3.0, "x"
+    )
     picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),))
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture
     assert picture_of(list(rows_of(Picture((), ())))) == Picture((), ())
