@@ -29,6 +29,7 @@ GRID = Question("status", (("rows", False),))
 BAGS = Question("bags")  # all of them: the status has the first only
 EVENTS = Question("events")
 PLAN = Question("plan")
+SHARES = Question("shares")
 OUTPUT = "output"
 # Orders, which may take longer than questions.
 ORDERED = ("cancel", "pause", "resume")
@@ -54,6 +55,8 @@ def wanted(view: View, seen: Seen) -> list[Wanted]:
         questions.append(Wanted(BAGS, rows_s))
     if page.kind == "timeline":
         questions.append(Wanted(PLAN, rows_s))
+    if page.kind == "people":
+        questions.append(Wanted(SHARES, max(DETAIL_S, rows_s)))
     if page.kind in ("events", "pc"):
         questions.append(Wanted(EVENTS, TICK_S))
     return questions + [Wanted(question, DETAIL_S) for question in _details(page, seen)]

@@ -28,7 +28,7 @@ SORTS: Mapping[Kind, tuple[str, ...]] = {
     "pcs": ("trouble", "name", "time left", "busy slots"),
     "timeline": ("trouble", "name", "time left", "busy slots"),
     "bags": ("trouble", "age", "name", "owner", "time to go"),
-    "people": ("trouble", "name", "work left"),
+    "people": ("trouble", "name", "work left", "used"),
     "events": ("newest", "oldest"),
 }
 FOLDINGS: tuple[Folding, ...] = ("nothing", "site", "name")

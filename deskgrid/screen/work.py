@@ -10,6 +10,7 @@ from deskgrid.durations import duration
 from deskgrid.screen import bag_rows, tables
 from deskgrid.screen.drawing import Column, counted, row
 from deskgrid.screen.listing import Entry, Listing, line, matches
+from deskgrid.screen.questions import SHARES
 from deskgrid.screen.view import Happened, Page, Seen, View
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState
@@ -75,9 +76,12 @@ def _texts(bag: BagState) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Person:
-    """All bags of one owner."""
+    """All bags of one owner, and the share of the grid that they have. ``used_s``: what all keys of it have used."""
 
     name: str
+    share: str = ""
+    weight: float | None = None
+    used_s: float = 0.0
     under_way: int = 0
     ended: int = 0
     done: int = 0
@@ -100,22 +104,29 @@ class Person:
 
 
 def people(view: View, seen: Seen, width: int) -> Listing:
-    """The view of people: totals by the owner of bags."""
+    """The view of people: totals by the owner of bags, and their shares."""
     found = _people(view.page, seen)
+    known = any(person.weight is not None for person in found)
+    # Only where keys have a share together, it is not called like its owner.
+    others = [person.share for person in found if person.share not in ("", person.name)]
     columns = [
         Column(tables.name_width((person.name for person in found), width)),
         Column(1),
-        Column(9, "right"),
-        Column(tables.DURATION, "right"),
+        Column(max([4, *(len(f"{person.under_way:,}") for person in found)]), "right"),
+        Column(max(5, tables.name_width(others, width)) if others else 0),
+        Column(6 * known, "right"),
+        Column(tables.DURATION * known, "right"),
         Column(7, "right"),
         Column(max([7, *(len(f"{person.waiting:,}") for person in found)]), "right"),
         Column(max([6, *(len(f"{person.failed:,}") for person in found)]), "right"),
+        Column(tables.DURATION, "right"),
         Column(max([5, *(len(f"{person.done:,}") for person in found)]), "right"),
         Column(6, "right"),
     ]
     columns = tables.filled_up(width, columns, flexible=1)
     entries = [Entry(f"person {person.name}", partial(_person_row, person, columns)) for person in found]
-    names = ("owner", "tasks", "bags", "work left", "running", "waiting", "failed", "done", "ended")
+    own = "owner", "tasks", "bags", "share", "weight", "used"
+    names = (*own, "running", "waiting", "failed", "work left", "done", "ended")
     heading = [Text("People", "bold"), Text(counted(len(found), "owner")), tables.legend(bag_rows.BAG_PARTS)]
     return Listing(heading, entries or [line("no bags yet", "dim")], [tables.dim(row(names, columns))])
 
@@ -124,10 +135,16 @@ def _people(page: Page, seen: Seen) -> list[Person]:
     totals: dict[str, Person] = {}
     for bag in seen.bags:
         totals.setdefault(bag["owner"], Person(bag["owner"])).add(bag)
+    for share in seen.answer(SHARES).get("shares", ()):
+        for key in share["keys"]:
+            person = totals.setdefault(key, Person(key))
+            person.share, person.weight, person.used_s = share["share"], share["weight"], share["used_s"]
     found = [person for person in totals.values() if not page.search or matches(page.search, person.name)]
     found.sort(key=lambda person: tables.natural(person.name))
     if page.order == "trouble":
         found.sort(key=lambda person: (not person.failed, not person.under_way))
+    elif page.order == "used":
+        found.sort(key=lambda person: -person.used_s)
     elif page.order == "work left":
         found.sort(key=lambda person: -person.left_s)
     return found
@@ -139,10 +156,13 @@ def _person_row(person: Person, columns: Sequence[Column]) -> Text:
         clean(person.name),
         bag_rows.tasks_bar(person.done, gone, person.running, person.waiting, columns[1].width),
         f"{person.under_way:,}",
-        duration(person.left_s) if person.left_s else "",
+        clean(person.share),
+        "" if person.weight is None else f"{person.weight:g}",
+        duration(person.used_s) if person.used_s else "",
         f"{person.running:,}",
         f"{person.waiting:,}",
         Text(f"{person.failed:,}", "bold red" if person.failed else ""),
+        duration(person.left_s) if person.left_s else "",
         f"{person.done:,}",
         f"{person.ended:,}",
     )

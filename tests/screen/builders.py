@@ -122,6 +122,7 @@ def bag(
     age_s: float = 300.0,
     eta_s: float | None = 900.0,
     note: str = "",
+    owner: str = "client",
     ranks: list[int] | None = None,
     slots: int = 1,
 ) -> BagState:
@@ -129,7 +130,7 @@ def bag(
     return BagState(
         bag=id,
         name=name,
-        owner="client",
+        owner=owner,
         kind="python",
         gang=ranks is not None,
         ranks=ranks or [1, 1],

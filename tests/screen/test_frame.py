@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from deskgrid.screen.frame import draw, listing
-from deskgrid.screen.questions import EVENTS, PLAN, STATUS, explain_of, logs_of, output_of, tasks_of, worker_of
+from deskgrid.screen.questions import EVENTS, PLAN, SHARES, STATUS, explain_of, logs_of, output_of, tasks_of, worker_of
 from deskgrid.screen.view import Kind, Page, Question, Seen, Told
 from deskgrid.wire.status import StatusDocument, WorkerState
 from tests.screen.builders import BAG, bag, happened, lab, seen, slot, snapshot, worker
@@ -210,7 +210,32 @@ def test_all_bags_have_a_row_when_the_broker_has_told_them() -> None:
 def test_people_are_the_totals_of_their_bags() -> None:
     bags = [bag(id="1" * 12, done=10, failed=2, running=1, waiting=5), bag(id="2" * 12, done=7, running=0, waiting=0)]
     row = on(Page("people"), snapshot(bags=bags), {}, width=120).line_with("> client")
-    assert row.split()[-7:] == ["1", "4", "min", "30", "s", "1", "5", "2", "17", "1"][-7:]
+    assert row.split()[-7:] == ["2", "4", "min", "30", "s", "17", "1"]
+
+
+def share(name: str, weight: float, used_s: float, *keys: str) -> dict[str, object]:
+    more = {"promised_s": 0.0, "running": 0, "waits": False}
+    return {"share": name, "weight": weight, "used_s": used_s, "keys": [*keys], **more}
+
+
+def test_people_have_their_shares_and_what_they_have_used() -> None:
+    shares = [share("ben", 1.0, 4200.0, "ben"), share("ann", 2.5, 60.0, "ann", "laptop")]
+    document = snapshot(bags=[bag(id="1" * 12, owner="ben"), bag(id="2" * 12, owner="laptop")])
+    player = on(Page("people"), document, {SHARES: {"shares": shares}}, width=120)
+    titles = player.line_with("weight").split()
+    assert titles[:6] == ["owner", "tasks", "bags", "share", "weight", "used"]
+    assert player.rows == ["person ben", "person laptop", "person ann"]
+    assert "   1  ben         1   1 h 10 min " in player.line_with("> ben")
+    assert "   1  ann       2.5   1 min 00 s " in player.line_with("  laptop")
+    assert player.type("sss").rows == ["person ben", "person ann", "person laptop"]
+
+
+def test_where_nobody_shares_with_others_the_share_is_not_named() -> None:
+    told: dict[Question, Any] = {SHARES: {"shares": [share("client", 1.0, 0.0, "client")]}}
+    titles = on(Page("people"), snapshot(bags=[bag()]), told, width=120).line_with("weight")
+    assert titles.split()[:6] == ["owner", "tasks", "bags", "weight", "used", "running"]
+    narrow = on(Page("people"), snapshot(bags=[bag()]), told, width=80).line_with("weight")
+    assert narrow.split() == ["owner", "tasks", "bags", "weight", "used", "running", "waiting", "failed"]
 
 
 def test_events_say_when_what_and_of_whom() -> None:

@@ -8,9 +8,11 @@ import pytest
 from deskgrid.errors import GridUnreachable, RequestFailed
 from deskgrid.screen.questions import (
     BAGS,
+    DETAIL_S,
     EVENTS,
     GRID,
     ROWS_PER_S,
+    SHARES,
     STATUS,
     TICK_S,
     Wanted,
@@ -56,6 +58,11 @@ def test_all_bags_are_asked_for_where_they_are_shown_and_not_in_the_status(kind:
     assert BAGS in questions(Page(kind), few)
     assert BAGS in dict(wanted(View([Page(kind), Page("bag", "1")]), seen(few)))
     assert BAGS not in questions(Page("pcs"), few)
+
+
+def test_shares_are_asked_for_where_people_are_shown() -> None:
+    assert questions(Page("people"), lab(9))[SHARES] == DETAIL_S
+    assert SHARES not in questions(Page("bags"), lab(9))
 
 
 def test_what_is_open_is_asked_for() -> None:

@@ -113,6 +113,19 @@ def test_a_task_shows_its_output_when_it_ends(grid: LiveGrid, opened: Opened) ->
     assert_left_clean(terminal)
 
 
+def test_people_see_their_shares_as_the_brokers_file_says(grid: LiveGrid, opened: Opened, tmp_path: Path) -> None:
+    submitted(grid.client(), "sweep", 1)
+    terminal = opened(size=(24, 120))
+    assert terminal.shows("2 PCs")
+    terminal.type("4")
+    assert terminal.shows("weight         used")
+    (tmp_path / "home" / "shares.toml").write_text('[team]\nweight = 2.5\nkeys = ["client"]\n')
+    assert terminal.shows("team")
+    assert terminal.shows(" 2.5 ")
+    terminal.type("q")
+    assert_left_clean(terminal)
+
+
 def test_somebody_elses_bag_cannot_be_cancelled_and_the_broker_says_why(grid: LiveGrid, opened: Opened) -> None:
     submitted(grid.admin(), "private")
     terminal = opened()
