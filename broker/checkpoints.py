@@ -104,7 +104,8 @@ class Checkpoints:
         before = ev.SavedTask(task, kept[-1].progress, kept[-1].left_s) if kept else None
         scheduler = self._state.scheduler
         self._state.pending += scheduler.handle(ev.CheckpointDropped(task, before), scheduler.now)
-        self._state.note("checkpoint-unreadable", by=bag.row.owner, bag=bag.row.id, item=item)
+        facts = {"bag": bag.row.id, "item": item, "goes_on_from": "the one before" if kept else "the beginning"}
+        self._state.note("checkpoint-unreadable", by=bag.row.owner, **facts)
 
     def sent(self, request: wire.Resume) -> wire.Checkpoint:
         """The answer to a worker that was given this attempt and asks for the checkpoint that it goes on from."""

@@ -19,7 +19,7 @@ from deskgrid.cli.needs import check_needs, needs_options
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag
 
-COPIES = "Let an idle PC run a task that takes long a second time; the first answer counts."
+COPIES = "Let an idle PC run a task that takes long a second time; the first answer counts. Not with --checkpoint."
 RETRIES = "How often a failed task is tried again. From the fourth failure on, it pauses before each try."
 # Options that mean nothing without another one.
 NEED_ANOTHER = {

@@ -30,8 +30,8 @@ class TaskKeywords(TypedDict, total=False):
     """These are of each task. What is None is as if you had not given it.
 
     ``copies``: whether a PC that would be idle otherwise may run a task that takes long a second time; the first of the
-    two answers counts. ``min_piece``: of a task that saves checkpoints, how many seconds a PC must have for it; 60 if
-    you give none.
+    two answers counts. It is not for tasks that save checkpoints. ``min_piece``: of a task that saves checkpoints, how
+    many seconds a PC must have for it; 60 if you give none.
 
     ``env``: the libraries that the bag brings, so that the PCs need not have them. ``"mine"`` stands for what the
     function and the modules that travel import, or the first Python file that a command names, at the versions
@@ -158,7 +158,10 @@ def checked_options(options: TaskOptions) -> TaskOptions:
         raise BagRejected(f"checkpoint is True or False, not {options.checkpoint!r:.80}")
     options = replace(options, min_piece=checked_seconds(options.min_piece, "min_piece"))
     if options.checkpoint and options.copies:
-        raise BagRejected("a checkpointable task is not copied: choose checkpoint or copies")
+        raise BagRejected(
+            "checkpoint and copies exclude each other: two attempts of a task would each save a state of its own, and "
+            "the task can go on from one only; leave out checkpoint or copies"
+        )
     _check_gates(options)
     check_needs(options)
     if options.timeout is None:

@@ -174,7 +174,7 @@ def values_left(office: Office) -> int:
 
 
 def test_two_checkpoints_are_kept_and_the_one_before_is_used_if_the_newest_cannot_be_read(office: Office) -> None:
-    submitted(office)
+    client, bag = submitted(office)
     worker, work = given(office)
     numbers = [save(worker, work, b"state %d" % serial, serial, 0.1 * serial) for serial in range(1, 5)]
     assert [row[2] for row in rows(office)] == numbers[-2:]
@@ -188,6 +188,8 @@ def test_two_checkpoints_are_kept_and_the_one_before_is_used_if_the_newest_canno
     assert again.checkpoint == 0
     assert rows(office) == []
     assert again.runtime == 10 * HOUR_S
+    said = [row["facts"] for row in client.ask("events")["events"] if row["event"] == "checkpoint-unreadable"]
+    assert said == [{"bag": bag, "item": "0", "goes_on_from": which} for which in ("the one before", "the beginning")]
     # What is there no more is not sent.
     worker.send(wire.Resume(again.task, again.number, numbers[-1], 0))
     assert bytes(worker.expect(wire.Checkpoint).data) == b""

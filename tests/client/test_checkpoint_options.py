@@ -21,6 +21,12 @@ def test_options_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
         task(print, **wrong)
 
 
+def test_a_task_has_checkpoints_or_copies_and_it_is_said_why() -> None:
+    why = "two attempts of a task would each save a state of its own, and the task can go on from one only"
+    with pytest.raises(BagRejected, match=f"checkpoint and copies exclude each other: {why}; leave out checkpoint or"):
+        task(print, checkpoint=True, copies=True)
+
+
 def test_a_command_says_how_it_saves() -> None:
     made = wire.read_template(command_template(["run"], saving=checked_saving(["state/*", "log"], "SIGTERM", 9)).data)
     expected = {"kind": "command", "argv": ["run"], "checkpoint": ["state/*", "log"], "signal": "TERM", "exit": 9}
