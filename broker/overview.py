@@ -24,7 +24,7 @@ from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options
 from deskgrid.scheduler.policies.base import Foresight
-from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queues_view, worker_view
+from deskgrid.scheduler.views.snapshot import HoursView, Outlook, SlotView, queues_view, worker_view
 from deskgrid.wire.details import PlannedRow
 from deskgrid.wire.status import (
     BAG_ROWS,
@@ -35,6 +35,7 @@ from deskgrid.wire.status import (
     BagState,
     CounterValues,
     GridState,
+    LearnedHours,
     Presence,
     Queues,
     RunningTask,
@@ -259,6 +260,7 @@ class Overview:
             "uptime_s": view.uptime_s,
             "opened_s": max(0.0, now - session.opened) if session.state == "up" else 0.0,
             "windows": list(view.windows),
+            "hours": _hours_row(view.hours),
             "silent_s": max(0.0, now - session.heard),
             "ended": session.ended,
             "quarantine_s": None if stay is None else max(0.0, stay.until - now),
@@ -309,6 +311,18 @@ def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, slots: 
         "workers_away": workers["away"],
         "slots": slots,
         "busy": busy,
+    }
+
+
+def _hours_row(hours: HoursView) -> LearnedHours | None:
+    habit, closes = hours
+    if not habit.seen and closes is None:
+        return None
+    return {
+        "seen": habit.seen,
+        "lasts_s": None if habit.lasts is None else list(habit.lasts),
+        "early_s": habit.early_s,
+        "goes_s": None if closes is None else list(closes),
     }
 
 

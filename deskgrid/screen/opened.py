@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from textwrap import wrap
 from typing import cast
@@ -9,6 +10,7 @@ from typing import cast
 from rich.cells import chop_cells
 from rich.text import Text
 
+from deskgrid.client.eta import clock
 from deskgrid.durations import duration
 from deskgrid.screen import bag_rows, tables, worker_rows
 from deskgrid.screen.drawing import Column, counted, row
@@ -72,7 +74,7 @@ def pc(view: View, seen: Seen, width: int) -> Listing:
         heading,
         [
             *_refused(seen, width, question),
-            *_about(told, width),
+            *_about(told, width, seen.now),
             EMPTY,
             line(f"Slots  {told['busy']} of {told['slot_count']} busy", "bold"),
             *(slots or [line("none while it is not up", "dim")]),
@@ -81,13 +83,15 @@ def pc(view: View, seen: Seen, width: int) -> Listing:
     )
 
 
-def _about(worker: WorkerState, width: int) -> Iterable[Entry]:
+def _about(worker: WorkerState, width: int, now: datetime) -> Iterable[Entry]:
     if worker["note"]:
         yield _labelled("trouble", Text(clean(worker["note"]), "bold red"))
     columns = [Column(max(0, width - LABEL - tables.DURATION - 2)), Column(tables.DURATION, "right")]
     window = worker_rows.window(worker, columns[0].width)
     yield _labelled("window", row((window, worker_rows.time_left(worker)), columns))
     yield _labelled("plan", worker["plan"] or worker["kind"])
+    for label, text in zip(("hours", ""), _hours(worker, now), strict=False):
+        yield _labelled(label, text)
     coming = [f"in {duration(starts)} for {duration(lasts)}" for starts, lasts in worker["windows"]]
     yield _labelled("next", ", ".join(coming) or "no further window is announced")
     yield _labelled("ended", counted(worker["ended"], "task"))
@@ -100,6 +104,29 @@ def _about(worker: WorkerState, width: int) -> Iterable[Entry]:
         yield _labelled("labels", ", ".join(worker["labels"]))
     if not worker["reachable"]:
         yield _labelled("network", Text("other PCs do not reach it, so gangs of several PCs leave it out", "yellow"))
+
+
+def _hours(worker: WorkerState, now: datetime) -> Iterable[str]:
+    """What was learned of when it goes, in words; nothing if it is taken at its word because nothing is known."""
+    if (hours := worker["hours"]) is None:
+        return
+    lasts, early_s, goes = hours["lasts_s"], hours["early_s"], hours["goes_s"]
+    seen = f"({counted(hours['seen'], 'closing')} seen)"
+    if lasts is not None:
+        plan = "no plan" if worker["kind"] == "open-ended" else "whatever its plan"
+        yield f"{plan}: it usually stays {_between(*map(duration, lasts))} {seen}"
+    elif early_s is not None:
+        yield f"usually closes {duration(abs(early_s))} {'before' if early_s > 0.0 else 'after'} it says {seen}"
+    elif goes is None:
+        yield f"closes when it says {seen}"
+    else:
+        yield f"expected to do as most other PCs do {seen}"
+    if goes is not None:
+        yield f"so it should go {_between(*[clock(now + timedelta(seconds=each), now) for each in goes])}"
+
+
+def _between(least: str, most: str) -> str:
+    return least if least == most else f"{least} to {most}"
 
 
 def _slot(worker: WorkerState, slot: SlotState, bag: str) -> Entry:

@@ -197,13 +197,16 @@ def _absence(worker: WorkerState) -> Text:
 
 
 def time_left(worker: WorkerState) -> Text:
-    """How long the window stays open, or the state of a worker that is not up."""
+    """How long the window stays open, or the state of a worker that is not up. "~": as learned, not as told."""
     if worker["state"] != "up":
         return Text(worker["state"], "bold red" if worker["state"] == "lost" else "dim")
     if worker["uptime_s"] is None:
         return Text("open-ended")
     short = any(beyond(worker, slot) for slot in worker["slots"])
-    return Text(duration(worker["uptime_s"]), "bold yellow" if short else "")
+    said, hours = duration(worker["uptime_s"]), worker["hours"]
+    if hours is not None and hours["goes_s"] is not None:
+        said = "~" + (said if len(said) < tables.DURATION else said.partition(" h")[0] + " h")
+    return Text(said, "bold yellow" if short else "")
 
 
 def _strip(worker: WorkerState, width: int) -> Text:

@@ -64,6 +64,15 @@ class SlotState(TypedDict):
     left_s: float | None  # tl: the time left in the window for new tasks; null when open-ended
 
 
+class LearnedHours(TypedDict):
+    """How a worker has kept its hours; where its windows close otherwise than announced, the scheduler goes by this."""
+
+    seen: int  # its last windows that have closed, at most 16
+    lasts_s: list[float] | None  # it goes by habit: how long its windows last, at least and at most; else null
+    early_s: float | None  # else: how long before its plan it closes, the median; negative: after; null: as planned
+    goes_s: list[float] | None  # between what times from now this window should close; null: as announced, or not up
+
+
 # The state of a worker. Away: between its windows, as announced; lost: it vanished.
 Presence = Literal["up", "away", "lost"]
 
@@ -86,6 +95,7 @@ class WorkerState(TypedDict):
     uptime_s: float | None  # the time left in the window; null when open-ended, 0 when not up
     opened_s: float  # since this window opened
     windows: list[ComingWindow]  # the next windows of the coming week, at most 8, without the current one
+    hours: LearnedHours | None  # null: nothing is known of how it keeps its hours, so it is taken at its word
     silent_s: float  # since its last message
     ended: int  # tasks, done or failed
     quarantine_s: float | None  # until one task is tried there; null when not in quarantine

@@ -32,6 +32,24 @@ class Kept(NamedTuple):
     lasted: float
 
 
+class Habit(NamedTuple):
+    """What the windows of a PC say of its next ones. ``seen``: how many of them are remembered.
+
+    ``lasts``: how many seconds they usually last, at least and at most; None: it goes by its plans, not by habit.
+    ``early_s``: how long before its plans say it usually closes; negative: after; None: as planned, or nobody can say.
+    """
+
+    seen: int
+    lasts: tuple[float, float] | None = None
+    early_s: float | None = None
+
+
+def usual(ascending: Sequence[float]) -> tuple[float, float]:
+    """The least and the greatest of some values without the tenth that is lowest, and the tenth that is highest."""
+    beside = len(ascending) // 10
+    return ascending[beside], ascending[-1 - beside]
+
+
 class _Record:
     """The latest windows of a PC. ``plans``, ``habits``: how wrong each would have been on average."""
 
@@ -139,10 +157,18 @@ class Hours:
         planned = [each for each in record.windows if isfinite(each.planned)]
         return fmean(each.planned - each.lasted for each in planned) if planned else None
 
-    def usual(self, pc: str) -> float | None:
-        """How long its windows last, if it goes by habit; else None."""
+    def habit(self, pc: str) -> Habit:
+        """How ``pc`` has kept its hours, as far as it is judged by that."""
         record = self._records.get(pc)
-        return median(each.lasted for each in record.windows) if record is not None and record.regular else None
+        if record is None:
+            return Habit(0)
+        seen = len(record.windows)
+        if record.regular and not record.holds:
+            return Habit(seen, lasts=usual(sorted(each.lasted for each in record.windows)))
+        planned = [each.planned - each.lasted for each in record.windows if isfinite(each.planned)]
+        if seen < OWN or record.holds or not planned:
+            return Habit(seen)
+        return Habit(seen, early_s=median(planned))
 
     def kept(self, pc: str) -> list[float]:
         """Its record, to be kept for `restore`."""

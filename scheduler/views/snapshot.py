@@ -11,9 +11,11 @@ from typing import NamedTuple, TypeVar
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.prediction.hours import Habit, usual
+from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.gangs import Gang
-from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.views.forecast import Capacity, Span, spans_of_away, spans_of_worker
 
 # Rows that are looked at in one piece: a few milliseconds.
@@ -39,6 +41,20 @@ class SlotView:
     copy: bool = False
 
 
+class HoursView(NamedTuple):
+    """How a worker keeps its hours, and what is expected of it for that reason.
+
+    ``habit``: as its own windows say. ``closes``: between what times its present window should close, if that is before
+    it says; None: as it says, or it is not up.
+    """
+
+    habit: Habit
+    closes: tuple[float, float] | None = None
+
+
+UNKNOWN_HOURS = HoursView(Habit(0))
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerView:
     """One worker; if it is away it has no slots. ``windows``: (starts in, lasts) of the next ones to come.
@@ -60,6 +76,7 @@ class WorkerView:
     memory: float | None = None
     labels: tuple[str, ...] = ()
     reachable: bool = True
+    hours: HoursView = UNKNOWN_HOURS
 
 
 class RankView(NamedTuple):
@@ -255,7 +272,8 @@ def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_wi
     worker = grid.slots.workers.get(name)
     if worker is None:
         away = grid.away.get(name)
-        return WorkerView(name, 0.0, () if away is None else _windows(away.windows, now, most_windows), 0, 0, ())
+        windows = () if away is None else _windows(away.windows, now, most_windows)
+        return WorkerView(name, 0.0, windows, 0, 0, (), hours=HoursView(grid.hours.habit(name)))
     return WorkerView(
         name=name,
         uptime_s=_finite(worker.uptime(now)),
@@ -270,7 +288,17 @@ def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_wi
         memory=_finite(worker.traits.memory),
         labels=tuple(sorted(worker.traits.labels)),
         reachable=worker.traits.reachable,
+        hours=_hours(grid, worker, now),
     )
+
+
+def _hours(grid: GridState, worker: Worker, now: float) -> HoursView:
+    habit = grid.hours.habit(worker.name)
+    if worker.ends_at == worker.announced:
+        return HoursView(habit)
+    likely = closings(worker.opened, worker.announced, grid.hours.lengths(worker.name, worker.planned_s), now)
+    soonest, latest = usual(likely)
+    return HoursView(habit, (max(0.0, soonest - now), max(0.0, latest - now)) if latest < math.inf else None)
 
 
 def gang_views(grid: GridState, now: float, most: int) -> tuple[GangView, ...]:

@@ -253,6 +253,8 @@ def test_how_a_pc_keeps_its_hours_is_explained_kept_and_forgotten(open_office: O
     office.settle()
     why = office.client().ask("explain", bag=bag, item=0)["text"]
     assert any("it leaves on average 6 s early" in line for line in why), why
+    (row,) = office.client().ask("status")["workers"]
+    assert row["hours"] == {"seen": 2, "lasts_s": [4.0, 4.0], "early_s": None, "goes_s": [4.0, 4.0]}
     hours = office.sessions.state.learning.hours
     assert hours.lengths("pc1", 10.0) == pytest.approx([4.0, 4.0])
     office.client(ADMIN).ask("forget learned")

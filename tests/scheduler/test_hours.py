@@ -6,8 +6,9 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Window, Windows
-from deskgrid.scheduler.prediction.hours import OTHERS, OWN, PCS, WINDOWS, Hours
+from deskgrid.scheduler.prediction.hours import OTHERS, OWN, PCS, WINDOWS, Habit, Hours
 from deskgrid.scheduler.prediction.spread import closings
+from deskgrid.scheduler.views.snapshot import HoursView, worker_view
 from tests.scheduler.builders import Grid, packing
 
 
@@ -27,14 +28,14 @@ def test_who_does_as_announced_is_taken_at_its_word() -> None:
 def test_who_always_goes_when_it_goes_is_expected_to_whatever_it_announces() -> None:
     known = hours(one=(300, 100), two=(20, 101), three=(150, 99))
     assert known.lengths("a", 1000) == known.lengths("a", math.inf) == [99, 100, 101]
-    assert known.usual("a") == 100
+    assert known.habit("a") == Habit(3, lasts=(99, 101))
 
 
 def test_who_leaves_early_as_announced_is_expected_to_leave_as_early() -> None:
     known = hours(one=(100, 50), two=(1000, 510), three=(10, 5.2))
     assert known.lengths("a", 200) == [100, 102, 104]
     assert known.lengths("a", math.inf) == []
-    assert known.usual("a") is None
+    assert known.habit("a") == Habit(3, early_s=50)
     assert known.early("a") == pytest.approx((50 + 490 + 4.8) / 3)
 
 
@@ -42,6 +43,22 @@ def test_a_pc_without_an_end_that_goes_home_is_expected_as_its_history_says() ->
     known = hours(one=(math.inf, 100), two=(math.inf, 120))
     assert known.lengths("a", math.inf) == [100, 120]
     assert known.early("a") is None
+    assert known.habit("a") == Habit(2, lasts=(100, 120))
+
+
+def test_what_is_usual_leaves_out_the_tenth_at_each_end() -> None:
+    known = Hours()
+    for lasted in (5, 100, 101, 102, 103, 104, 105, 106, 107, 900):
+        known.add("a", math.inf, lasted)
+    assert known.habit("a") == Habit(10, lasts=(100, 107))
+
+
+def test_who_goes_as_announced_has_no_habit_of_its_own() -> None:
+    assert hours().habit("a") == Habit(0)
+    assert hours(one=(100, 50)).habit("a") == Habit(1)
+    assert hours(one=(100, 100), two=(50, 50.5)).habit("a") == Habit(2)
+    assert hours(one=(100, 100), two=(100, 100)).habit("a") == Habit(2)
+    assert hours(one=(math.inf, 100), two=(math.inf, 1000), three=(math.inf, 10)).habit("a").early_s is None
 
 
 def test_a_pc_of_which_little_is_known_is_judged_by_most_others() -> None:
@@ -169,3 +186,40 @@ def test_a_pass_ends_although_a_pc_has_outlasted_its_announcement_and_its_habits
         grid.expect()
     assert grid.inside.slots.workers["a"].ends_at < grid.now
     assert grid.inside.expected == []
+
+
+# --- as it is told ----------------------------------------------------------------------------------------------------
+
+
+def told(grid: Grid) -> HoursView:
+    return worker_view(grid.inside, "a", grid.now, 1, 1).hours
+
+
+def test_a_view_of_a_pc_says_how_it_keeps_its_hours_and_when_it_should_go() -> None:
+    grid = Grid(packing())
+    assert told(grid) == HoursView(Habit(0))
+    for seconds in (40, 50):
+        stays(grid, seconds)
+    by_habit = Habit(2, lasts=(40, 50))
+    assert told(grid) == HoursView(by_habit)
+    grid.pc("a", 100)
+    assert told(grid) == HoursView(by_habit, (40, 50))
+    grid.wait(45)
+    assert told(grid) == HoursView(by_habit, (5, 5))
+    grid.wait(10)
+    assert told(grid) == HoursView(by_habit, (45, 45)), "it has outlasted all that, and goes when it says"
+    grid.expect()
+    assert told(grid) == HoursView(by_habit)
+
+
+def test_a_pc_without_a_plan_that_outlasts_its_habits_may_stay() -> None:
+    grid = Grid(packing())
+    for _ in range(OWN):
+        grid.pc("a")
+        grid.wait(40)
+        grid.leave("a", planned=True)
+        grid.wait(5)
+    grid.pc("a")
+    assert told(grid) == HoursView(Habit(2, lasts=(40, 40)), (40, 40))
+    grid.wait(50)
+    assert told(grid) == HoursView(Habit(2, lasts=(40, 40)))

@@ -6,7 +6,16 @@ from typing import Any, Literal
 
 from deskgrid.errors import RequestFailed
 from deskgrid.screen.view import Happened, Question, Seen, Told
-from deskgrid.wire.status import BagState, CounterValues, RunningTask, SlotState, StatusDocument, Totals, WorkerState
+from deskgrid.wire.status import (
+    BagState,
+    CounterValues,
+    LearnedHours,
+    RunningTask,
+    SlotState,
+    StatusDocument,
+    Totals,
+    WorkerState,
+)
 
 BAG = "a1b2c3d4e5f6"
 
@@ -80,6 +89,7 @@ def worker(
     speed: float = 1.0,
     load: float = 0.0,
     reachable: bool = True,
+    hours: LearnedHours | None = None,
 ) -> WorkerState:
     """A worker that is up, with one idle slot unless slots are given."""
     return WorkerState(
@@ -98,6 +108,7 @@ def worker(
         uptime_s=uptime_s if state == "up" else 0.0,
         opened_s=opened_s,
         windows=windows or [],
+        hours=hours,
         silent_s=silent_s,
         ended=ended,
         quarantine_s=30.0 if note else None,

@@ -10,7 +10,7 @@ from rich.text import Text
 from deskgrid.screen.frame import draw, listing
 from deskgrid.screen.questions import EVENTS, PLAN, SHARES, STATUS, explain_of, logs_of, output_of, tasks_of, worker_of
 from deskgrid.screen.view import Kind, Page, Question, Seen, Told
-from deskgrid.wire.status import StatusDocument, WorkerState
+from deskgrid.wire.status import LearnedHours, StatusDocument, WorkerState
 from tests.screen.builders import BAG, bag, happened, lab, seen, slot, snapshot, worker
 from tests.screen.player import Player
 
@@ -269,6 +269,47 @@ def test_a_pc_shows_its_windows_its_slots_and_its_events() -> None:
     assert "27 s of 45 s" in player.line_with("sweep #17")
     assert text.count("worker joined") == 1
     assert f"task {BAG} 17" in player.rows
+
+
+def learned(
+    seen: int = 14,
+    lasts: tuple[float, float] | None = None,
+    early_s: float | None = None,
+    goes: tuple[float, float] | None = None,
+) -> LearnedHours:
+    shown = [None if pair is None else list(pair) for pair in (lasts, goes)]
+    return LearnedHours(seen=seen, lasts_s=shown[0], early_s=early_s, goes_s=shown[1])
+
+
+@pytest.mark.parametrize(
+    ("hours", "plan_s", "said"),
+    [
+        (learned(lasts=(28_800.0, 30_600.0), goes=(7_200.0, 9_000.0)), None, "no plan: it usually stays 8 h 00 min to"),
+        (learned(lasts=(60.0, 60.0)), 100.0, "whatever its plan: it usually stays 1 min 00 s (14 closings seen)"),
+        (learned(early_s=1380.0, goes=(60.0, 60.0)), 9e3, "usually closes 23 min before it says (14 closings seen)"),
+        (learned(early_s=-120.0), 9e3, "usually closes 2 min 00 s after it says (14 closings seen)"),
+        (learned(), 9e3, "closes when it says (14 closings seen)"),
+        (learned(1, goes=(60.0, 120.0)), 9e3, "expected to do as most other PCs do (1 closing seen)"),
+    ],
+    ids=["no plan", "not its plan", "early", "late", "as planned", "as others"],
+)
+def test_a_pc_shows_how_it_keeps_its_hours(hours: LearnedHours, plan_s: float | None, said: str) -> None:
+    pc = worker("pc", uptime_s=plan_s, hours=hours)
+    assert said in on(Page("pc", "pc"), snapshot([pc])).line_with("hours")
+
+
+def test_a_pc_shows_when_it_should_go_by_the_clock_and_that_its_time_left_is_learned() -> None:
+    pc = worker("pc", hours=learned(early_s=60.0, goes=(7200.0, 36_000.0)))
+    assert "so it should go 16:30 to Tue 00:30" in on(Page("pc", "pc"), snapshot([pc])).text()
+    pc = worker("pc", hours=learned(early_s=60.0, goes=(7200.0, 7210.0)))
+    assert "so it should go 16:30" in on(Page("pc", "pc"), snapshot([pc])).text()
+    assert "hours" not in on(Page("pc", "pc"), snapshot([worker("pc")])).text()
+
+
+@pytest.mark.parametrize(("left_s", "said"), [(7200.0, " ~2 h 00 min "), (86_340.0, " ~23 h "), (1e5, " ~1 d 3 h ")])
+def test_a_time_left_that_was_learned_is_marked(left_s: float, said: str) -> None:
+    pc = worker("pc", uptime_s=left_s, hours=learned(early_s=60.0, goes=(60.0, left_s)))
+    assert said in on(Page("pcs"), snapshot([pc])).line_with("pc ")
 
 
 def test_a_pc_that_is_gone_is_said_to_be() -> None:
