@@ -22,6 +22,7 @@ from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look, Prepares
 from deskgrid.scheduler.forecast.picture import Durations, Picture
+from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.wire import TaskOptions
 
@@ -45,6 +46,8 @@ LASTS_S = 10.0
 JOURNAL_PART, JOURNAL_S, JOURNAL_MOST_S = 0.05, 60.0, 3_600.0
 # All runs are made for so many slots times bags; for more there are fewer runs, but at least so many.
 FULL, RUNS_LEAST = 500, 30
+# A run takes up to so many times as long if tasks are parallel, or need memory or labels.
+TOGETHER = 16
 
 NO_PC = "no PC is up or announced"
 NO_ENVIRONMENT = "no PC that is known can prepare its environment in a window; deskgrid explain says more"
@@ -62,10 +65,6 @@ class _Asked(NamedTuple):
     picture: Picture
     rows: dict[int, int]
     guessed: set[int]
-
-
-# Of a bag whose tasks need several slots at once: forecasts place single tasks only.
-NO_FORECAST = "its tasks are parallel, and there are no estimates for such tasks"
 
 
 class Etas:
@@ -135,8 +134,6 @@ class Etas:
     def _barred(self, bag: OpenBag) -> str:
         if bag.note.endswith(WAIT) and (why := self.lacking(bag.row.options)):
             return why
-        if bag.parallel:
-            return NO_FORECAST
         if bag.paused:
             return "it is paused"
         if bag.waits_for:
@@ -188,8 +185,8 @@ class Etas:
             for rows in look.pieces():
                 yield ROW_UNITS * rows
             self._count += 1
-            picture, slots = look.picture, sum([pc.slots for pc in look.picture.pcs])
-            ticket = self._forecaster.submit(picture, self._count, runs_for(slots, len(picture.bags)))
+            picture = look.picture
+            ticket = self._forecaster.submit(picture, self._count, runs_for(picture))
             self._asked = _Asked(ticket, now, picture, look.rows, guessed)
         except Exception as error:
             self._fail(now, f"the estimate failed: {error!r}")
@@ -269,9 +266,11 @@ class Etas:
             return NO_ENVIRONMENT
         its = self._state.scheduler.grid.tasks.bags[bag.row.number]
         policy = self._state.scheduler.policy
-        needs = policy.requirement.needs(its.needs_s(its.longest))
+        needs = policy.requirement.needs(its.needs_s(its.need.seconds(its.longest, its.need.most)))
         if policy.timed and needs >= longest_s:
             return f"a task of it needs {precise(needs)}, and the longest window known has {precise(longest_s)}"
+        if its.need != SINGLE:
+            return "the PCs that it needs are not there together for long enough"
         return "the windows that are open or announced are too few"
 
     # --- the journal -------------------------------------------------------------------------------------------------
@@ -291,9 +290,11 @@ class Etas:
             self._unwritten = []
 
 
-def runs_for(slots: int, bags: int) -> int:
+def runs_for(picture: Picture) -> int:
     """How many runs a forecast is made of."""
-    return max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, slots * bags)))
+    rows = sum([pc.slots for pc in picture.pcs]) * len(picture.bags)
+    rows *= TOGETHER if any(bag.need != SINGLE for bag in picture.bags) else 1
+    return max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, rows)))
 
 
 def _answer(median: float | None, low: float | None, high: float | None, why: str) -> Json:

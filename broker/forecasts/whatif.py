@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.forecasts.etas import NO_FORECAST, PART, ROW_UNITS, Etas, runs_for
+from deskgrid.broker.forecasts.etas import PART, ROW_UNITS, Etas, runs_for
 from deskgrid.broker.forecasts.runner import Ticket
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.query_catalog import AskError, Json
@@ -50,8 +50,6 @@ class WhatIf:
 
     def compare(self, who: Credential, bag: OpenBag, changes: list[Json]) -> Slices:
         """When a bag would end, as things are and with each change."""
-        if bag.parallel:
-            raise AskError(NO_FORECAST)
         return self._ask(who, bag.row.number, "compare", changes)
 
     def compare_new(self, who: Credential, args: Json) -> Slices:
@@ -60,8 +58,6 @@ class WhatIf:
 
     def advise(self, who: Credential, bag: OpenBag) -> Slices:
         """What would help a bag."""
-        if bag.parallel:
-            raise AskError(NO_FORECAST)
         return self._ask(who, bag.row.number, "advise", [])
 
     def _ask(
@@ -134,7 +130,6 @@ class WhatIf:
 
     def _submit(self, owner: str, picture: Picture, what: str, args: Json) -> Ticket:
         policy = self._state.scheduler.policy
-        slots = sum([pc.slots for pc in picture.pcs])
-        args |= {"seed": SEED, "runs": min(RUNS, runs_for(slots, len(picture.bags)))}
+        args |= {"seed": SEED, "runs": min(RUNS, runs_for(picture))}
         args |= {"policy": policy.name, "options": policy_options(policy)}
         return self._state.forecaster.ask(picture, what, args, owner)

@@ -52,7 +52,7 @@ def changed(picture: Picture, bag: int, change: Change) -> Picture:
     lost = _lost(picture.pcs, pcs)
     bags = [_with_lost(waiting, lost) for waiting in picture.bags] if lost else picture.bags
     bags = [_changed_bag(waiting, change) if waiting.number == bag else waiting for waiting in bags]
-    return replace(picture, pcs=tuple(map(_idle_if_away, pcs)), bags=tuple(bags))
+    return replace(picture, pcs=_without_gangs(picture.pcs, pcs), bags=tuple(bags))
 
 
 def matching(pcs: Sequence[PC], pattern: str) -> list[PC]:
@@ -117,7 +117,23 @@ def _idle_if_away(pc: PC) -> PC:
 def _lost(before: Sequence[PC], after: Sequence[PC]) -> Counter[tuple[int, int]]:
     """How many tasks, by bag and group, run on PCs that are not up any more: they begin again elsewhere."""
     up = {pc.name for pc in after if _is_up(pc)}
-    return Counter([(task.bag, task.group) for pc in before if pc.name not in up for task in pc.running])
+    lost = [task for pc in before if pc.name not in up for task in pc.running]
+    # Each gang counts once.
+    return Counter([task[:2] for task in {task.gang or -place: task for place, task in enumerate(lost, 1)}.values()])
+
+
+def _without_gangs(before: Sequence[PC], after: Sequence[PC]) -> tuple[PC, ...]:
+    """The PCs: idle if they are not up, and without what is left of gangs that others of them have lost."""
+    up = {pc.name for pc in after if _is_up(pc)}
+    gone = {task.gang for pc in before if pc.name not in up for task in pc.running if task.gang}
+    return tuple([_idle_if_away(_without(pc, gone)) for pc in after])
+
+
+def _without(pc: PC, gangs: set[int]) -> PC:
+    """The PC without these gangs."""
+    if not any(task.gang in gangs for task in pc.running):
+        return pc
+    return replace(pc, running=tuple([task for task in pc.running if task.gang not in gangs]))
 
 
 def _with_lost(waiting: Waiting, lost: Counter[tuple[int, int]]) -> Waiting:

@@ -14,8 +14,9 @@ from deskgrid.scheduler.forecast.ahead import RUNS, forecast
 from deskgrid.scheduler.forecast.changes import Change, Unchangeable, changed, stays_longer
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
 from deskgrid.scheduler.forecast.picture import PC, Picture, Waiting
-from deskgrid.scheduler.forecast.under_policy import TooManyTasks, stretch
+from deskgrid.scheduler.forecast.under_policy import Untried, stretch
 from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy
 
@@ -89,7 +90,7 @@ def _answer(picture: Picture, bag: int, change: Change, policy: PolicyUsed, dice
         factor = 1.0
         if change.policy:
             factor = stretch(imagined, bag, policy.make, partial(make_policy, change.policy), dice.seed)
-    except (Unchangeable, TooManyTasks, UnknownPolicy) as error:
+    except (Unchangeable, Untried, UnknownPolicy) as error:
         return Answer(None, str(error))
     return _ends(imagined, bag, dice, factor)
 
@@ -103,16 +104,18 @@ def obstacle(picture: Picture, bag: int) -> str:
         return "no PC is up or announced"
     if found := misfits(picture, waiting):
         return f"{found.tasks:,} tasks fit no window that is known"
+    if waiting.need != SINGLE:
+        return "the PCs that it needs are not there together for long enough"
     return "it does not end in any window that is known"
 
 
 def misfits(picture: Picture, waiting: Waiting) -> Misfits | None:
     """The waiting tasks of a bag that need more time at once than any window has; None if all fit."""
     longest = longest_window(picture.pcs)
-    found = [group for group in waiting.groups if group.count and group.needs_s >= longest]
+    found = [group for group in waiting.groups if group.count and waiting.at_once_s(group) >= longest]
     if not found or not longest:
         return None
-    needs = max([group.needs_s for group in found])
+    needs = max(map(waiting.at_once_s, found))
     # A window has to be longer than what is needed.
     return Misfits(sum([group.count for group in found]), needs, longest, ceil((needs + 1.0) / longest))
 
@@ -173,6 +176,6 @@ def _has_work(picture: Picture, bag: int) -> bool:
 def _without_misfits(picture: Picture, waiting: Waiting) -> Picture:
     """The picture without the tasks of a bag that fit no window."""
     longest = longest_window(picture.pcs)
-    groups = [replace(group, count=0) if group.needs_s >= longest else group for group in waiting.groups]
+    groups = [replace(group, count=0) if waiting.at_once_s(group) >= longest else group for group in waiting.groups]
     fits = replace(waiting, groups=tuple(groups))
     return replace(picture, bags=tuple([fits if bag is waiting else bag for bag in picture.bags]))

@@ -1,7 +1,7 @@
 """Takes the picture of a grid from which a forecast starts.
 
 Rule 1: a picture is taken in pieces, and costs no more for a bag of a million tasks than for one of a thousand.
-Rule 2: a parallel task is as many tasks as it needs slots, at least. That they have to be together is not looked at.
+Rule 2: of parallel tasks, the policy in force says in what order their turns are.
 Rule 3: tasks of a bag that have predictions of their own are summed up in a few groups, by these predictions; how far
 those were off so far tells how long the tasks really take. All other tasks of a bag are one group.
 """
@@ -17,10 +17,14 @@ from typing import NamedTuple
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.choices import WhichNext
+from deskgrid.scheduler.parallel.composed import Composed
+from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.slots import Away, Worker
+from deskgrid.scheduler.state.slots import Away, Traits, Worker
 
 # Rows that are looked at in one piece: a few milliseconds.
 PIECE = 1_000
@@ -46,14 +50,17 @@ Prepares = Callable[[str], tuple[Preparing, ...]]
 
 
 class _Row(NamedTuple):
-    """A PC. ``running``: bags of tasks that run there, their predicted runtimes, and how long they have run."""
+    """A PC. ``running``: bags of tasks that run there, their predicted runtimes, how long they have run, and of which
+    gang they are, 0 for none. ``traits``: None if they are unknown.
+    """
 
     name: str
     site: str
     spans: tuple[Span, ...]
     slots: int
-    running: list[tuple[Bag, float, float]]
+    running: list[tuple[Bag, float, float, int]]
     speed: float
+    traits: Traits | None
 
 
 class Look:
@@ -76,6 +83,8 @@ class Look:
         self._waiting: list[Waiting] = []
         # By bag: the bag of the picture that stands for it.
         self.rows: dict[int, int] = {}
+        # In what order parallel tasks have their turns; None: as they came.
+        self._order = _order(grid.policy)
         self.picture = Picture((), ())
 
     def pieces(self) -> Iterator[int]:
@@ -113,52 +122,60 @@ class Look:
             if rows >= PIECE:
                 yield rows
                 rows = 0
+        self._take_turns()
         shares = {bag.category.account.share for bag in grid.tasks.bags.values() if bag.settled < bag.total}
         self.picture = Picture(
             tuple(pcs),
             tuple(self._waiting),
             grid.policy.order == "longest-first",
             tuple([Share(share.name, share.standing(self._now), share.weight) for share in shares]),
+            getattr(self._order, "backfills", True),
         )
         yield rows
 
     # --- PCs ---------------------------------------------------------------------------------------------------------
 
     def _look_at_worker(self, worker: Worker) -> int:
-        now, tasks, running = self._now, self._grid.tasks, list[tuple[Bag, float, float]]()
+        now, tasks, running = self._now, self._grid.tasks, list[tuple[Bag, float, float, int]]()
         for slot in worker.slots:
             if slot.sent:
                 task = slot.sent[0].attempt.task
-                bag, elapsed = tasks.known(task).bag, max(0.0, now - slot.started)
-                running.append((bag, tasks.runtime(task), elapsed))
-                if slot.gang is None or slot is slot.gang.slots[0]:
+                bag, elapsed, gang = tasks.known(task).bag, max(0.0, now - slot.started), slot.gang
+                running.append((bag, tasks.runtime(task), elapsed, 0 if gang is None else 1 + task))
+                if gang is None:
                     self._elapsed[bag.number].append(elapsed)
+                elif slot is gang.slots[0]:  # as if it ran on one rank, on a PC of speed 1
+                    self._elapsed[bag.number].append(elapsed * tasks.runtime(task) / max(gang.seconds, 1e-9))
         stay = self._grid.quarantine.workers.get(worker.name)
         opens = 0.0 if stay is None else stay.until - now
         spans = [Span(opens, worker.ends_at - now), *_spans(worker.expected(now), now)]
         shown = tuple([span for span in spans if span.closes > max(0.0, span.opens)])
-        self._pcs.append(_Row(worker.name, worker.site, shown, len(worker.slots), running, worker.speed))
+        row = _Row(worker.name, worker.site, shown, len(worker.slots), running, worker.speed, worker.traits)
+        self._pcs.append(row)
         return 1 + len(worker.slots) + len(spans)
 
     def _look_at_away(self, name: str, away: Away) -> int:
         spans = tuple(_spans(away.expected(self._now), self._now))
-        self._pcs.append(_Row(name, "", spans, away.slots, [], away.speed))
+        site, traits = ("", None) if away.was is None else (away.was.site, away.was.traits)
+        self._pcs.append(_Row(name, site, spans, away.slots, [], away.speed, traits))
         return 1 + len(spans)
 
     def _pc(self, row: _Row) -> PC:
         # While the picture was taken, some bags may have ended.
         known = self._groups
         shown = [
-            Running(self.rows[b.number], self._group_of(b, seconds), ran)
-            for b, seconds, ran in row.running
+            Running(self.rows[b.number], self._group_of(b, seconds), ran, gang)
+            for b, seconds, ran, gang in row.running
             if b.number in known
         ]
-        return PC(row.name, row.spans, row.slots, tuple(shown), row.site, row.speed, self._prepares(row.name))
+        pc = PC(row.name, row.spans, row.slots, tuple(shown), row.site, row.speed, prepares=self._prepares(row.name))
+        if (traits := row.traits) is None:
+            return pc
+        return replace(pc, memory=traits.memory, labels=traits.labels, reachable=traits.reachable)
 
     def _group_of(self, bag: Bag, runtime: float) -> int:
         """The group of a bag whose tasks are most like one of this runtime."""
         groups = self._groups[bag.number]
-        runtime = bag.need.seconds(runtime, bag.need.least)
         return min(range(len(groups)), key=lambda group: abs(groups[group].runtime - runtime))
 
     # --- bags --------------------------------------------------------------------------------------------------------
@@ -191,8 +208,6 @@ class Look:
                 Group(many, self._ratios(bag, runtime), runtime, needs(bag.needs_s(runtime)))
                 for many, runtime in self._predicted(bag, count)
             ]
-        if bag.category.parallel:
-            groups = [_as_slots(group, bag.need) for group in groups]
         key = bag.category.key
         return Waiting(
             bag.number,
@@ -204,8 +219,27 @@ class Look:
             key.limit,
             bag.barred,
             bag.piece is not None,
+            need=bag.need,
             environment=key.environment,
         )
+
+    def _take_turns(self) -> None:
+        """Number the groups of parallel tasks in the order of the policy."""
+        jobs, bags, now = list[Job](), self._grid.tasks.bags, self._now
+        for row, waiting in enumerate(self._waiting):
+            if waiting.need.parallel and waiting.number in bags:
+                came = bags[waiting.number].batches[0].came
+                jobs += [Job(row, waiting.need, group.runtime, came) for group in waiting.groups]
+        if not jobs:
+            return
+        order = jobs if self._order is None else self._order.order(jobs, now)
+        turns: defaultdict[int, list[int]] = defaultdict(list)
+        for turn, job in enumerate(order):
+            turns[job.task].append(turn)
+        for row, its in turns.items():
+            waiting = self._waiting[row]
+            groups = [replace(group, turn=turn) for group, turn in zip(waiting.groups, its, strict=True)]
+            self._waiting[row] = replace(waiting, groups=tuple(groups))
 
     def _predicted(self, bag: Bag, count: int) -> list[tuple[int, float]]:
         """Groups of a bag's waiting tasks: how many, and their predicted runtime. The longest ones come first."""
@@ -242,12 +276,10 @@ def predicted(runtime: float) -> Durations:
     return Durations(tuple([runtime * ratio for ratio in _RATIOS]))
 
 
-def _as_slots(group: Group, need: Need) -> Group:
-    """Parallel tasks as work of so many slots as the smallest gang has, which need not be together."""
-    shorter, points = need.seconds(1.0, need.least), group.durations.points
-    durations = group.durations._replace(points=tuple([seconds * shorter for seconds in points]))
-    slots = need.least * need.slots
-    return Group(group.count * slots, durations, group.runtime * shorter, group.needs_s * shorter)
+def _order(policy: Policy) -> WhichNext | None:
+    """The order in which a policy looks at parallel tasks, if it has one that is known here."""
+    parallel = getattr(policy, "parallel", None) or default_policy()
+    return parallel.which if isinstance(parallel, Composed) else None
 
 
 def _likeness(bag: Bag, own: int | None) -> tuple[object, ...]:

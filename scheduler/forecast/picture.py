@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.parallel.need import SINGLE, Need
+
 
 class Durations(NamedTuple):
     """How long tasks of one kind take. ``points``: equally likely seconds, ascending, at least one.
@@ -31,11 +33,15 @@ class Span(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A task that runs. ``group``: the place of its kind in ``Waiting.groups`` of its bag."""
+    """A task that runs on a slot. ``group``: the place of its kind in ``Waiting.groups`` of its bag.
+
+    ``gang``: of a parallel task, what all of its slots have in common, and no other slot; else 0.
+    """
 
     bag: int
     group: int
     elapsed: float
+    gang: int = 0
 
 
 class Preparing(NamedTuple):
@@ -53,7 +59,8 @@ class Preparing(NamedTuple):
 class PC:
     """A PC, its spans in order, and what its slots run. ``speed``: tasks take half as long at 2.0.
 
-    ``prepares``: the environments of bags, but for those that it need not prepare.
+    ``memory``: bytes. ``reachable``: whether other PCs of its ``site`` can reach it. ``prepares``: the environments of
+    bags, but for those that it need not prepare.
     """
 
     name: str
@@ -62,6 +69,9 @@ class PC:
     running: tuple[Running, ...] = ()
     site: str = ""
     speed: float = 1.0
+    memory: float = inf
+    reachable: bool = True
+    labels: frozenset[str] = frozenset()
     prepares: tuple[Preparing, ...] = ()
 
     def ready_at(self, environment: str, needs_s: float = 0.0) -> float:
@@ -79,13 +89,15 @@ class Group:
     """Tasks of a bag that are alike. ``count``: how many wait, 0 or more.
 
     ``runtime``: as predicted, for policies that begin the longest first. ``needs_s``: what a window must have left for
-    the policy to begin one.
+    the policy to begin one. ``turn``: of parallel tasks, those with the least begin first. Seconds of these are as
+    `Need.seconds` takes them.
     """
 
     count: int
     durations: Durations
     runtime: float = 0.0
     needs_s: float = 0.0
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +108,8 @@ class Waiting:
     first. ``priority``: bags of higher ones come first among those of a share. ``limit``: the most slots that it may
     have at a time, 0 for any. ``barred``: none of its tasks may begin.
     ``keeps``: its tasks are checkpointable, and an interrupted one goes on where it stopped. ``begins``: none of them
-    begins before that. ``environment``: what has to be ready on a PC before one of them begins there; empty: nothing.
+    begins before that. ``need``: what each of its tasks needs beside its seconds. ``environment``: what has to be ready
+    on a PC before one of them begins there; empty: nothing.
     """
 
     number: int
@@ -109,7 +122,12 @@ class Waiting:
     barred: bool = False
     keeps: bool = False
     begins: float = 0.0
+    need: Need = SINGLE
     environment: str = ""
+
+    def at_once_s(self, group: Group) -> float:
+        """What a window must have left for one of its tasks, on as many PCs of speed 1 as it may have."""
+        return self.need.seconds(group.needs_s, self.need.most)
 
 
 class Share(NamedTuple):
@@ -124,10 +142,12 @@ class Share(NamedTuple):
 class Picture:
     """The grid. ``bags``: as they came. ``longest_first``: the policy's order, in which their tasks begin.
 
-    ``shares``: those that are not named here have used nothing, and weigh 1.
+    ``shares``: those that are not named here have used nothing, and weigh 1. ``backfills``: whether parallel tasks may
+    begin while one that came before them waits.
     """
 
     pcs: tuple[PC, ...]
     bags: tuple[Waiting, ...]
     longest_first: bool = False
     shares: tuple[Share, ...] = ()
+    backfills: bool = True

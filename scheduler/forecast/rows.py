@@ -1,23 +1,40 @@
 """A picture as rows of plain values, which JSON can take, and back."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
+from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
 
 # A row: what it is, and its values.
 Row = Sequence[Any]
+
+SPEEDUPS: dict[str, type[Any]] = {each.__name__: each for each in (Amdahl, Downey, Measured)}
 
 
 def rows_of(picture: Picture) -> Iterator[Row]:
     """The rows of a picture, each of a PC, a bag or a share; the last is of the whole."""
     for pc in picture.pcs:
-        yield "pc", pc.name, pc.spans, pc.slots, pc.running, pc.site, pc.speed, pc.prepares
+        yield (
+            "pc",
+            pc.name,
+            pc.spans,
+            pc.slots,
+            pc.running,
+            pc.site,
+            pc.speed,
+            pc.memory,
+            pc.reachable,
+            sorted(pc.labels),
+            pc.prepares,
+        )
     for bag in picture.bags:
         yield (
             "bag",
             bag.number,
-            [(each.count, each.durations, each.runtime, each.needs_s) for each in bag.groups],
+            [(each.count, each.durations, each.runtime, each.needs_s, each.turn) for each in bag.groups],
             bag.total,
             bag.ended,
             bag.share,
@@ -26,31 +43,58 @@ def rows_of(picture: Picture) -> Iterator[Row]:
             bag.barred,
             bag.keeps,
             bag.begins,
+            _of_need(bag.need),
             bag.environment,
         )
     for share in picture.shares:
         yield "share", *share
-    yield "picture", picture.longest_first
+    yield "picture", picture.longest_first, picture.backfills
 
 
 def picture_of(rows: Sequence[Row]) -> Picture:
     """The picture that these are the rows of."""
-    *parts, (_, longest_first) = rows
+    *parts, (_, longest_first, backfills) = rows
     return Picture(
         tuple([_pc(*values) for what, *values in parts if what == "pc"]),
         tuple([_bag(*values) for what, *values in parts if what == "bag"]),
         longest_first,
         tuple([Share(*values) for what, *values in parts if what == "share"]),
+        backfills,
     )
 
 
 def _pc(name: str, spans: Row, slots: int, running: Row, *values: Any) -> PC:
+    site, speed, memory, reachable, labels, prepares = values
     shown = tuple([Span(opens, closes, tuple(ends)) for opens, closes, ends in spans])
-    site, speed, prepares = values
+    its = tuple([Running(*each) for each in running])
     preparing = tuple([Preparing(*each) for each in prepares])
-    return PC(name, shown, slots, tuple([Running(*each) for each in running]), site, speed, preparing)
+    return PC(name, shown, slots, its, site, speed, memory, reachable, frozenset(labels), preparing)
 
 
 def _bag(number: int, groups: Row, *values: Any) -> Waiting:
-    its = tuple([Group(count, Durations(tuple(points), known), *more) for count, (points, known), *more in groups])
-    return Waiting(number, its, *values)
+    *more, need, environment = values
+    its = tuple([Group(count, Durations(tuple(points), known), *rest) for count, (points, known), *rest in groups])
+    return replace(Waiting(number, its, *more), need=_need(*need), environment=environment)
+
+
+def _of_need(need: Need) -> Row:
+    if need == SINGLE:
+        return ()
+    return need.least, need.most, need.slots, need.memory, sorted(need.labels), _packed(need), need.gang, need.cpu
+
+
+def _packed(need: Need) -> Row:
+    name = type(need.speedup).__name__
+    return [name, *[getattr(need.speedup, field) for field in SPEEDUPS[name].__match_args__]] if need.speedup else ()
+
+
+def _need(least: int = 1, most: int = 1, slots: int = 1, memory: int = 0, *values: Any) -> Need:
+    labels, speedup, *more = values or ((), ())
+    return Need(least, most, slots, memory, frozenset(labels), _speedup(*speedup), *more)
+
+
+def _speedup(name: str = "", *values: Any) -> Speedup | None:
+    if name == Measured.__name__:
+        return Measured(tuple([(ranks, speedup) for ranks, speedup in values[0]]))
+    found: Speedup | None = SPEEDUPS[name](*values) if name else None
+    return found

@@ -15,6 +15,7 @@ from statistics import median
 
 from deskgrid.scheduler.forecast.picture import PC, Durations, Picture, Waiting
 from deskgrid.scheduler.model import SchedulerError
+from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.simulation.runs import Arrival, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.simulator import Simulator
@@ -29,18 +30,20 @@ SIMULATIONS = 5
 WEEK_S, WEEKS = 604_800.0, 8
 
 
-class TooManyTasks(SchedulerError):
-    """More tasks wait than can be simulated in the time of a question."""
+class Untried(SchedulerError):
+    """Another policy cannot be tried: more tasks wait than there is time for, or some need several slots at once."""
 
 
 def stretch(picture: Picture, bag: int, present: Callable[[], Policy], other: Callable[[], Policy], seed: int) -> float:
     """When ``bag`` ends under the other policy, divided by when it ends under the present one. Infinity: never.
 
-    Raises `TooManyTasks`.
+    Raises `Untried`.
     """
+    if any(waiting.need != SINGLE for waiting in picture.bags):
+        raise Untried("another policy can be tried only where all tasks need one slot of any PC")
     tasks = sum([group.count for waiting in picture.bags for group in waiting.groups])
     if tasks > TASKS:
-        raise TooManyTasks(f"{tasks:,} tasks wait, too many to try another policy with: at most {TASKS:,}")
+        raise Untried(f"{tasks:,} tasks wait, too many to try another policy with: at most {TASKS:,}")
     seeds = range(seed, seed + max(1, min(SIMULATIONS, SIMULATED // max(1, tasks))))
     before = [simulated_end(picture, bag, present(), Random(each)) for each in seeds]
     after = [simulated_end(picture, bag, other(), Random(each)) for each in seeds]

@@ -464,3 +464,28 @@ def test_the_next_life_of_a_broker_goes_on(office: Office, client: Client) -> No
     forecaster = office.sessions.state.forecaster
     office.sessions = office.sessions.successor(office.now)
     assert office.sessions.state.forecaster is forecaster
+
+
+# --- parallel tasks ---------------------------------------------------------------------------------------------------
+
+
+def test_bags_of_gangs_have_estimates_and_so_have_single_tasks_beside_them(office: Office, client: Client) -> None:
+    for name in ("pc1", "pc2"):
+        joined(office, 2, name, address="10.0.0.1", site="lab")
+    gangs = client.submit(tasks(6), runtime=10.0, options=wire.TaskOptions(ranks=(4, 4), gang=True))
+    single = client.submit(tasks(4), runtime=10.0)
+    told = client.ask("eta", bag=gangs)
+    assert 20.0 < told["low_s"] < told["median_s"] < told["high_s"] < 400.0
+    assert client.ask("eta", bag=single)["median_s"] > told["median_s"]
+    (row, *_) = client.ask("bags")["bags"]
+    assert row["eta_s"] == pytest.approx(told["median_s"])
+    large = client.submit(tasks(1), runtime=10.0, options=wire.TaskOptions(ranks=(4, 4), slots=2, gang=True))
+    office.now += KEEP_S
+    assert "PCs have room for" in why(client, large)
+
+
+def test_a_gang_whose_pcs_are_never_there_together_has_no_estimate(office: Office, client: Client) -> None:
+    joined(office, 1, "pc1", address="10.0.0.1", site="lab", uptime=100.0)
+    joined(office, 1, "pc2", address="10.0.0.2", site="lab", uptime=15.0)
+    bag = client.submit(tasks(1), runtime=50.0, options=wire.TaskOptions(ranks=(2, 2), gang=True))
+    assert why(client, bag) == "the PCs that it needs are not there together for long enough"

@@ -756,7 +756,7 @@ MUTATIONS = (
     ),
     Mutation(
         "begin a bag before its time",
-        "deskgrid.scheduler.forecast.ahead:_Run._may",
+        "deskgrid.scheduler.forecast.singles:Run._may",
         "self._plan.begins.get(bag, 0.0) > free",
         "False",
         "imagined",
@@ -771,7 +771,7 @@ MUTATIONS = (
     Mutation(
         "say nothing of tasks that fit no window",
         "deskgrid.scheduler.forecast.compare:misfits",
-        "group.needs_s >= longest",
+        "waiting.at_once_s(group) >= longest",
         "False",
         "imagined",
     ),
@@ -806,14 +806,14 @@ MUTATIONS = (
     ),
     Mutation(
         "foretell a task as if it had just begun",
-        "deskgrid.scheduler.forecast.ahead:_Run._left",
+        "deskgrid.scheduler.forecast.singles:Run._left",
         "* factor - elapsed",
         "* factor",
         "foretold",
     ),
     Mutation(
         "foretell tasks in windows that are too short for them",
-        "deskgrid.scheduler.forecast.ahead:_Run._take",
+        "deskgrid.scheduler.forecast.singles:Run._serve",
         "each.needs_s >= left or ",
         "",
         "foretold",

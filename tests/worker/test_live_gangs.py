@@ -53,6 +53,28 @@ def test_the_first_rank_that_fails_ends_the_gang(grid: LiveGrid, tmp_path: Path)
     assert "exit code 3" in str(died)
 
 
+def test_it_is_told_when_a_bag_of_gangs_will_be_done(grid: LiveGrid, tmp_path: Path) -> None:
+    def run(name: str) -> None:
+        import threading
+        from pathlib import Path
+
+        while not Path(name).exists():
+            threading.Event().wait(0.05)
+
+    grid.worker("a", slots=2)
+    goes_on = tmp_path / "go on"
+    with Grid(grid.broker.ready.client_line) as program:
+        bag = program.bag(run, [str(goes_on)] * 3, gang=2, runtime=30)
+        eta = bag.eta()
+        assert eta.low is not None
+        assert eta.median is not None
+        assert eta.high is not None
+        assert 10.0 < eta.low < eta.median < eta.high < 600.0
+        goes_on.touch()
+        bag.results()
+        assert bag.eta().median == 0.0
+
+
 def test_a_worker_says_what_its_pc_has(grid: LiveGrid) -> None:
     grid.worker("a", labels=("gpu", "matlab"), memory=5 * 2**30)
     with Grid(grid.broker.ready.client_line) as program:

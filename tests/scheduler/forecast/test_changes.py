@@ -7,6 +7,7 @@ import pytest
 
 from deskgrid.scheduler.forecast.changes import Change, Unchangeable, changed, matching, more_pcs, stays_longer
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Span, Waiting
+from deskgrid.scheduler.parallel.need import Need
 
 HOUR = 3600.0
 # Lab 1 is open for another hour, lab 2 opens in two hours.
@@ -109,3 +110,12 @@ def test_waiting_tasks_are_split_and_running_ones_are_not() -> None:
 def test_a_bag_may_begin_later() -> None:
     bag, other = changed(PICTURE, 7, Change(begins_s=HOUR)).bags
     assert (bag.begins, other) == (HOUR, OTHER)
+
+
+def test_a_gang_of_which_a_pc_is_lost_begins_again_once_and_frees_its_other_pcs() -> None:
+    running, other = Running(1, 0, 3.0, gang=7), Running(1, 0, 1.0)
+    pcs = (PC("a", (Span(0.0, inf),), 2, (running, running)), PC("b", (Span(0.0, inf),), 3, (running, running, other)))
+    waiting = Waiting(1, (Group(5, Durations((9.0,))),), 9, need=Need(2, 2, slots=2, gang=True))
+    found = changed(Picture(pcs, (waiting,)), 1, Change(without=("a",)))
+    assert found.pcs == (replace(pcs[1], running=(other,)),)
+    assert [group.count for group in found.bags[0].groups] == [6]

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from deskgrid.scheduler.forecast import ahead
+from deskgrid.scheduler.forecast import singles
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import Change
-from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, compare, misfits
 from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.forecast.under_policy import simulated_end, stretch
+from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.forecast.grids import DAY, HOUR, PC, Durations, Group, Picture, Running, Span, Waiting, bag, lab
 
@@ -95,6 +97,22 @@ def test_a_bag_without_an_end_says_why() -> None:
     assert note(replace(GRID, bags=(Waiting(1, (long,), 3),))) == "3 tasks fit no window that is known"
     once = Picture((PC("pc", (Span(0.0, HOUR),)),), (bag(100),))
     assert note(once) == "it does not end in any window that is known"
+    large = replace(GRID, bags=(replace(bag(1), need=Need(30, 30, gang=True)),))
+    assert note(large) == "the PCs that it needs are not there together for long enough"
+
+
+def test_parallel_tasks_are_answered_for_too() -> None:
+    gangs = replace(GRID, bags=(replace(bag(20), need=Need(5, 5, gang=True)),))
+    as_it_is, more = medians(gangs, Change(more=20, like="lab2"))
+    assert as_it_is == pytest.approx(5 * 5.0 / 60, rel=0.2)
+    assert more == pytest.approx(as_it_is / 2, rel=0.5)
+    assert (
+        note(gangs, Change(policy="pgs")) == "another policy can be tried only where all tasks need one slot of any PC"
+    )
+    long = Group(3, Durations((12 * HOUR,)), 12 * HOUR, 12 * HOUR)
+    night = replace(GRID, pcs=lab("lab2", 10, 10.0))
+    assert misfits(night, Waiting(1, (long,), 3, need=Need(1, 4, speedup=Amdahl(0.0)))) is None
+    assert misfits(night, Waiting(1, (long,), 3, need=Need(4, 4))) == (3, 12 * HOUR, 10 * HOUR, 2)
 
 
 # --- another policy --------------------------------------------------------------------------------------------------
@@ -218,7 +236,7 @@ def test_a_bag_that_ends_at_once_has_no_room_for_a_factor() -> None:
 )
 def test_what_never_ends_is_soon_known(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
-    monkeypatch.setattr(ahead._Run, "_next_window", _counted(ahead._Run._next_window, looked))
+    monkeypatch.setattr(singles.Run, "_next_window", _counted(singles.Run._next_window, looked))
     pcs = (replace(GRID.pcs[0], running=(Running(1, 0, 60.0),)), *GRID.pcs[1:])
     assert set(forecast(Picture(pcs, (waiting,)), Random(7), 10)[1]) == {inf}
     assert len(looked) <= 10 * 2 * len(pcs)

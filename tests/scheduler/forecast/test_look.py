@@ -1,6 +1,7 @@
 """A picture is taken of a grid."""
 
 import json
+from collections.abc import Iterator
 from math import inf
 from random import Random
 
@@ -12,8 +13,11 @@ from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.look import Learned, Look
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
+from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.speedup import Amdahl
+from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
@@ -228,17 +232,79 @@ def test_a_picture_goes_through_json() -> None:
     assert picture_of(list(rows_of(Picture((), ())))) == Picture((), ())
 
 
-def test_a_gang_keeps_its_slots_busy_and_waiting_ones_are_work_of_as_many_slots_as_they_need() -> None:
+def test_a_gang_is_one_task_on_several_slots_and_its_seconds_are_those_of_one_rank() -> None:
     grid = Grid(packing())
-    grid.pc("a", slots=2, site="lab")
+    grid.pc("a", slots=2, site="lab", labels=frozenset({"gpu"}), memory=100, reachable=True)
     grid.pc("b", speed=0.5)
-    first, _ = grid.tasks(30, 20, need=Need(2, 4, speedup=Amdahl(0.0)))
+    need = Need(2, 4, speedup=Amdahl(0.0))
+    first, _ = grid.tasks(30, 20, need=need)
     grid.tell(ev.PassDue())
     assert first in grid.inside.gangs.running
     grid.wait(10)
-    look = taken(grid, nothing)
+    look = Look(grid.inside, grid.now, learned := Remembered())
+    list(look.pieces())
+    assert learned.elapsed == [20.0]
     a, b = look.picture.pcs
-    assert a.running == (Running(0, 0, 10.0), Running(0, 0, 10.0))
-    assert (b.speed, b.running) == (0.5, ())
+    assert a.running == (Running(0, 0, 10.0, gang=first + 1),) * 2
+    assert (a.memory, a.labels, a.reachable) == (100.0, frozenset({"gpu"}), True)
+    assert (b.speed, b.running, b.memory) == (0.5, (), inf)
     (bag,) = look.picture.bags
-    assert [(group.count, group.runtime) for group in bag.groups] == [(2, 10.0)]
+    assert bag.need == need
+    assert [(group.count, group.runtime) for group in bag.groups] == [(1, 20.0)]
+
+
+class Remembered:
+    """Knows nothing of runtimes. ``elapsed``: what it was told of running tasks."""
+
+    elapsed: list[float]
+
+    def __call__(self, bag: Bag, running: list[float]) -> Durations | None:
+        self.elapsed = running
+        return None
+
+
+def turns(policy: Policy) -> tuple[dict[int, list[int]], bool]:
+    """Of bags 1, 2 and 3, whose tasks are long, short, and long and short: their turns; and whether it backfills."""
+    grid = Grid(policy)
+    two = Need(2, 2, gang=True)
+    grid.tasks(100.0, bag=1, need=two)
+    grid.wait(1)
+    grid.tasks(10.0, bag=2, need=two)
+    grid.wait(1)
+    grid.tasks(50.0, 5.0, bag=3, need=two)
+    grid.tasks(1.0, bag=4)
+    picture = taken(grid, nothing).picture
+    shown = {bag.number: [group.turn for group in bag.groups] for bag in picture.bags if bag.need.parallel}
+    return shown, picture.backfills
+
+
+def test_gangs_have_their_turns_as_the_policy_says() -> None:
+    assert turns(packing()) == ({1: [3], 2: [0], 3: [1, 2]}, True)
+    assert turns(make_policy("ff")) == ({1: [0], 2: [1], 3: [2, 3]}, False)
+    other = packing()
+    other.parallel = Unknown()  # type: ignore[attr-defined]
+    assert turns(other) == ({1: [0], 2: [1], 3: [2, 3]}, True)
+
+
+class Unknown:
+    """A policy for parallel tasks of somebody's own."""
+
+    name = "unknown"
+
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
+        yield from ()
+
+
+@pytest.mark.parametrize(
+    "need",
+    [
+        Need(2, 4, 1, 0, frozenset(), Amdahl(0.1), True),
+        Need(1, 4, speedup=Downey(3.0, 1.0)),
+        Need(1, 4, speedup=Measured(((2, 1.5), (4, 2.0)))),
+        Need(slots=2, memory=100, labels=frozenset({"a", "b"}), cpu=0.5),
+    ],
+)
+def test_needs_go_through_json(need: Need) -> None:
+    pc = PC("a", (), memory=100.0, labels=frozenset({"b", "a"}), reachable=False)
+    picture = Picture((pc,), (Waiting(1, (Group(1, TEN, turn=3),), 1, need=need),), backfills=False)
+    assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture

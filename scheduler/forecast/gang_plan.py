@@ -1,0 +1,50 @@
+"""What all runs of a forecast with parallel tasks have in common: sites, and how many ranks they have room for."""
+
+from itertools import accumulate, pairwise
+from random import Random
+
+from deskgrid.scheduler.forecast.picture import PC, Picture
+from deskgrid.scheduler.forecast.singles import Plan, Uncertainty
+from deskgrid.scheduler.parallel.choices import PLAIN
+from deskgrid.scheduler.parallel.hosts import seats
+from deskgrid.scheduler.parallel.need import Need
+
+# How many ranks, at least and at most.
+Size = tuple[int, int]
+
+
+class GangPlan(Plan):
+    """What all runs have in common. A site is known by its place."""
+
+    def __init__(self, picture: Picture, chance: Random, uncertainty: Uncertainty) -> None:
+        super().__init__(picture, chance, uncertainty)
+        self.backfills = picture.backfills
+        sites: dict[tuple[str, str], list[int]] = {}
+        for place, pc in enumerate(self.pcs):
+            sites.setdefault((pc.site, "" if pc.reachable else pc.name), []).append(place)
+        self.sites = list(sites.values())
+        self.site_of = {pc: site for site, its in enumerate(self.sites) for pc in its}
+        self.slots_of = [range(*pair) for pair in pairwise(accumulate([pc.slots for pc in self.pcs], initial=0))]
+        self.needs = [self.bags[kind.bag].need for kind in self.kinds]
+        # With how many ranks a gang begins, at least and at most; None: it is moldable.
+        sizes: list[Size | None] = [(its.least, its.most) if its.least == its.most else None for its in self.needs]
+        self.sizes = sizes
+        self.turns = [0] * len(self.kinds)
+        for (bag, group), kind in self.kind_of.items():
+            self.turns[kind] = self.bags[bag].groups[group].turn
+        powers = [sum([self.pcs[pc].slots * self.pcs[pc].speed for pc in its]) for its in self.sites]
+        self.power, self.largest = sum(powers), max(powers, default=0.0)
+        self._most: dict[tuple[int, int], int] = {}
+
+    def seats(self, pc: PC, need: Need) -> int:
+        """How many ranks a PC has room for, if it is idle."""
+        return seats(pc.slots, pc.memory, need, PLAIN) if pc.labels >= need.labels else 0
+
+    def most(self, kind: int, ranks: int) -> int:
+        """How many gangs of so many ranks can run at the same time, if all PCs are there."""
+        found = self._most.get((kind, ranks))
+        if found is None:
+            need = self.needs[kind]
+            rooms = [sum([self.seats(self.pcs[pc], need) for pc in its]) for its in self.sites]
+            found = self._most[kind, ranks] = sum([room // ranks for room in rooms])
+        return found
