@@ -23,6 +23,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "worker-silent": "everyone",
     "worker-quarantined": "everyone",
     "worker-works-again": "everyone",
+    "worker-gets-no-gangs": "everyone",
     "task-crashed": "everyone",
     "gang-not-ready": "everyone",
     "checkpoint-unreadable": "everyone",

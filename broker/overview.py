@@ -264,7 +264,7 @@ class Overview:
             "silent_s": max(0.0, now - session.heard),
             "ended": session.ended,
             "quarantine_s": None if stay is None else max(0.0, stay.until - now),
-            "note": trouble(scheduler, session.name),
+            "note": trouble(scheduler, session.name, now),
             "slot_count": view.slot_count,
             "busy": view.busy,
             "slots": [self._slot_row(session.name, slot) for slot in view.slots],

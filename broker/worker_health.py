@@ -1,4 +1,4 @@
-"""Descriptions of what is wrong with a worker: every task crashes there, or it does not answer."""
+"""Descriptions of what is wrong with a worker: every task crashes there, it does not answer, or fails with gangs."""
 
 from deskgrid.durations import precise
 from deskgrid.scheduler.core import Scheduler
@@ -6,12 +6,15 @@ from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.explain import SlotReason
 
 
-def trouble(scheduler: Scheduler, name: str) -> str:
+def trouble(scheduler: Scheduler, name: str, now: float) -> str:
     """What is wrong with the worker ``name``; empty when all is well."""
     stay, owed = scheduler.quarantined(name), len(scheduler.owed_by(name))
     if stay is not None:
         return f"in quarantine: {stay.why}"
-    return f"does not answer on {owed} of its slots" if owed else ""
+    if owed:
+        return f"does not answer on {owed} of its slots"
+    until = scheduler.rests_until(name)
+    return "" if until is None else f"gets no gangs for {precise(max(0.0, until - now))}: it failed with some"
 
 
 def reason(slot: SlotReason) -> str:

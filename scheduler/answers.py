@@ -139,6 +139,7 @@ class Answers:
         ended = self._gangs.ended(gang, ended, reporter, now)
         for worker in workers if not ended.outcome else ():
             self._trust.clear(worker, now)
+            grid.rests.done(worker.name)
         return (reporter, slot), ended
 
     def _take_copy(self, ended: ev.EndedAttempt, reporter: str) -> tuple[str, int]:
@@ -239,6 +240,7 @@ class Answers:
             gang = self._gangs.find(attempt) if grid.gangs.running else None
             if gang is not None:
                 self._gangs.lose(gang, now, besides=event.worker)
+                self._trust.gave_back(event.worker, gang, now)
             # Any other attempt answers a recall that something newer has overtaken.
             if grid.is_copy(attempt):
                 grid.end_copy(attempt.task)

@@ -274,6 +274,7 @@ class Scheduler:
         if category.key not in self.grid.categories.by_key:
             self.grid.gangs.queues.pop(category.key, None)
         self.grid.quarantine.forget_bag(event.bag)
+        self.grid.rests.forget_bag(event.bag)
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
         grid = self.grid
@@ -351,8 +352,11 @@ class Scheduler:
     @property
     def wakes_at(self) -> float:
         """When a pass is due although nothing has happened: for a new worker, after a pause, or to start a copy."""
-        expected = self.grid.expected[0][0] if self.grid.expected else math.inf
-        return min(self.grid.pauses.next_end, self.trust.next_widening, self._placing.copying.due, expected)
+        grid = self.grid
+        expected = grid.expected[0][0] if grid.expected else math.inf
+        return min(
+            grid.pauses.next_end, grid.rests.next_end, self.trust.next_widening, self._placing.copying.due, expected
+        )
 
     @property
     def next_look(self) -> float:
@@ -387,6 +391,10 @@ class Scheduler:
     def quarantined(self, worker: str) -> Quarantined | None:
         """Why ``worker`` is in quarantine, and for how long; None if it is not."""
         return self.grid.quarantine.workers.get(worker)
+
+    def rests_until(self, worker: str) -> float | None:
+        """Until when ``worker`` gets no gangs, because it failed with some; None if it gets them."""
+        return self.grid.rests.until.get(worker)
 
     def longest_window(self, now: float) -> float:
         """Seconds of the longest window that is open or announced; 0.0 if there is none. A task must need less."""

@@ -100,7 +100,8 @@ def _check_machine(grid: GridState, name: str, machine: Machine) -> None:
         for slot in worker.slots
         if not (slot.sent or slot.queue) and slot.owes is None and slot.position < worker.width
     ]
-    free = [] if grid.quarantine.shuts_out(worker) else free
+    rests = grid.rests.shuts_until(name, [ends for ends, _ in machine.gangs.values()]) is not None
+    free = [] if grid.quarantine.shuts_out(worker) or rests else free
     agree(f"idle slots of {name}", sorted(slot.position for slot in machine.free), free)
     agree(f"how many slots of {name} are idle", host.idle, len(free))
     agree(f"memory of {name}", host.memory, free_memory(grid, worker))

@@ -123,6 +123,10 @@ class GangPlacing:
                 others.append((min(slot.free_at, worker.ends_at), 1))
             elif slot.owes is None and slot.position < worker.width and not shut:
                 free.append(slot)
+        until = grid.rests.shuts_until(worker.name, [ends for ends, _ in machine.gangs.values()]) if free else None
+        if until is not None:
+            others.append((min(until, worker.ends_at), len(free)))
+            free = []
         self._table.refresh(machine, free, others, free_memory(grid, worker))
 
     def _ask(self, queues: Sequence[JobQueue], starts: list[StartGang]) -> bool:
@@ -210,7 +214,7 @@ class GangPlacing:
         gang.ranks = places
         table.running[task] = gang
         table.enter(gang, Running(job, ranks[0][0].site, tuple(ranks), grid.now, grid.now + seconds))
-        for host, _ in ranks if grid.quarantine.workers else ():
+        for host, _ in ranks if grid.quarantine.workers or grid.rests else ():
             self._refresh(table.machines[host.name])  # a worker that is tried gets nothing else
         bag.category.put_out(1, gang.out_s)
         grid.tasks.move(task, State.SENT)

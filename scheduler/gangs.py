@@ -72,6 +72,7 @@ class Gangs:
         gang.back = {}
         self._set_seconds(gang, need.seconds(grid.tasks.runtime(task), len(rows)) / _slowest(gang))
         batch = grid.tasks.known(task)
+        self._table.touched.update([place.worker for place in gang.ranks])
         self._table.enter(gang, self._running(gang, Job(task, need, batch.runtime(task), batch.came)))
 
     def _running(self, gang: Gang, job: Job) -> Running:
@@ -205,7 +206,7 @@ class Gangs:
             slot.started = now
             if slot.number not in dirty:
                 resting[slot.number] = slot
-        if running is None or grid.deadlines.debts or grid.quarantine.workers:
+        if running is None or grid.deadlines.debts or grid.quarantine.workers or grid.rests:
             table.touched.update([slot.worker.name for slot in gang.slots])
             return
         start = 0

@@ -26,6 +26,7 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
     _check_copies(grid)
     slots = grid.slots.slots
     grid.quarantine.check(slots.values(), grid.tasks.bags)
+    grid.rests.check(grid.tasks.bags)
     agree("changed slots", {n: s for n, s in slots.items() if n in grid.dirty}, grid.dirty)
     resting = grid.gangs.resting
     settled = [

@@ -91,6 +91,8 @@ class Placing:
         starts: list[StartGang] = []
         if grid.gangs.awake:
             grid.gangs.touched.update([slot.worker.name for slot in changed.values()])
+            if grid.rests.until:
+                grid.gangs.touched.update(grid.rests.due(grid.gangs.machines, now))
             starts = self._gangs.decide()
         categories = self._tidy()
         if grid.gangs.awake and (categories or grid.tasks.copied):

@@ -119,6 +119,9 @@ class Trust:
     def _look_at_gang(self, gang: Gang, slot: Slot, now: float) -> None:
         """A gang should have ended on ``slot``, and the worker there is silent: it is stopped, and waits again."""
         deadlines, worker, attempt = self._deadlines, slot.worker, gang.attempt
+        if not gang.began:  # whoever drives this knows how long that may take
+            deadlines.look(slot, now + GRACE_S)
+            return
         if deadlines.timeout(attempt.task) is None and not deadlines.runs_late(slot, now):
             deadlines.look(slot, now + max(GRACE_S, deadlines.due(slot) - slot.started))
             return
@@ -230,16 +233,25 @@ class Trust:
             grid.quarantine.works(name)
 
     def refused(self, event: ev.GangRefused, now: float) -> None:
-        """A gang could not begin. It must not be tried for ever on a worker that never gets ready."""
+        """A gang could not begin. Gangs must not be tried for ever on a worker that never gets ready."""
         grid, gang = self._grid, self._gangs.find(event.attempt)
-        workers = [] if gang is None else [worker for worker in gang.workers() if worker.name in event.blamed]
-        found = [] if gang is None else [(worker, gang.first_on(worker).position) for worker in workers]
         self._gangs.refused(event, now)
-        for worker, slot in found:
-            bag = grid.tasks.known(event.attempt.task).bag
-            if grid.quarantine.crashed(worker.name, slot, bag, grid.slots.workers, now, silent=event.silent):
-                grid.gangs.touched.add(worker.name)
-                self._relieve(worker)
+        workers = [] if gang is None else [rank.worker for rank in gang.ranks]
+        for name in dict.fromkeys(workers):
+            if name in event.blamed:
+                grid.rests.not_ready(name, grid.tasks.known(event.attempt.task).bag, now, silent=event.silent)
+                self._touch(name)
+
+    def gave_back(self, name: str, gang: Gang, now: float) -> None:
+        """A worker gave up ranks of a gang that had begun."""
+        if any(rank.worker == name for rank in gang.ranks):
+            self._grid.rests.not_kept(name, now)
+            self._touch(name)
+
+    def _touch(self, name: str) -> None:
+        """A worker may have fewer slots for gangs than before."""
+        if name in self._grid.gangs.machines:
+            self._grid.gangs.touched.add(name)
 
     def _relieve(self, worker: Worker) -> None:
         """Take back the tasks that have not begun on a worker whose quarantine begins or ends."""

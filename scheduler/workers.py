@@ -252,6 +252,7 @@ class Workers:
         grid.gangs.windows += 1
         self._trust.forget(event.worker)
         grid.quarantine.forget_worker(event.worker)
+        grid.rests.forget_worker(event.worker)
         if (worker := grid.slots.workers.get(event.worker)) is not None:
             grid.change_all(worker)
 

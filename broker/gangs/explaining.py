@@ -71,7 +71,14 @@ class Explaining:
             return [f"{start} pauses, and is tried again in {precise(again_s)}", *last]
         if state != State.WAITING:
             return None
-        return [f"{start} waits: {self._wanting(bag.need, task, now)}", *last]
+        return [f"{start} waits: {self._wanting(bag.need, task, now)}", *self._resting(), *last]
+
+    def _resting(self) -> list[str]:
+        """Which workers get no gangs for a while."""
+        names = sorted(self._state.scheduler.grid.rests.until)
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        why = "not ready for gangs in time, or gave them up, and get none for a while"
+        return [f"these PCs were {why}: {', '.join(names[:NAMED])}{more}"] if names else []
 
     def _wanting(self, need: Need, task: int, now: float) -> str:
         seconds = need.seconds(self._state.scheduler.runtime(task), need.least)

@@ -80,7 +80,7 @@ class Gathering:
             elif mine and all(key in named for key in left):
                 self._has_all(gang, worker, now, waiting=any(named[key] is None for key in left))
             elif gang.stage == Stage.PREPARING:
-                self._starts.refuse(gang, f"the connection of {worker.name} broke", now)
+                self._starts.refuse(gang, f"the connection of {worker.name} broke", now, blamed=[worker.name])
             else:
                 self._table.lose(gang, worker, now)
 

@@ -123,20 +123,14 @@ class Starts:
 
     def refuse(self, gang: Gang, reason: str, now: float, *, blamed: Sequence[str] = (), silent: bool = False) -> None:
         """An attempt cannot begin: its task waits again, longer each time. ``blamed``, ``silent``: as in the event."""
-        task, scheduler = gang.attempt.task, self._state.scheduler
+        task = gang.attempt.task
         pause = min(PAUSE_S * 2.0 ** min(self._failed[task], 10), PAUSE_MOST_S)
         self._failed[task] += 1
         self._why[task] = reason
         facts = {"bag": gang.bag.row.id, "item": gang.item, "pause_s": pause, "reason": reason}
         self._state.note("gang-not-ready", by=gang.bag.row.owner, **facts)
         self._table.drop(gang)
-        before = {name: scheduler.quarantined(name) for name in blamed}
-        self._table.handle(ev.GangRefused(gang.attempt, pause, blamed, silent), now)
-        for name, stay in before.items():
-            after, worker = scheduler.quarantined(name), self._table.workers.get(name)
-            if worker is not None and after is not None and after is not stay:
-                quarantine = {"for_s": after.lasts, "why": after.why}
-                self._state.note("worker-quarantined", by=worker.who.name, name=name, **quarantine)
+        self._table.handle_failure(ev.GangRefused(gang.attempt, pause, blamed, silent), blamed, reason, now)
 
     def overdue(self, gang: Gang, now: float) -> None:
         """The workers of an attempt have taken too long to be ready."""

@@ -81,7 +81,19 @@ class GangTable:
     def lose(self, gang: Gang, worker: WorkerSession, now: float) -> None:
         """A worker has not all of its ranks of an attempt any more: the attempt is over, and does not count."""
         self.drop(gang)
-        self.handle(ev.AttemptsReturned(worker.name, [gang.attempt]), now)
+        returned = ev.AttemptsReturned(worker.name, [gang.attempt])
+        self.handle_failure(returned, [worker.name], "gave up ranks that had begun", now)
+
+    def handle_failure(self, event: ev.Event, names: Sequence[str], why: str, now: float) -> None:
+        """Pass on an event because of which workers may get no gangs for a while, and note that."""
+        scheduler = self.state.scheduler
+        before = {name: scheduler.rests_until(name) for name in names}
+        self.handle(event, now)
+        for name, was in before.items():
+            until, worker = scheduler.rests_until(name), self.workers.get(name)
+            if worker is not None and until is not None and until != was:
+                facts = {"name": name, "for_s": round(until - now, 1), "why": why}
+                self.state.note("worker-gets-no-gangs", by=worker.who.name, **facts)
 
     def tell(self, name: str, message: wire.Message) -> None:
         """Send a message to a worker, if it is known."""

@@ -1,7 +1,8 @@
 """Quarantine: a worker on which everything crashes, or that answers nothing, gets no work for a while.
 
-Rule 1: a worker is put in quarantine after STREAK failures in a row: crashes, gangs that it did not get ready, or
-attempts that it did not answer in time. Any other end of a task, an exception included, shows that the worker works.
+Rule 1: a worker is put in quarantine after STREAK failures in a row: crashes, or attempts that it did not answer in
+time. Any other end of a task, an exception included, shows that the worker works. What a worker does with gangs that do
+not begin is another matter (`deskgrid.scheduler.state.rests`).
 Rule 2: when its quarantine is over, one task is tried there. If that task fails too, the next quarantine is twice as
 long.
 Rule 3: a bag that crashes on BAG_WORKERS workers, and of which no task is done in between, is broken itself. Its
@@ -18,12 +19,11 @@ from dataclasses import dataclass
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.broken_bags import BrokenBags
 from deskgrid.scheduler.state.slots import Slot, Worker
 
 # Failures in a row. Two may be bad luck. As many crashes end a task (`CRASH_LIMIT`).
 STREAK = 3
-# On how many workers a new bag has to crash before it is to blame. Two may be broken PCs, which are always free.
-BAG_WORKERS = 3
 # The first quarantine, and the longest. Seconds. A PC that was misjudged is back soon, and a repaired one within the
 # hour.
 FIRST_QUARANTINE_S = 10.0
@@ -57,9 +57,7 @@ class Quarantine:
     def __init__(self) -> None:
         self.workers: dict[str, Quarantined] = {}
         self._streaks: dict[str, int] = {}
-        # For each bag of which a task crashed: how many of its tasks were done then, and the workers on which it has
-        # crashed since, BAG_WORKERS at most.
-        self._bags: dict[int, tuple[int, set[str]]] = {}
+        self._bags = BrokenBags()
 
     def shuts(self, slot: Slot) -> bool:
         """Whether ``slot`` gets nothing because its worker is in quarantine, or is being tried with another task."""
@@ -76,14 +74,9 @@ class Quarantine:
             stay.trying and not any(slot.sent or slot.queue or slot.owes is not None for slot in worker.slots)
         )
 
-    def crashed(
-        self, worker: str, slot: int, bag: Bag, up: Collection[str], now: float, *, silent: bool = False
-    ) -> bool:
-        """Note a crash of ``bag`` on ``worker``; True if it begins or ends a quarantine. ``up``: all workers up.
-
-        ``silent``: it was a gang that the worker never got ready, for which the bag may be to blame as well.
-        """
-        return not self._is_broken(bag, worker) and self._failed(worker, slot, up, now, silent=silent)
+    def crashed(self, worker: str, slot: int, bag: Bag, up: Collection[str], now: float) -> bool:
+        """Note a crash of ``bag`` on ``worker``; True if it begins or ends a quarantine. ``up``: all workers up."""
+        return not self._bags.is_broken(bag, worker) and self._failed(worker, slot, up, now, silent=False)
 
     def silent(self, worker: str, slot: int, up: Collection[str], now: float) -> bool:
         """Note that ``worker`` did not answer for an attempt in time. Returns the same as `crashed`."""
@@ -102,15 +95,6 @@ class Quarantine:
         lasts = FIRST_QUARANTINE_S if stay is None else min(2 * stay.lasts, LONGEST_QUARANTINE_S)
         self.workers[worker] = Quarantined(now + lasts, lasts, slot, streak, silent)
         return True
-
-    def _is_broken(self, bag: Bag, worker: str) -> bool:
-        done, where = self._bags.get(bag.number, (bag.done, set[str]()))
-        if done != bag.done:
-            where = set()
-        if len(where) < BAG_WORKERS:
-            where.add(worker)
-        self._bags[bag.number] = bag.done, where
-        return len(where) == BAG_WORKERS
 
     def works(self, worker: str) -> bool:
         """Note that a task ended on ``worker`` without a crash; True if that ends a quarantine."""
@@ -138,7 +122,7 @@ class Quarantine:
         self.workers.pop(name, None)
 
     def forget_bag(self, bag: int) -> None:
-        self._bags.pop(bag, None)
+        self._bags.forget(bag)
 
     def check(self, slots: Collection[Slot], bags: Collection[int]) -> None:
         """Raise `InvariantBroken` if a worker in quarantine has queued work, or the records contradict each other."""
@@ -148,7 +132,7 @@ class Quarantine:
                 agree(
                     f"work queued for {slot.worker.name}, which is in quarantine", [task for task, _ in slot.queue], []
                 )
-        agree("bags that crashed", set(self._bags) <= set(bags), True)
+        self._bags.check(bags)
         agree(
             "streaks of those in quarantine", all(self._streaks.get(name, 0) >= STREAK for name in self.workers), True
         )

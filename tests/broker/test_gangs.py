@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S
-from deskgrid.scheduler.state.quarantine import STREAK
+from deskgrid.scheduler.state.rests import FIRST_REST_S, SILENT_REST_S
 from deskgrid.wire import LARGE_BYTES, Outcome
 from tests.broker.gang_peers import RankWorker, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import LEASE_S, Office, OpenOffice
@@ -84,7 +84,7 @@ def test_a_worker_that_is_not_ready_ends_the_start_everywhere_and_it_is_tried_ag
     workers = [rank_worker(office, f"pc{number}") for number in range(2)]
     settled_in(office)
     bag = gang_bag(office, 2)
-    for pause in (1.0, 2.0):
+    for pause, rest in ((1.0, FIRST_REST_S), (2.0, 2 * FIRST_REST_S)):
         for worker in workers:
             worker.prepare()
         workers[0].ready()
@@ -96,6 +96,16 @@ def test_a_worker_that_is_not_ready_ends_the_start_everywhere_and_it_is_tried_ag
         office.settle()
         assert state_of(office, bag) == "PAUSED"
         office.now += 0.2
+        office.settle()
+        assert state_of(office, bag) == "WAITING"
+        told = office.client().ask("explain", bag=bag, item=0)["text"]
+        assert any(line.endswith(f"get none for a while: {workers[1].name}") for line in told)
+        status = office.client().ask("status")
+        notes = {row["name"]: row["note"] for row in status["workers"]}
+        assert notes[workers[1].name].startswith("gets no gangs for ")
+        office.now += rest - pause - 0.1
+        for worker in workers:
+            worker.send(wire.Heartbeat(None, None))
         office.settle()
     assert any(
         "its disk is full" in row["facts"].get("reason", "") for row in office.client().ask("events", after=0)["events"]
@@ -119,22 +129,59 @@ def test_who_takes_too_long_to_be_ready_ends_the_start(office: Office) -> None:
     assert state_of(office, bag) == "PAUSED"
 
 
-def test_who_hands_back_ranks_that_it_prepares_is_tried_again_later_and_then_no_longer(office: Office) -> None:
+def not_trusted(office: Office) -> list[tuple[str, float]]:
+    """Workers that got no gangs from some moment on, and for how long, as events tell."""
+    events = office.client().ask("events", after=0)["events"]
+    found = [row["facts"] for row in events if row["event"] == "worker-gets-no-gangs"]
+    return [(facts["name"], float(facts["for_s"])) for facts in found]
+
+
+def test_who_hands_back_ranks_that_it_prepares_gets_none_for_a_while(office: Office) -> None:
     bad, *others = [rank_worker(office, f"pc{number}", speed=1.0 - number / 4) for number in range(3)]
     settled_in(office)
     bag = gang_bag(office, 2)
-    for _ in range(STREAK):
-        bad.prepare()
-        bad.send(wire.Returned((bad.ref,)))
-        office.settle()
-        assert state_of(office, bag) == "PAUSED"
-        for worker in (bad, *others):
-            worker.send(wire.Heartbeat(None, None))
-        office.now += 5.0
-        office.settle()
+    bad.prepare()
+    bad.send(wire.Returned((bad.ref,)))
+    office.settle()
+    assert state_of(office, bag) == "PAUSED"
+    office.now += 2.0
+    office.settle()
     others[1].prepare()
-    events = office.client().ask("events", after=0)["events"]
-    assert [row["facts"]["name"] for row in events if row["event"] == "worker-quarantined"] == [bad.name]
+    assert not_trusted(office) == [(bad.name, FIRST_REST_S)]
+
+
+def test_who_gives_up_ranks_that_have_begun_gets_none_for_a_while(office: Office) -> None:
+    _, workers = begun(office, 2)
+    workers[1].send(wire.Returned((workers[1].ref,)))
+    office.settle()
+    assert not_trusted(office) == [(workers[1].name, FIRST_REST_S)]
+    rank_worker(office, "another").prepare()
+
+
+def test_single_tasks_that_it_ends_do_not_help_a_worker_that_never_gets_ready(office: Office) -> None:
+    hole, *others = [rank_worker(office, f"pc{number}", speed=1.0 - number / 4) for number in range(3)]
+    settled_in(office)
+    gang_bag(office, 2)
+    hole.prepare()
+    others[0].prepare()
+    others[0].ready()
+    for _ in range(7):
+        office.now += PREPARE_S / 7 + 0.1
+        for worker in (hole, *others):
+            worker.send(wire.Heartbeat(None, None))
+        office.settle()
+    assert not_trusted(office) == [(hole.name, SILENT_REST_S)]
+    hole.stopped()
+    office.client().submit([b"single"], runtime=1.0)
+    office.now += 1.5
+    office.settle()
+    for worker in others:  # the gang is elsewhere now
+        worker.prepare()
+    (work,) = hole.next(wire.Assign).work
+    office.now += 1.0
+    hole.send(wire.Finished((wire.Result(work.task, work.number, 0, 0.5, b"", b"", b""),)))
+    office.settle()
+    assert office.sessions.state.scheduler.rests_until(hole.name) is not None
 
 
 # --- it fails --------------------------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ class RankRecords:
         self.answers: dict[RankKey, tuple[Outcome, bytes, str]] = {}
         self.gathered = 0
         self.lost = 0
+        # PCs where ranks never get ready.
+        self.never_ready: set[str] = set()
 
 
 @dataclass(slots=True)
@@ -123,7 +125,7 @@ class FakeRanks:
         found: list[RankReport] = [*self._refused]
         self._refused.clear()
         for key, rank in list(self._ranks.items()):
-            if rank.since <= now and not rank.told:
+            if rank.since <= now and not rank.told and self._name not in self._records.never_ready:
                 rank.told = True
                 self._records.ready[key[:2]].add(key[2])
                 found.append(RankReady(key))
@@ -178,6 +180,8 @@ class FakeRanks:
 
     def next_end(self) -> float:
         """When something happens next; infinity when there are no ranks."""
+        if self._name in self._records.never_ready:
+            return math.inf
         return min((rank.next for rank in self._ranks.values()), default=math.inf)
 
     def power_off(self) -> None:

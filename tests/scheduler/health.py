@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S, STREAK
+from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
+from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S, STREAK
 
 
 @dataclass(slots=True)

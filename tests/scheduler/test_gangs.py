@@ -16,7 +16,6 @@ from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues import jobs
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
-from deskgrid.scheduler.state.quarantine import STREAK
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.scheduler.views.snapshot import GangView, RankView, gang_views, worker_view
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
@@ -498,33 +497,6 @@ def test_a_gang_that_could_not_begin_pauses() -> None:
     assert lab.starts() == {task: "a b"}
 
 
-@pytest.mark.parametrize("silent", [True, False])
-def test_a_worker_that_never_gets_ready_does_not_hold_up_gangs_for_ever(silent: bool) -> None:
-    lab = Lab()
-    lab.pcs("a", "b", "c")
-    (task,) = lab.submit(10)
-    for _ in range(STREAK):
-        assert lab.starts() == {task: "a b"}
-        attempt = lab.grid.attempts[task]
-        lab.grid.tell(ev.GangRefused(attempt, 1.0, ["a", "gone"], silent))
-        lab.grid.tell(ev.GangRefused(attempt, 1.0, ["a"], silent))  # it is not blamed twice
-        lab.grid.wait(1)
-    assert lab.starts() == {task: "b c"}
-    stay = lab.grid.inside.quarantine.workers["a"]
-    assert (stay.failures, stay.silent) == (STREAK, silent)
-
-
-def test_a_bag_that_no_worker_gets_ready_is_to_blame_itself() -> None:
-    lab = Lab()
-    lab.pcs("a", "b", "c")
-    (task,) = lab.submit(10, need=Need(3, 3))
-    for _ in range(2 * STREAK):
-        assert lab.starts() == {task: "a b c"}
-        lab.grid.tell(ev.GangRefused(lab.grid.attempts[task], 1.0, ["a", "b", "c"], True))
-        lab.grid.wait(1)
-    assert not lab.grid.inside.quarantine.workers
-
-
 def test_a_gang_that_begins_later_ends_later() -> None:
     lab = Lab()
     lab.pcs("a", "b")
@@ -570,6 +542,7 @@ def test_a_worker_that_is_silent_too_often_is_put_in_quarantine() -> None:
     for _ in range(3):
         tasks = lab.submit(10, timeout=20.0, need=Need(gang=True))
         lab.starts()
+        lab.began(tasks[0])
         lab.grid.wait(100)
         lab.grid.refresh("a", math.inf)
         lab.grid.tell(ev.PassDue())
@@ -579,11 +552,27 @@ def test_a_worker_that_is_silent_too_often_is_put_in_quarantine() -> None:
     assert "a" in lab.grid.inside.quarantine.workers
 
 
+def test_a_gang_that_is_being_prepared_is_not_late() -> None:
+    lab = Lab()
+    lab.pcs("a", "b")
+    (task,) = lab.submit(10, timeout=20.0)
+    lab.starts()
+    for _ in range(10):
+        lab.grid.wait(100)
+        lab.grid.say_alive()
+        assert lab.starts() == {}
+    lab.began(task)
+    lab.grid.wait(26)
+    lab.grid.say_alive()
+    assert told(lab.grid.tell(ev.PassDue())) == ["a", "b"]
+
+
 def test_without_a_timeout_a_gang_may_take_long_as_long_as_its_workers_are_known() -> None:
     lab = Lab()
     lab.pcs("a", "b")
     (task,) = lab.submit(10)
     lab.starts()
+    lab.began(task)
     lab.grid.wait(200)
     lab.grid.say_alive()
     assert lab.starts() == {}

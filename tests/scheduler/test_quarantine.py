@@ -6,7 +6,8 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S, STREAK
+from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
+from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S, STREAK
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 ENDLESS = 10_000.0

@@ -1,0 +1,90 @@
+"""Rests: a worker that does not get ranks of gangs ready, or does not keep those that began, gets no gangs for a while.
+
+Rule 1: each failure begins a rest, twice as long as the one before. Until a gang is done there, the worker gets one gang
+at a time; and that takes one failure off. So a PC that was slow once is back soon, and one that fails always holds up
+one gang, at ever longer intervals.
+Rule 2: single tasks say nothing about gangs: a worker that ends them well may still fail with gangs. Nor does a rest
+keep single tasks away.
+Rule 3: if ranks of a bag are not ready on several workers, and nothing of it is done in between, the bag may be to
+blame, with its files say. Then rests do not become longer.
+Rule 4: a worker cannot end its rest by joining anew.
+"""
+
+import math
+from collections.abc import Container, Iterable
+
+from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.broken_bags import BrokenBags
+
+# The first rest after a failure that the worker told, and after one by silence, which held up a gang for half a minute:
+# in the second case, the gang has time for two more starts elsewhere. Seconds.
+FIRST_REST_S = 10.0
+SILENT_REST_S = 60.0
+LONGEST_REST_S = 600.0
+
+
+class Rests:
+    """``until``: when the rest of each worker ends that rests, by name."""
+
+    def __init__(self) -> None:
+        self.until: dict[str, float] = {}
+        # Failures of each worker that have not been made good.
+        self._failures: dict[str, int] = {}
+        self._bags = BrokenBags()
+
+    def __bool__(self) -> bool:
+        """Whether there is a worker that failed with gangs."""
+        return bool(self._failures)
+
+    @property
+    def next_end(self) -> float:
+        """When the next rest ends; infinity if nobody rests."""
+        return min(self.until.values(), default=math.inf)
+
+    def not_ready(self, worker: str, bag: Bag, now: float, *, silent: bool) -> None:
+        """Ranks of ``bag`` were not ready on ``worker``. ``silent``: it did not even say so."""
+        self._rest(worker, now, silent=silent, counts=not self._bags.is_broken(bag, worker))
+
+    def not_kept(self, worker: str, now: float) -> None:
+        """``worker`` gave up ranks that had begun."""
+        self._rest(worker, now, silent=False, counts=True)
+
+    def _rest(self, worker: str, now: float, *, silent: bool, counts: bool) -> None:
+        if worker in self.until:
+            return  # this attempt was under way when its rest began
+        before = self._failures.get(worker, 0)
+        self._failures[worker] = failures = max(1, before + counts)
+        first = SILENT_REST_S if silent else FIRST_REST_S
+        self.until[worker] = now + min(first * 2.0 ** min(failures - 1, 10), LONGEST_REST_S)
+
+    def shuts_until(self, worker: str, gangs: Iterable[float]) -> float | None:
+        """Until when ``worker`` gets no gang, or no other one; None: it gets some. ``gangs``: when those there end."""
+        until = self.until.get(worker)
+        return max(gangs, default=None) if until is None and worker in self._failures else until
+
+    def done(self, worker: str) -> None:
+        """A gang with ranks on ``worker`` is done."""
+        if self._failures and (failures := self._failures.pop(worker, 0)) > 1:
+            self._failures[worker] = failures - 1
+
+    def due(self, up: Container[str], now: float) -> list[str]:
+        """End the rests that are over; return the workers, of those that are ``up``."""
+        over = [name for name, until in self.until.items() if until <= now]
+        for name in over:
+            del self.until[name]
+            if name not in up:
+                self._failures.pop(name, None)
+        return [name for name in over if name in up]
+
+    def forget_worker(self, name: str) -> None:
+        if name not in self.until:
+            self._failures.pop(name, None)
+
+    def forget_bag(self, bag: int) -> None:
+        self._bags.forget(bag)
+
+    def check(self, bags: Container[int]) -> None:
+        """Raise `InvariantBroken` if the records contradict each other."""
+        agree("failures", [name for name, count in self._failures.items() if count < 1], [])
+        self._bags.check(bags)
