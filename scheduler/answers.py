@@ -142,6 +142,12 @@ class Answers:
             grid.rests.done(worker.name)
         return (reporter, slot), ended
 
+    def ranks_ended(self, event: ev.RanksEnded, now: float) -> None:
+        """All ranks of a gang on one worker have succeeded, and others go on."""
+        for worker in self._gangs.ranks_ended(event, now):
+            self._trust.clear(worker, now)
+            self._grid.rests.done(worker.name)
+
     def _take_copy(self, ended: ev.EndedAttempt, reporter: str) -> tuple[str, int]:
         """Free the slot of a copy that has ended."""
         grid, task = self._grid, ended.attempt.task

@@ -68,6 +68,7 @@ class Scheduler:
             ev.BagForgotten: self._forgotten,
             ev.WorkerMeasured: self._workers.measured,
             ev.GangBegan: self._gangs.began,
+            ev.RanksEnded: answers.ranks_ended,
             ev.GangRefused: self.trust.refused,
             ev.WorkerJoined: self._workers.joined,
             ev.UptimeRefreshed: self._workers.refreshed,

@@ -205,6 +205,17 @@ class GangBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class RanksEnded:
+    """Ranks of an attempt that goes on have succeeded: all that one worker had. It is not needed for that any more.
+
+    ``ranks``: by their numbers. After a restart, they are those that are not awaited.
+    """
+
+    attempt: Attempt
+    ranks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class GangRefused:
     """A parallel task could not be begun: a worker was not ready in time. It waits again, for ``pause`` s at least.
 
@@ -323,6 +334,7 @@ Event = (
     | EnvironmentsReady
     | WorkerMeasured
     | GangBegan
+    | RanksEnded
     | GangRefused
     | WorkerLeft
     | WorkerForgotten

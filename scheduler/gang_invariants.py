@@ -46,6 +46,7 @@ def _check_gang(grid: GridState, gang: Gang) -> None:
         agree(f"attempts on slot {slot.number}", [sent.attempt for sent in slot.sent], [gang.attempt])
         near(f"seconds of a gang on slot {slot.number}", slot.sent[0].runtime, gang.seconds * slot.speed)
         agree(f"gang on slot {slot.number} began", slot.started >= gang.since, True)
+    agree(f"ranks of task {task} that are back, and over", gang.back.keys() & gang.over, set())
     if state == State.HELD:
         agree(f"the gang of task {task}, which is awaited", (gang.running, grid.orphans.get(task)), (None, number))
         back = [slot for _, row in sorted(gang.back.items()) for slot in row]
@@ -54,7 +55,8 @@ def _check_gang(grid: GridState, gang: Gang) -> None:
     agree(f"state of task {task}, which has a gang", state, State.SENT)
     assert gang.running is not None  # between two events it never is
     need, running = gang.bag.need, gang.running
-    agree(f"ranks of task {task}", need.least <= len(gang.ranks) <= need.most, True)
+    agree(f"ranks of task {task}", need.least <= gang.size <= need.most, True)
+    agree(f"task {task} has ranks that have not ended", bool(gang.ranks), True)
     places = [(slot.worker.name, slot.position) for slot in gang.slots]
     ranks = [(place.worker, position) for place in gang.ranks for position in place.slots]
     agree(f"places of the ranks of task {task}", ranks, places)

@@ -52,15 +52,15 @@ class Gangs:
 
         A worker may come back with fewer slots than it had, or at another site.
         """
-        need, rows = gang.bag.need, [gang.back.get(rank, []) for rank in range(len(gang.back))]
+        need, rows, ranks = gang.bag.need, list(gang.back.values()), gang.back.keys() | gang.over
         sites = {self._table.machines[slot.worker.name].host.site for slot in gang.slots}
-        whole = need.least <= len(rows) <= need.most and all(len(row) == need.slots for row in rows)
-        return whole and len(sites) == 1
+        whole = need.least <= len(ranks) <= need.most and ranks == set(range(len(ranks)))
+        return whole and all(len(row) == need.slots for row in rows) and len(sites) == 1
 
     def _whole(self, gang: Gang) -> None:
         """All ranks of a gang that was awaited are back."""
         grid, task, need = self._grid, gang.attempt.task, gang.bag.need
-        rows = [gang.back[rank] for rank in range(len(gang.back))]
+        rows = [row for _, row in sorted(gang.back.items())]
         if grid.tasks.state(task) == State.HELD:
             grid.unqueue(task, State.HELD)
             del grid.orphans[task]
@@ -70,7 +70,7 @@ class Gangs:
         gang.slots = [slot for row in rows for slot in row]
         gang.ranks = [ev.RankPlace(row[0].worker.name, tuple([slot.position for slot in row])) for row in rows]
         gang.back = {}
-        self._set_seconds(gang, need.seconds(grid.tasks.runtime(task), len(rows)) / _slowest(gang))
+        self._set_seconds(gang, need.seconds(grid.tasks.runtime(task), gang.size) / _slowest(gang))
         batch = grid.tasks.known(task)
         self._table.touched.update([place.worker for place in gang.ranks])
         self._table.enter(gang, self._running(gang, Job(task, need, batch.runtime(task), batch.came)))
@@ -97,7 +97,7 @@ class Gangs:
             running, runtime = gang.running, self._grid.tasks.runtime(gang.attempt.task)
             if running is None or running.job.runtime == runtime:
                 continue  # since a restart, it has no end yet
-            need, ranks = gang.bag.need, len(gang.ranks)
+            need, ranks = gang.bag.need, gang.size
             before, after = (need.seconds(seconds, ranks) for seconds in (running.job.runtime, runtime))
             self._table.withdraw(gang)
             self._set_seconds(gang, gang.seconds * after / before if before > 0.0 else after / _slowest(gang))
@@ -116,6 +116,64 @@ class Gangs:
             self._leave(gang, now)
             self._grid.pauses.begin(event.attempt.task, now + event.pause)
             self._grid.tasks.move(event.attempt.task, State.PAUSED)
+
+    def ranks_ended(self, event: ev.RanksEnded, now: float) -> list[Worker]:
+        """Ranks have ended, and others go on: they leave their slots. Returns the workers of these.
+
+        A worker that leaves afterwards ends nothing.
+        """
+        gang = self.find(event.attempt)
+        if gang is None and self.awaits(event.attempt):
+            batch = self._grid.tasks.known(event.attempt.task)
+            gang = Gang(event.attempt, batch.bag, [], batch.runtime(event.attempt.task), now)
+            self._table.running[event.attempt.task] = gang
+        if gang is None or not gang.over.isdisjoint(event.ranks):
+            return []
+        if gang.running is None:
+            rows = [gang.back.pop(rank, []) for rank in event.ranks]
+            gang.over.update(event.ranks)
+            self._set_back(gang)
+            slots = [slot for row in rows for slot in row]
+            self._vacate(gang, slots, now)
+        else:
+            if not set(event.ranks) < set(gang.numbers):
+                raise IllegalEvent(f"task {gang.attempt.task} goes on, and ranks {list(event.ranks)} have ended")
+            slots = self._drop_ranks(gang, set(event.ranks), now)
+        return list(dict.fromkeys([slot.worker for slot in slots]))
+
+    def _drop_ranks(self, gang: Gang, ended: set[int], now: float) -> list[Slot]:
+        """These ranks of a gang that has all its slots leave theirs, which are returned."""
+        assert gang.running is not None
+        need, job, numbers = gang.bag.need.slots, gang.running.job, gang.numbers
+        left = [place for place, number in enumerate(numbers) if number in ended]
+        stay = [place for place, number in enumerate(numbers) if number not in ended]
+        rows = [gang.slots[place * need : (place + 1) * need] for place in range(len(numbers))]
+        self._table.withdraw(gang)
+        slots = [slot for place in left for slot in rows[place]]
+        gang.slots = [slot for place in stay for slot in rows[place]]
+        gang.ranks = [gang.ranks[place] for place in stay]
+        gang.over |= ended
+        self._set_seconds(gang, gang.seconds)
+        gang.bag.category.account.new_s += max(0.0, now - gang.since) * len(slots)
+        self._vacate(gang, slots, now)
+        self._table.enter(gang, self._running(gang, job))
+        return slots
+
+    def _vacate(self, gang: Gang, slots: Sequence[Slot], now: float) -> None:
+        """These slots of a gang that goes on are idle."""
+        self._grid.freed += bool(slots)
+        self._grid.changes += 1
+        for slot in slots:
+            self._idle(slot, now)
+        self._table.touched.update([slot.worker.name for slot in slots])
+
+    def _idle(self, slot: Slot, now: float) -> None:
+        slot.gang = None
+        slot.sent.clear()
+        slot.busy_s += now - slot.started
+        slot.started = now
+        if slot.number not in self._grid.dirty:
+            self._table.resting[slot.number] = slot
 
     # --- it ends -----------------------------------------------------------------------------------------------------
 
@@ -198,14 +256,8 @@ class Gangs:
         grid.changes += 1
         table.withdraw(gang)
         del table.running[gang.attempt.task]
-        dirty, resting = grid.dirty, table.resting
         for slot in gang.slots:
-            slot.gang = None
-            slot.sent.clear()
-            slot.busy_s += now - slot.started
-            slot.started = now
-            if slot.number not in dirty:
-                resting[slot.number] = slot
+            self._idle(slot, now)
         if running is None or grid.deadlines.debts or grid.quarantine.workers or grid.rests:
             table.touched.update([slot.worker.name for slot in gang.slots])
             return
@@ -226,7 +278,9 @@ class Gangs:
             if gang.running is not None:
                 self._table.withdraw(gang)
                 need, slots = gang.bag.need.slots, gang.slots
-                gang.back = {rank: slots[rank * need : (rank + 1) * need] for rank in range(len(gang.ranks))}
+                gang.back = {
+                    rank: slots[place * need : (place + 1) * need] for place, rank in enumerate(gang.numbers)
+                }
             gang.back = {rank: row for rank, row in gang.back.items() if row[0].worker is not worker}
             self._set_back(gang)
         for slot in worker.slots:
@@ -245,8 +299,8 @@ class Gangs:
             if not (self.awaits(hold.attempt) and 0 <= hold.slot < len(worker.slots)):
                 others.append(hold)
                 continue
-            slot = worker.slots[hold.slot]
-            if slot.gang is not None:
+            slot, gang = worker.slots[hold.slot], self.find(hold.attempt)
+            if slot.gang is not None or (gang is not None and hold.rank in gang.over):
                 others.append(hold)
                 continue
             self._come_back(hold, slot, now)

@@ -1,7 +1,8 @@
 """Makes one end of the ends of all ranks of an attempt.
 
 Rule 1: how a rank ended is in the journal before its worker is told so, and a restart goes on from there.
-Rule 2: the first failure ends the whole. The broker stops the other ranks at once, and waits until their workers have
+Rule 2: a worker all of whose ranks have succeeded is needed no more: its slots are free, and it may leave.
+Rule 3: the first failure ends the whole. The broker stops the other ranks at once, and waits until their workers have
 stopped them: a failure that happened earlier may arrive later, and a PC that does not answer may be the true cause. In
 the second case the attempt is lost, which does not count against the task.
 """
@@ -85,7 +86,7 @@ class Ends:
             gang.stage = Stage.ENDING
             gang.ready.clear()
             self._table.wait(gang, now + STOP_LEASES * self._state.facts.lease_s)
-            for name in gang.workers:
+            for name in gang.awaited:
                 self._table.tell(name, wire.Stop((gang.ref,)))
 
     def returned(self, worker: WorkerSession, refs: Sequence[wire.Ref], now: float) -> list[Attempt]:
@@ -107,13 +108,23 @@ class Ends:
     def look_at(self, gang: Gang, now: float) -> None:
         """End an attempt if all its ranks have ended, or have been stopped after a failure."""
         if gang.stage == Stage.ENDING:
-            if len(gang.ready) == len(gang.workers):
+            if gang.ready.issuperset(gang.awaited):
                 self.end_failed(gang, now)
         elif len(gang.ended) == len(gang.ranks):
             payload, outcome = result_of(gang, self._state.journal.ranks.payloads), Outcome.DONE
             if isinstance(payload, wire.Failure):
                 payload, outcome = payload.packed(), Outcome.ERROR
             self._end(gang, _End(outcome, max(gang.ended.values()), payload, 0), now)
+        elif gang.stage == Stage.RUNNING:
+            self.let_go(gang, now)
+
+    def let_go(self, gang: Gang, now: float) -> None:
+        """Some ranks go on. Workers all of whose ranks have succeeded are needed no more."""
+        for name in gang.awaited if gang.ended else ():
+            ranks = gang.at(name)
+            if all(rank in gang.ended for rank in ranks):
+                gang.over.add(name)
+                self._table.handle(ev.RanksEnded(gang.attempt, ranks), now)
 
     def end_failed(self, gang: Gang, now: float) -> None:
         """The ranks of an attempt have been stopped after a failure, or there was long enough time for that."""

@@ -137,7 +137,7 @@ def _under_way(gang: Gang) -> str:
         missing = [name for name in names if name not in gang.ready]
         return f"is being prepared on {on}; not ready yet: {', '.join(missing[:NAMED])}"
     if gang.stage == Stage.GATHERING:
-        missing = [name for name in names if name not in gang.ready]
+        missing = [name for name in gang.awaited if name not in gang.ready]
         return f"was running when the broker stopped, and waits for {', '.join(missing[:NAMED])} to come back"
     if gang.stage == Stage.ENDING:
         return f"has failed, and is being stopped on {on}"

@@ -43,6 +43,7 @@ class Gang:
 
     ``ready``: workers that are ready, have come back, or have stopped what they had, depending on the stage.
     ``ended``: the seconds that each rank took that has succeeded. ``size``: bytes of their results. ``failed``: ranks.
+    ``over``: workers all of whose ranks have succeeded while others went on: nothing is awaited of them any more.
     ``first``: the failure that came first, of those that are known.
     """
 
@@ -58,6 +59,7 @@ class Gang:
     port: int = 0
     ready: set[str] = field(default_factory=set)
     ended: dict[int, float] = field(default_factory=dict)
+    over: set[str] = field(default_factory=set)
     failed: set[int] = field(default_factory=set)
     size: int = 0
     first: Failure | None = None
@@ -67,6 +69,11 @@ class Gang:
     def workers(self) -> list[str]:
         """Its workers, each once, in the order of the ranks."""
         return list(dict.fromkeys([rank.worker for rank in self.ranks]))
+
+    @property
+    def awaited(self) -> list[str]:
+        """The workers that are still needed."""
+        return [name for name in self.workers if name not in self.over]
 
     def at(self, worker: str) -> list[int]:
         """Its ranks at a worker."""

@@ -51,13 +51,14 @@ class Gathering:
             elif rank.outcome in FAILED:
                 facts = (*attempt, rank.outcome, rank.elapsed, table.payload(row.task, rank.rank), b"", b"", rank.rank)
                 self._ends.fail(gang, Failure(rank.rank, rank.elapsed, wire.RankResult(*facts)), now)
+        self._ends.let_go(gang, now)
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> list[ev.HeldAttempt]:
         """The ranks that a joining worker has: those that it names, and those whose ends are in the journal."""
         named = {(r.task, r.number, r.rank): r.elapsed for r in running}
         held: list[ev.HeldAttempt] = []
         for gang in self._table:
-            for rank in gang.at(worker.name):
+            for rank in () if worker.name in gang.over else gang.at(worker.name):
                 at, key = gang.ranks[rank], (*gang.attempt, rank)
                 if at.session == worker.session and (key in named or rank in gang.ended or rank in gang.failed):
                     elapsed = gang.ended.get(rank, named.get(key))
@@ -75,6 +76,8 @@ class Gathering:
             over = gang.ended.keys() | gang.failed
             left = [(*gang.attempt, rank) for rank in gang.at(worker.name) if rank not in over]
             mine = self._table.at(worker, *gang.attempt) is not None
+            if worker.name in gang.over:
+                continue
             if gang.stage == Stage.ENDING:
                 self._state.send(worker.peer, wire.Stop((gang.ref,)))
             elif mine and all(key in named for key in left):
@@ -90,14 +93,14 @@ class Gathering:
             self._starts.tell_to_start(gang, worker.name)
         elif gang.stage == Stage.GATHERING:
             gang.ready.add(worker.name)
-            if len(gang.ready) < len(gang.workers):
+            if not gang.ready.issuperset(gang.awaited):
                 return
             if not self._state.scheduler.is_gang_back(gang.attempt):
                 self._table.lose(gang, worker, now)  # a worker has other slots than it had, or is at another site
             else:
                 gang.stage = Stage.RUNNING
                 gang.ready.clear()
-                for name in gang.workers:
+                for name in gang.awaited:
                     self._starts.tell_to_start(gang, name)
                 self._table.handle(ev.GangBegan(gang.attempt), now)
                 self._ends.look_at(gang, now)

@@ -109,8 +109,8 @@ class Starts:
 
     def tell_to_start(self, gang: Gang, name: str) -> None:
         """Tell a worker to start its ranks; it does no harm to tell it twice."""
-        addresses = [self._table.workers[rank.worker].join.address for rank in gang.ranks]
-        hosts = tuple([address or "localhost" for address in addresses])
+        found = [self._table.workers.get(rank.worker) for rank in gang.ranks]  # None: it has ended its ranks, and left
+        hosts = tuple([(worker and worker.join.address) or "localhost" for worker in found])
         self._table.tell(name, wire.StartRanks(*gang.attempt, hosts, gang.port))
 
     def unready(self, worker: WorkerSession, message: wire.RanksUnready, now: float) -> None:

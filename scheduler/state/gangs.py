@@ -27,9 +27,9 @@ _name = attrgetter("name")
 class Gang:
     """One attempt of a parallel task that has slots.
 
-    ``slots``: by rank. ``seconds``: predicted on its PCs. ``since``: when it was started, or began. ``began``: whether
+    ``slots``: by rank, of those that have not ended with all others on their PC. ``seconds``: predicted on its PCs. ``since``: when it was started, or began. ``began``: whether
     its driver has said so. ``out_s``: what its owner is charged while it runs, in slot-seconds.
-    ``ranks``: where each rank is. ``running``: as policies see it; None: some of its ranks have not come back since a
+    ``ranks``: where each of these is; ``over``: the numbers of the other ranks. ``running``: as policies see it; None: some of its ranks have not come back since a
     restart. Those that have are in ``back``, by rank.
     """
 
@@ -43,6 +43,17 @@ class Gang:
     began: bool = False
     out_s: float = 0.0
     back: dict[int, list[Slot]] = field(default_factory=dict)
+    over: set[int] = field(default_factory=set)
+
+    @property
+    def size(self) -> int:
+        """How many ranks it has, those that have ended included."""
+        return len(self.ranks) + len(self.over)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The number of each of its ``ranks``."""
+        return [number for number in range(self.size) if number not in self.over]
 
     def first_on(self, worker: Worker) -> Slot:
         """The first of its slots that ``worker`` has."""

@@ -1,8 +1,8 @@
-"""Rests: a worker that does not get ranks of gangs ready, or does not keep those that began, gets no gangs for a while.
+"""Rests: a worker that does not get ranks ready, or does not keep those that began, gets no gangs for a while.
 
-Rule 1: each failure begins a rest, twice as long as the one before. Until a gang is done there, the worker gets one gang
-at a time; and that takes one failure off. So a PC that was slow once is back soon, and one that fails always holds up
-one gang, at ever longer intervals.
+Rule 1: each failure begins a rest, twice as long as the one before. Until a gang is done there, the worker gets one
+gang at a time; and that takes one failure off. So a PC that was slow once is back soon, and one that fails always holds
+up one gang, at ever longer intervals.
 Rule 2: single tasks say nothing about gangs: a worker that ends them well may still fail with gangs. Nor does a rest
 keep single tasks away.
 Rule 3: if ranks of a bag are not ready on several workers, and nothing of it is done in between, the bag may be to

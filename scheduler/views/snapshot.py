@@ -80,8 +80,9 @@ class WorkerView:
 
 
 class RankView(NamedTuple):
-    """Where one rank of a gang is."""
+    """Where one rank of a gang is that has not ended with all others on its PC."""
 
+    number: int
     worker: str
     slots: tuple[int, ...]
 
@@ -309,9 +310,10 @@ def gang_views(grid: GridState, now: float, most: int) -> tuple[GangView, ...]:
 
 def gang_view(gang: Gang, now: float) -> GangView:
     """One gang: one row."""
-    ranks = [RankView(place.worker, tuple(place.slots)) for place in gang.ranks]
-    for _, row in sorted(gang.back.items()):
-        ranks.append(RankView(row[0].worker.name, tuple([slot.position for slot in row])))
+    rows = zip(gang.numbers, gang.ranks, strict=True) if gang.ranks else ()
+    ranks = [RankView(number, place.worker, tuple(place.slots)) for number, place in rows]
+    for number, row in sorted(gang.back.items()):
+        ranks.append(RankView(number, row[0].worker.name, tuple([slot.position for slot in row])))
     return GangView(
         task=gang.attempt.task,
         attempt=gang.attempt.number,

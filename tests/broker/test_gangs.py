@@ -240,8 +240,7 @@ def test_a_gang_that_failed_is_tried_again_as_a_whole_and_what_it_printed_is_kno
     bag, workers = begun(office, 2, retries=1)
     workers[0].end(0, b"in vain")
     workers[1].fail(1, "ValueError")
-    for worker in workers:
-        worker.stopped()
+    workers[1].stopped()  # the other has ended its rank
     log = office.client().ask("logs", bag=bag, item=0)
     assert "out of 1" in log["stdout"]
     office.now += 20.0
@@ -299,6 +298,52 @@ def test_a_departure_does_not_count(office: Office) -> None:
     assert state_of(office, bag) == "WAITING"
     workers[0].stopped()
     assert office.journal.db.execute("SELECT count(*) FROM gangs").fetchone() == (0,)
+
+
+def test_a_pc_whose_ranks_have_ended_may_leave_and_they_count(office: Office) -> None:
+    bag, workers = begun(office, 3)
+    workers[0].end(0, b"first")
+    workers[0].send(wire.Leave("its window closed", True, True, (), ()))
+    office.settle()
+    workers[1].end(1, b"second")
+    workers[1].close()
+    for _ in range(25):  # its lease ends
+        office.now += LEASE_S / 10
+        workers[2].send(wire.Heartbeat(None, None))
+        office.settle()
+    assert state_of(office, bag) == "SENT"
+    workers[2].end(2, b"third")
+    result = only_result(office, bag)
+    assert wire.split_ranks(result.payload) == [b"first", b"second", b"third"]
+    assert (result.outcome, result.worker) == (Outcome.DONE, workers[0].name)
+
+
+def test_a_pc_whose_ranks_have_ended_is_awaited_neither_after_a_failure_nor_when_it_is_back(office: Office) -> None:
+    bag, workers = begun(office, 3)
+    workers[0].end(0)
+    rank_worker(office, workers[0].name, session="anew")  # its agent was started again
+    assert state_of(office, bag) == "SENT"
+    workers[2].fail(2, "ValueError")
+    for worker in workers[1:]:
+        worker.stopped()
+    assert wire.read_failure(only_result(office, bag).payload).kind == "ValueError"
+
+
+def test_after_a_restart_nobody_waits_for_pcs_whose_ranks_had_ended(open_office: OpenOffice) -> None:
+    office = open_office()
+    bag, workers = begun(office, 3)
+    workers[1].end(1, b"one")
+    workers[1].send(wire.Leave("its window closed", True, True, (), ()))
+    office.settle()
+    running = {worker.name: worker.running() for worker in workers}
+    again = open_office()
+    back = [rank_worker(again, w.name, session=w.session, running=running[w.name]) for w in (workers[0], workers[2])]
+    for worker, before in zip(back, (workers[0], workers[2]), strict=True):
+        worker.prepared = before.prepared
+        hosts = worker.next(wire.StartRanks).hosts
+        assert hosts[1] == "localhost"  # nobody needs it any more
+        worker.end(worker.ranks[0], b"%d" % worker.ranks[0])
+    assert wire.split_ranks(only_result(again, bag).payload) == [b"0", b"one", b"2"]
 
 
 def test_cancelling_stops_all_ranks(office: Office) -> None:

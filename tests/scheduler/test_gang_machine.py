@@ -65,6 +65,8 @@ class GangMachine(RuleBasedStateMachine):
         self.barred: set[int] = set()
         # Gangs that should have slots, by task: their attempts, and their workers with the slots of each rank.
         self.live: dict[int, tuple[Attempt, list[tuple[str, tuple[int, ...]]]]] = {}
+        # The ranks of these that have ended, and whose workers are needed no more.
+        self.over: dict[Attempt, set[int]] = {}
         self.singles: dict[int, tuple[Attempt, str]] = {}
         self.sent: list[Attempt] = []
         self.held: dict[int, tuple[Attempt, list[tuple[str, tuple[int, ...]]]]] = {}
@@ -261,7 +263,7 @@ class GangMachine(RuleBasedStateMachine):
         holds = [
             ev.HeldAttempt(attempt, slot, 1.0, rank)
             for attempt, ranks in [*self.live.values(), *self.held.values()]
-            for rank, (worker, its) in enumerate(ranks)
+            for rank, (worker, its) in self.numbered(attempt, ranks)
             if worker == name and rank not in kept
             for slot in its
         ]
@@ -276,7 +278,7 @@ class GangMachine(RuleBasedStateMachine):
             if not same_site[task]
             or any(
                 ev.HeldAttempt(attempt, slot, 1.0, rank) not in fits
-                for rank, (worker, its) in enumerate(ranks)
+                for rank, (worker, its) in self.numbered(attempt, ranks)
                 if worker == name
                 for slot in its
             )
@@ -333,6 +335,33 @@ class GangMachine(RuleBasedStateMachine):
     def begin(self, data: st.DataObject) -> None:
         self.tell(ev.GangBegan(self.live[data.draw(st.sampled_from(sorted(self.live)))][0]))
 
+    def numbered(
+        self, attempt: Attempt, ranks: list[tuple[str, tuple[int, ...]]]
+    ) -> list[tuple[int, tuple[str, tuple[int, ...]]]]:
+        """The ranks that have not ended, by number."""
+        over = self.over.get(attempt, set())
+        numbers = [number for number in range(len(ranks) + len(over)) if number not in over]
+        return list(zip(numbers, ranks, strict=True))
+
+    @precondition(lambda self: self.live or self.held)
+    @rule(data=st.data())
+    def some_end(self, data: st.DataObject) -> None:
+        """All ranks of one worker have ended, and others go on."""
+        of = self.live if self.live else self.held
+        attempt, ranks = of[data.draw(st.sampled_from(sorted(of)))]
+        name = data.draw(st.sampled_from([worker for worker, _ in ranks]))
+        rows = self.numbered(attempt, ranks)
+        mine = [number for number, (worker, _) in rows if worker == name]
+        if len(mine) == len(rows):
+            if attempt.task in self.live:
+                with pytest.raises(IllegalEvent):
+                    self.watched.handle(ev.RanksEnded(attempt, mine), self.now)
+            return
+        self.over.setdefault(attempt, set()).update(mine)
+        of[attempt.task] = attempt, [row for number, row in rows if number not in mine]
+        for _ in range(2):
+            self.tell(ev.RanksEnded(attempt, mine))
+
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def gathered(self, data: st.DataObject) -> None:
@@ -343,8 +372,8 @@ class GangMachine(RuleBasedStateMachine):
         if gang is None:
             self.tell(ev.GangBegan(attempt))
             return
-        back = sorted(gang.back)
-        rows = [gang.back[rank] for rank in back]
+        rows = [gang.back[rank] for rank in sorted(gang.back)]
+        back = sorted(gang.back.keys() | self.over.get(attempt, set()))
         need = NEEDS[self.bags[task]]
         whole = back == list(range(len(back))) and need.least <= len(back) <= need.most
         whole = whole and all(len(row) == need.slots for row in rows)

@@ -582,6 +582,88 @@ def test_without_a_timeout_a_gang_may_take_long_as_long_as_its_workers_are_known
     assert told(lab.grid.tell(ev.PassDue())) == ["a", "b"]
 
 
+# --- some ranks end before others ------------------------------------------------------------------------------------
+
+
+def test_ranks_that_have_ended_leave_their_slots_and_their_worker_may_leave() -> None:
+    lab = Lab()
+    lab.pcs("a", "b", "c")
+    (task,) = lab.submit(10, need=Need(3, 3))
+    assert lab.starts() == {task: "a b c"}
+    lab.began(task)
+    attempt = lab.grid.attempts[task]
+    lab.grid.wait(4)
+    account = lab.grid.inside.shares.account("")
+    assert lab.grid.tell(ev.RanksEnded(attempt, [0])) == []
+    assert lab.grid.tell(ev.RanksEnded(attempt, [0])) == []  # it is known
+    assert (account.out_s, account.used(0.0)) == (20.0, 4.0)
+    assert lab.grid.tell(ev.WorkerLeft("a", planned=True)) == []
+    (view,) = gang_views(lab.grid.inside, lab.grid.now, 10)
+    assert [(rank.number, rank.worker) for rank in view.ranks] == [(1, "b"), (2, "c")]
+    lab.grid.wait(6)
+    assert lab.end(task, worker="a", elapsed=10.0) == [[task]]
+    assert (account.out_s, account.used(0.0)) == (0.0, 24.0)
+    assert lab.grid.scheduler.counters.kills == 0
+
+
+def test_slots_of_ranks_that_have_ended_take_other_work() -> None:
+    lab = Lab()
+    lab.pcs("a", "b")
+    (task,) = lab.submit(10)
+    lab.starts()
+    lab.began(task)
+    lab.grid.tell(ev.RanksEnded(lab.grid.attempts[task], [1]))
+    assert list(lab.starts().values()) == []
+    (other,) = lab.submit(10, need=Need(gang=True), bag=1)
+    assert lab.starts() == {other: "b"}
+    with pytest.raises(IllegalEvent):
+        lab.grid.tell(ev.RanksEnded(lab.grid.attempts[task], [0]))
+    assert lab.grid.tell(ev.RanksEnded(Attempt(task, 99), [0])) == []
+    lab.grid.predict({task: 20.0})
+    assert [running.ends for running in lab.grid.inside.gangs.sites[0].running] == [10.0, 20.0]
+
+
+def test_a_gang_of_which_ranks_have_ended_survives_a_new_connection_of_another() -> None:
+    lab = Lab()
+    lab.pcs("a", "b", "c")
+    (task,) = lab.submit(10, need=Need(3, 3))
+    lab.starts()
+    lab.began(task)
+    attempt = lab.grid.attempts[task]
+    lab.grid.tell(ev.RanksEnded(attempt, [1]))
+    lab.grid.leave("b")
+    lab.pcs("c", holds=[ev.HeldAttempt(attempt, 0, 1.0, 2)])
+    assert lab.grid.state(task) == State.SENT
+    assert lab.grid.pc("c", holds=[ev.HeldAttempt(attempt, 0, 1.0, 1)], site="lab") == {"a": [task], "c": [task]}
+
+
+def test_after_a_restart_ranks_that_had_ended_are_not_awaited() -> None:
+    lab = Lab()
+    lab.pcs("b")
+    attempt = Attempt(0, 0)
+    lab.submit(10, need=Need(3, 3), held=[attempt])
+    assert lab.grid.tell(ev.RanksEnded(attempt, [0])) == []
+    assert lab.grid.tell(ev.RanksEnded(attempt, [2])) == []
+    lab.pcs("c", holds=[ev.HeldAttempt(attempt, 0, 3.0, 1)])
+    assert lab.grid.scheduler.is_gang_back(attempt)
+    assert lab.grid.tell(ev.GangBegan(attempt)) == []
+    assert lab.grid.state(0) == State.SENT
+    lab.grid.attempts[0] = attempt
+    assert lab.end(0, worker="c") == [[0]]
+
+
+def test_after_a_restart_ranks_that_are_back_and_end_are_awaited_no_more() -> None:
+    lab = Lab()
+    attempt = Attempt(0, 0)
+    lab.submit(10, held=[attempt])
+    lab.pcs("a", holds=[ev.HeldAttempt(attempt, 0, 3.0, 0)])
+    assert lab.grid.tell(ev.RanksEnded(attempt, [0])) == []
+    assert not lab.grid.scheduler.is_gang_back(attempt)
+    lab.pcs("b", holds=[ev.HeldAttempt(attempt, 0, 3.0, 1)])
+    assert lab.grid.tell(ev.GangBegan(attempt)) == []
+    assert lab.grid.state(0) == State.SENT
+
+
 # --- connections and restarts ----------------------------------------------------------------------------------------
 
 
@@ -662,7 +744,7 @@ def test_after_a_restart_a_gang_goes_on_when_all_its_ranks_are_back() -> None:
     lab.began(task)
     assert lab.grid.state(task) == State.SENT
     assert gang_views(lab.grid.inside, lab.grid.now, 9) == (
-        GangView(task, 0, 0, (RankView("b", (0,)), RankView("a", (0,))), 2, 10.0, 4.0, True),
+        GangView(task, 0, 0, (RankView(0, "b", (0,)), RankView(1, "a", (0,))), 2, 10.0, 4.0, True),
     )
     assert lab.end(task) == [[task]]
 
