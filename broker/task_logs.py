@@ -33,7 +33,8 @@ def task_log(state: BrokerState, task: int) -> Slices:
         row = state.failed_attempts.last(task)
     if row is None:
         nothing: dict[str, Any] = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
-        return {"state": now.name.lower(), **nothing, "rank": None, "ranks": []}
+        gang = state.book.find(task)[0].row.options.gang
+        return {"state": now.name.lower(), **nothing, "rank": None, "ranks": _rank_rows(state, task) if gang else []}
     error = _error_text(row)
     over = now in (State.DONE, State.FAILED)
     bag = state.book.by_number[row.bag]
@@ -59,18 +60,26 @@ def _rank_of(bag: OpenBag, row: ResultRow) -> int | None:
 def _rank_rows(state: BrokerState, task: int) -> list[RankRow]:
     """What each rank of the newest attempt of a gang printed."""
     outputs = state.journal.ranks.outputs(task)
+    goes_on = state.scheduler.state(task) in (State.SENT, State.HELD)
     most = min(wire.PRINTED_BYTES, RANKS_BYTES // max(1, 2 * len(outputs)))
     return [
         {
             "rank": output.rank,
             "worker": output.worker,
-            "state": "stopped" if output.outcome is None else wire.Outcome(output.outcome).name.lower(),
+            "state": _state_of(output.outcome, goes_on=goes_on),
             "elapsed_s": output.elapsed,
             "stdout": shortened(output.stdout, most),
             "stderr": shortened(output.stderr, most),
         }
         for output in outputs
     ]
+
+
+def _state_of(outcome: int | None, *, goes_on: bool) -> str:
+    """How a rank has ended, as the log says it."""
+    if outcome is None:
+        return "running" if goes_on else "stopped"
+    return wire.Outcome(outcome).name.lower()
 
 
 def bag_output(state: BrokerState, bag: OpenBag, after: int) -> Slices:

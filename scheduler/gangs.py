@@ -278,9 +278,7 @@ class Gangs:
             if gang.running is not None:
                 self._table.withdraw(gang)
                 need, slots = gang.bag.need.slots, gang.slots
-                gang.back = {
-                    rank: slots[place * need : (place + 1) * need] for place, rank in enumerate(gang.numbers)
-                }
+                gang.back = {rank: slots[place * need : (place + 1) * need] for place, rank in enumerate(gang.numbers)}
             gang.back = {rank: row for rank, row in gang.back.items() if row[0].worker is not worker}
             self._set_back(gang)
         for slot in worker.slots:

@@ -4,6 +4,7 @@ Rule 1: slots are held for ranks that have not begun for no longer than their le
 Rule 2: ranks that have begun go on while the broker is away. What they said and had no answer to, and how they ended,
 is said again on each new connection.
 Rule 3: the broker decides when a gang ends. A worker that has several ranks of it waits for `Stop`, too.
+Rule 4: what ranks have printed that are stopped is sent as that of ranks that end, with the outcome DEPARTED.
 
 Pure: ``now`` is monotonic seconds.
 """
@@ -25,6 +26,7 @@ from deskgrid.worker.run.jobs import (
     RankRefused,
     RankReport,
     RankSaid,
+    RankStopped,
 )
 from deskgrid.worker.templates import Templates
 
@@ -38,7 +40,7 @@ class RunsRanks(Protocol):
     def begin(self, key: RankKey, gang: Gang, now: float) -> None: ...
     def poll(self, now: float) -> list[RankReport]: ...
     def running(self, now: float) -> dict[RankKey, float]: ...
-    def stop(self, task: int, number: int) -> None: ...
+    def stop(self, task: int, number: int, now: float) -> Sequence[RankStopped]: ...
     def met(self, key: RankKey, serial: int, reason: str, values: wire.Payload) -> None: ...
     def pmi(self, key: RankKey, data: bytes, now: float) -> None: ...
 
@@ -186,7 +188,7 @@ class Gangs:
         for ref in stop.attempts:
             if (ref.task, ref.number) in self._parts:
                 self.collect(now)
-                self._drop((ref.task, ref.number))
+                self._drop((ref.task, ref.number), now)
 
     # --- what happens here -------------------------------------------------------------------------------------------
 
@@ -196,10 +198,10 @@ class Gangs:
             if part.begun:
                 continue
             if now >= part.until:
-                self._drop(part.key)
+                self._drop(part.key, now)
                 self._refuse(part, "its lease is over: nobody said in time that it begins")
             elif not part.prepared and (failure := self._templates.failure(part.work.template)) is not None:
-                self._fail(part, *failure)
+                self._fail(part, *failure, now)
             elif not part.prepared:
                 missing = self._templates.missing(part.work.template)
                 self._out += missing or []
@@ -223,7 +225,7 @@ class Gangs:
                         self._ports[key] = self._free_port() if 0 in part.ranks else 0
                         self._tell_ready(part)
                 case RankRefused(reason=reason):
-                    self._drop(key)
+                    self._drop(key, now)
                     self._refuse(part, reason)
                 case RankEnded(ended=ended):
                     self._end(part, report.key[2], ended)
@@ -241,17 +243,17 @@ class Gangs:
     def _refuse(self, part: _Part, reason: str) -> None:
         self._out.append(wire.RanksUnready(*part.key, reason))
 
-    def _fail(self, part: _Part, outcome: wire.Outcome, kind: str, reason: str) -> None:
+    def _fail(self, part: _Part, outcome: wire.Outcome, kind: str, reason: str, now: float) -> None:
         """End an attempt whose template cannot be used."""
         if outcome is not wire.Outcome.ERROR:  # this PC is to blame
-            self._drop(part.key)
+            self._drop(part.key, now)
             self._refuse(part, reason)
             return
         payload = wire.Failure(kind, reason).packed()
         number = min(part.ranks)
         slot = part.ranks[number].slots[0]
         self._end(part, number, JobEnded(slot, *part.key, outcome, 0.0, payload, b"", b""))
-        self._drop(part.key)
+        self._drop(part.key, now)
 
     def _end(self, part: _Part, number: int, ended: JobEnded) -> None:
         """Send the result of a rank."""
@@ -261,13 +263,20 @@ class Gangs:
         result = wire.RankResult(
             *part.key, int(ended.outcome), ended.elapsed, ended.payload, ended.stdout, ended.stderr, number
         )
-        self._results.keep(rank.slots[0], result)
+        self._deliver(rank.slots[0], result)
+
+    def _deliver(self, slot: int, result: wire.RankResult) -> None:
+        self._results.keep(slot, result)
         self._out += self._results.send([result])
 
-    def _drop(self, key: AttemptKey) -> None:
-        """Stop the ranks of an attempt here."""
+    def _drop(self, key: AttemptKey, now: float) -> None:
+        """Stop the ranks of an attempt here; send what they have printed."""
+        part = self._parts.get(key)
         self._forget(key)
-        self._runs.stop(*key)
+        for (*_, number), elapsed, stdout, stderr in self._runs.stop(*key, now):
+            if part is not None and number in part.ranks and (stdout or stderr):
+                said = (int(wire.Outcome.DEPARTED), elapsed, b"", stdout, stderr)
+                self._deliver(part.ranks[number].slots[0], wire.RankResult(*key, *said, number))
 
     def _forget(self, key: AttemptKey) -> None:
         self._parts.pop(key, None)
@@ -286,13 +295,15 @@ class Gangs:
     def ended(self) -> Iterator[wire.Running]:
         """Yield the ranks whose results follow."""
         for slot, row in self._results.unwritten.values():
+            if row.outcome == wire.Outcome.DEPARTED:
+                continue  # it was stopped
             yield wire.Running(row.task, row.number, slot, row.elapsed, row.rank)
 
     def take_all_back(self, now: float) -> list[wire.Running]:
         """Stop all ranks; return what was held."""
         held = list(self.held(now))
         for key in list(self._parts):
-            self._drop(key)
+            self._drop(key, now)
         return held
 
     def deliver_all(self) -> None:

@@ -54,7 +54,9 @@ class Ends:
         touched: dict[int, Gang] = {}
         for result in message.results:
             gang = self._table.at(worker, result.task, result.number, result.rank)
-            if gang is not None and gang.stage != Stage.PREPARING:
+            if result.outcome != wire.Outcome.DONE and result.outcome not in FAILED:
+                self._printed(worker, gang, result, now)
+            elif gang is not None and gang.stage != Stage.PREPARING:
                 touched[result.task] = gang
                 self.rank_ended(gang, result._replace(elapsed=min(result.elapsed, now - gang.began)), now)
         for gang in touched.values():
@@ -63,9 +65,9 @@ class Ends:
         self._state.send(worker.peer, wire.RanksTaken(tuple(refs)))
 
     def rank_ended(self, gang: Gang, result: wire.RankResult, now: float) -> None:
-        """A rank has ended. One that was only stopped does not count."""
+        """A rank has ended."""
         rank, failed = result.rank, result.outcome in FAILED
-        if rank in gang.ended or rank in gang.failed or not (failed or result.outcome == wire.Outcome.DONE):
+        if rank in gang.ended or rank in gang.failed or rank in gang.printed:
             return
         said = result.payload, result.stdout, result.stderr
         ended = result.outcome, result.elapsed
@@ -76,6 +78,21 @@ class Ends:
         else:
             gang.ended[rank] = result.elapsed
             gang.size += len(result.payload)
+
+    def _printed(self, worker: WorkerSession, gang: Gang | None, result: wire.RankResult, now: float) -> None:
+        """A rank was stopped. That counts for nothing, but what it printed until then is kept."""
+        rank = result.rank
+        if gang is None:
+            bag = self._table.stopped(worker, result.task, result.number, rank)
+        elif gang.stage == Stage.PREPARING or rank in gang.ended or rank in gang.failed or rank in gang.printed:
+            bag = None
+        else:
+            bag = gang.bag
+            gang.printed.add(rank)
+        if bag is not None:
+            said = result.stdout, result.stderr
+            self._state.journal.ranks.printed(result.task, rank, result.elapsed, *said)
+            self._state.grown(bag, sum(map(len, said)))
 
     def fail(self, gang: Gang, failure: Failure, now: float) -> None:
         """A rank has failed: stop the others."""

@@ -43,6 +43,7 @@ class Gang:
 
     ``ready``: workers that are ready, have come back, or have stopped what they had, depending on the stage.
     ``ended``: the seconds that each rank took that has succeeded. ``size``: bytes of their results. ``failed``: ranks.
+    ``printed``: ranks that were stopped, and have said what they printed.
     ``over``: workers all of whose ranks have succeeded while others went on: nothing is awaited of them any more.
     ``first``: the failure that came first, of those that are known.
     """
@@ -61,6 +62,7 @@ class Gang:
     ended: dict[int, float] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
     failed: set[int] = field(default_factory=set)
+    printed: set[int] = field(default_factory=set)
     size: int = 0
     first: Failure | None = None
     pmi: PmiServer | None = None

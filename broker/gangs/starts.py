@@ -99,8 +99,10 @@ class Starts:
         gang.ready.clear()
         self._table.timed.discard(task)
         self.forget(task)
+        self._table.begins(gang)
         row = GangRow(task, number, bag.row.number, self._state.posix(now), gang.runtime, gang.port, 0)
-        journal.ranks.begin(row, [RankRow(rank, at.session, at.worker, at.slots) for rank, at in enumerate(gang.ranks)])
+        rows = [RankRow(rank, at.session, at.worker, at.slots) for rank, at in enumerate(gang.ranks)]
+        self._state.grown(bag, -journal.ranks.begin(row, rows))
         journal.add_sent([(task, number, OF_RANKS)])
         bag.remembered.add(task)
         for name in gang.workers:

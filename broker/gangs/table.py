@@ -1,15 +1,29 @@
 """The attempts of parallel tasks that have workers, and what all that drive them share."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from deskgrid import wire
-from deskgrid.broker.gangs.gang import Gang, Stage
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.gangs.gang import Gang, RankAt, Stage
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 
 Handle = Callable[[ev.Event, float], None]
+# Attempts that are over, of which ranks may still say what they have printed.
+OVER_LIMIT = 256
+
+
+class Over(NamedTuple):
+    """An attempt that is over. ``left``: ranks that had not ended then, and have not said what they printed."""
+
+    attempt: Attempt
+    bag: OpenBag
+    ranks: Sequence[RankAt]
+    left: set[int]
 
 
 class GangTable:
@@ -23,6 +37,7 @@ class GangTable:
         self.handle = handle
         self.timed: set[int] = set()
         self._gangs: dict[int, Gang] = {}
+        self._over: OrderedDict[int, Over] = OrderedDict()
 
     def __contains__(self, attempt: Attempt) -> bool:
         """Whether it is the attempt of a parallel task that has workers."""
@@ -48,6 +63,20 @@ class GangTable:
         mine = given and all(each[:2] == (worker.name, worker.session) for each in given)
         return gang if mine else None
 
+    def stopped(self, worker: WorkerSession, task: int, number: int, rank: int) -> OpenBag | None:
+        """The bag of a rank of this worker that was stopped, and that now says, for the first time, what it printed."""
+        over = self._over.get(task)
+        if over is None or over.attempt.number != number or rank not in over.left:
+            return None
+        if over.ranks[rank][:2] != (worker.name, worker.session):
+            return None
+        over.left.remove(rank)
+        return over.bag if self.state.book.by_number.get(over.bag.row.number) is over.bag else None
+
+    def begins(self, gang: Gang) -> None:
+        """An attempt begins: what earlier ones of its task printed is forgotten."""
+        self._over.pop(gang.attempt.task, None)
+
     def add(self, gang: Gang, *, until: float | None = None) -> None:
         """An attempt has workers now. ``until``: it does not wait for longer than that."""
         self._gangs[gang.attempt.task] = gang
@@ -63,6 +92,11 @@ class GangTable:
         """An attempt has no workers any more."""
         del self._gangs[gang.attempt.task]
         self.timed.discard(gang.attempt.task)
+        left = {rank for rank in range(len(gang.ranks)) if rank not in gang.ended and rank not in gang.failed}
+        if gang.stage != Stage.PREPARING and left - gang.printed:
+            self._over[gang.attempt.task] = Over(gang.attempt, gang.bag, gang.ranks, left - gang.printed)
+            if len(self._over) > OVER_LIMIT:
+                self._over.popitem(last=False)
 
     def drop(self, gang: Gang) -> None:
         """An attempt is over, without an end that counts."""

@@ -63,14 +63,16 @@ class RankTable:
 
     # --- an attempt --------------------------------------------------------------------------------------------------
 
-    def begin(self, gang: GangRow, ranks: Sequence[RankRow]) -> None:
-        """Record an attempt that begins, in the place of earlier ones of its task."""
-        self.drop(gang.task)
+    def begin(self, gang: GangRow, ranks: Sequence[RankRow]) -> int:
+        """Record an attempt that begins, in the place of earlier ones of its task; return the bytes of these."""
+        printed = "SELECT ifnull(sum(length(stdout) + length(stderr)), 0) FROM ranks WHERE task = ?"
+        before = self.drop(gang.task) + int(self._db.execute(printed, (gang.task,)).fetchone()[0])
         self._write("DELETE FROM ranks WHERE task = ?", [(gang.task,)])
         self._write("INSERT INTO gangs VALUES (?,?,?,?,?,?,?)", [gang])
         columns = "(task, rank, bag, session, worker, slots, elapsed, size)"
         rows = [(gang.task, r.rank, gang.bag, r.session, r.worker, msgpack.packb(r.slots), 0.0, 0) for r in ranks]
         self._write(f"INSERT INTO ranks {columns} VALUES (?,?,?,?,?,?,?,?)", rows)
+        return before
 
     def end(self, task: int, bag: int, rank: int, ended: tuple[int, float], said: tuple[Payload, bytes, bytes]) -> None:
         """Record how a rank ended: its outcome and the seconds it took; what it returned and printed."""
@@ -82,6 +84,11 @@ class RankTable:
         )
         row = (*ended, len(payload), cell, stdout, stderr, checksum(cell, stdout, stderr), task, rank)
         self._write(update, [row])
+
+    def printed(self, task: int, rank: int, elapsed: float, stdout: bytes, stderr: bytes) -> None:
+        """Record what a rank printed before it was stopped, after so many seconds."""
+        update = "UPDATE ranks SET elapsed = ?, stdout = ?, stderr = ?, checksum = ? WHERE task = ? AND rank = ?"
+        self._write(update, [(elapsed, stdout, stderr, checksum(None, stdout, stderr), task, rank)])
 
     def met(self, task: int, serial: int) -> None:
         """Record that a meeting of the ranks was held."""

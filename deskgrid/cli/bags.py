@@ -211,7 +211,8 @@ def _print_log(item: int, log: "TaskLog") -> None:
     printed, _, ending = told.rpartition("\n")
     error = ending if printed.strip() and printed.strip() in log.stderr else told
     for rank in log.ranks:
-        ended = ", stopped with the others" if rank.state == "stopped" else f" after {rank.elapsed_s:.3g} s"
+        after = f" after {rank.elapsed_s:.3g} s" if rank.elapsed_s else ""
+        ended = {"stopped": f", stopped with the others{after}", "running": ", still running"}.get(rank.state, after)
         say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker}{ended}:", err=True)
         _print_output(rank.stdout, rank.stderr)
     if not log.ranks:

@@ -40,7 +40,8 @@ _GLANCE_S = 1.0
 class RankLog:
     """What one rank of a gang printed, and where.
 
-    ``state``: ``done``, how it failed, or ``stopped``: it was ended with the others, and ``elapsed_s`` is 0.
+    ``state``: ``done``, how it failed, ``running``, or ``stopped``: it was ended with the others. What it had printed
+    by then is known if it was flushed, and if its PC could still say it; otherwise ``elapsed_s`` is 0.
     """
 
     rank: int

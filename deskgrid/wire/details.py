@@ -33,7 +33,7 @@ class RankRow(TypedDict):
 
     rank: int
     worker: str
-    state: str  # "done", "error", "timeout" or "crash"; "stopped": it was still running when the gang ended
+    state: str  # "done", "error", "timeout" or "crash"; "running"; "stopped": it ran when the gang ended
     elapsed_s: float
     stdout: str
     stderr: str

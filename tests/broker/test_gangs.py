@@ -392,6 +392,73 @@ def test_what_each_rank_printed_is_in_the_log(office: Office) -> None:
     assert log["rank"] == 0
 
 
+def prints(worker: RankWorker, said: bytes, ref: wire.Ref | None = None) -> None:
+    """A worker says what its rank has printed that was stopped."""
+    (rank,) = worker.ranks
+    facts = (int(Outcome.DEPARTED), 1.5, b"", said, b"")
+    worker.send(wire.RanksEnded((wire.RankResult(*(ref or worker.ref), *facts, rank),)))
+
+
+def logged(office: Office, bag: str) -> list[tuple[str, float, str]]:
+    """What the log has of each rank of the only task of a bag."""
+    ranks = office.client().ask("logs", bag=bag, item=0)["ranks"]
+    return [(row["state"], row["elapsed_s"], row["stdout"]) for row in ranks]
+
+
+def test_what_ranks_had_printed_that_were_stopped_with_another_is_in_the_log(office: Office) -> None:
+    bag, workers = begun(office, 3)
+    assert logged(office, bag) == [("running", 0.0, "")] * 3
+    workers[0].fail(0, "ValueError")
+    for _ in range(2):
+        prints(workers[1], b"so far")
+    workers[0].stopped()
+    workers[1].stopped()
+    workers[2].stopped()
+    only_result(office, bag)
+    prints(workers[2], b"late")
+    prints(workers[2], b"twice")
+    assert logged(office, bag) == [("error", 0.5, "out of 0"), ("stopped", 1.5, "so far"), ("stopped", 1.5, "late")]
+    prints(workers[0], b"it has ended")
+    assert logged(office, bag)[0][2] == "out of 0"
+
+
+def test_what_ranks_had_printed_is_in_the_log_when_a_gang_is_cancelled(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    office.client().ask("cancel", bag=bag)
+    workers[0].stopped()
+    prints(workers[0], b"so far")
+    rank_worker(office, workers[1].name, session="anew", running=workers[1].running())
+    assert logged(office, bag) == [("stopped", 1.5, "so far"), ("stopped", 0.0, "")]
+    before = office.bag(bag).size
+    other = rank_worker(office, "other")
+    other.prepared = workers[1].prepared
+    prints(other, b"I have never had it")
+    assert (logged(office, bag)[1][2], office.bag(bag).size) == ("", before)
+
+
+def test_what_an_earlier_attempt_had_printed_is_not_that_of_a_new_one(office: Office) -> None:
+    bag, workers = begun(office, 2)
+    before = office.bag(bag).size
+    workers[0].send(wire.Returned((workers[0].ref,)))
+    office.settle()
+    prints(workers[1], b"first attempt")
+    assert logged(office, bag) == [("stopped", 0.0, ""), ("stopped", 1.5, "first attempt")]
+    assert office.bag(bag).size == before + len(b"first attempt")
+    first = workers[1].ref
+    workers[1].stopped()
+    office.now += FIRST_REST_S
+    for worker in workers:
+        worker.send(wire.Heartbeat(None, None))
+    office.settle()
+    for worker in workers:
+        worker.prepare()
+        worker.ready()
+    office.settle()
+    prints(workers[1], b"late", first)
+    assert logged(office, bag) == [("running", 0.0, "")] * 2
+    assert office.bag(bag).size == before
+
+
 # --- connections, and restarts ---------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from deskgrid.worker.run.jobs import (
     RankRefused,
     RankReport,
     RankSaid,
+    RankStopped,
 )
 from tests.grid.tasks import SPAWN_S, Task, task_of
 
@@ -159,10 +160,10 @@ class FakeRanks:
     def running(self, now: float) -> dict[RankKey, float]:
         return {key: now - rank.began for key, rank in self._ranks.items() if rank.began is not None}
 
-    def stop(self, task: int, number: int) -> None:
-        for key in [key for key in self._ranks if key[:2] == (task, number)]:
-            del self._ranks[key]
+    def stop(self, task: int, number: int, now: float) -> list[RankStopped]:
+        ranks = [self._ranks.pop(key) for key in list(self._ranks) if key[:2] == (task, number)]
         self._refused = [each for each in self._refused if each.key[:2] != (task, number)]
+        return [RankStopped(rank.job.key, now - rank.began, b"so far", b"") for rank in ranks if rank.began is not None]
 
     def met(self, key: RankKey, serial: int, reason: str, values: Payload) -> None:
         rank = self._ranks[key]

@@ -16,7 +16,7 @@ from deskgrid import gang as outside
 from deskgrid import wire
 from deskgrid.worker.run import mpi as mpi_module
 from deskgrid.worker.windows.clocks import read_clocks
-from deskgrid.worker.windows.uptime import parse_until
+from deskgrid.worker.windows.uptime import Until, parse_until
 from tests.executor.rig import alive, call, command_template, python_template, written
 from tests.waiting import eventually
 from tests.worker.gang_rig import FakeBroker, Gang, fake_broker
@@ -256,6 +256,41 @@ def test_a_gang_that_is_stopped_while_it_runs_is_killed_and_confirmed(broker: Fa
     broker.until(lambda: len(gang.returned) == 2)
     assert eventually(lambda: not any(map(alive, pids)))
     assert not gang.results
+
+
+def test_what_ranks_have_printed_is_sent_when_they_are_stopped_or_their_window_closes(
+    broker: FakeBroker, tmp_path: Path
+) -> None:
+    def run(folder: str) -> None:
+        import sys
+        import threading
+        from pathlib import Path
+
+        from deskgrid import gang
+
+        print(f"out {gang.rank} " + "x" * 100_000, flush=True)
+        print(f"err {gang.rank}", file=sys.stderr, flush=True)
+        Path(folder, f"{gang.rank}.here").touch()
+        threading.Event().wait(300)
+
+    a, b = broker.pc("a"), broker.pc("b")
+    broker.takes = False
+    gang = broker.gang(python_template(run), call(str(tmp_path)), (a, [0]), (b, [0]))
+    broker.until(lambda: len(list(tmp_path.glob("*.here"))) == 2)
+    broker.say(a, wire.Stop((wire.Ref(gang.task, gang.task),)))
+    b.session.use_plan(Until(read_clocks().mono, on_wall=False, text="now"))
+    broker.until(lambda: gang.ended)
+    for rank in (0, 1):
+        result = gang.results[rank]
+        assert (result.outcome, result.payload) == (Outcome.DEPARTED, b"")
+        assert result.stdout.startswith(b"out %d x" % rank)
+        assert len(result.stdout) <= wire.PRINTED_BYTES
+        assert result.stderr == b"err %d\n" % rank
+        assert result.elapsed > 0.0
+    assert a.session.unwritten == 1
+    assert not any(row.rank == 0 for row in a.session._gangs.ended())  # nobody is to count on it
+    broker.say(a, wire.RanksTaken((wire.RankRef(gang.task, gang.task, 0),)))
+    assert a.session.unwritten == 0
 
 
 def test_what_is_asked_twice_or_too_late_is_done_once_or_not(broker: FakeBroker, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from deskgrid.worker.run.jobs import (
     RankKey,
     RankRefused,
     RankReport,
+    RankStopped,
 )
 from deskgrid.worker.run.ranks import TemplateOf
 
@@ -143,12 +144,15 @@ class RankStage:
         leaving = {key: held.ended.elapsed for key, held in self._held.items() if held.ended is not None}
         return leaving | self._ranks.running(now)
 
-    def stop(self, task: int, number: int) -> None:
-        """End the ranks of an attempt here, and report nothing more of them."""
-        self._ranks.stop(task, number)
+    def stop(self, task: int, number: int, now: float) -> list[RankStopped]:
+        """End the ranks of an attempt here, and report nothing more of them; return what those printed that ran."""
+        stopped = self._ranks.stop(task, number, now)
         for key in [key for key in self._held if key[:2] == (task, number)]:
+            if (ended := self._held[key].ended) is not None:
+                stopped.append(RankStopped(key, ended.elapsed, ended.stdout, ended.stderr))
             self._let_go(key)
         self._reports = [report for report in self._reports if report.key[:2] != (task, number)]
+        return stopped
 
     def met(self, key: RankKey, serial: int, reason: str, values: wire.Payload) -> None:
         """Tell a rank how a meeting went."""

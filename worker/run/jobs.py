@@ -72,6 +72,15 @@ class RankEnded(NamedTuple):
     ended: "JobEnded"
 
 
+class RankStopped(NamedTuple):
+    """What a rank printed that had begun, and was stopped after ``elapsed`` seconds."""
+
+    key: RankKey
+    elapsed: float
+    stdout: bytes
+    stderr: bytes
+
+
 class RankMeets(NamedTuple):
     """A rank has come to a meeting of its gang: see `deskgrid.wire.Meet`."""
 

@@ -27,6 +27,7 @@ from deskgrid.worker.run.jobs import (
     RankRefused,
     RankReport,
     RankSaid,
+    RankStopped,
 )
 from deskgrid.worker.run.mpi import UNANSWERED_BYTES, Mpi, PmiEnd
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
@@ -155,11 +156,17 @@ class Ranks:
         row = [job.task, job.number, as_sent(job.payload), None]
         rank.process.write([frame(["gang", "", about]), frame(["run", job.template, [row]], behind), *behind], 1)
 
-    def stop(self, task: int, number: int) -> None:
-        """Kill the ranks of an attempt here, and report nothing more of them."""
-        for rank in [rank for key, rank in self._ranks.items() if key[:2] == (task, number)]:
+    def stop(self, task: int, number: int, now: float) -> list[RankStopped]:
+        """Kill the ranks of an attempt here, and report nothing more of them; return what those printed that ran."""
+        ranks = [rank for key, rank in self._ranks.items() if key[:2] == (task, number)]
+        for rank in ranks:
             self._release(rank)
         self._reports = [report for report in self._reports if report.key[:2] != (task, number)]
+        return [
+            RankStopped(rank.job.key, rank.elapsed(now), *rank.process.captured(self._capture_limit))
+            for rank in ranks
+            if rank.began is not None
+        ]
 
     def met(self, key: RankKey, serial: int, reason: str, values: Payload) -> None:
         """Tell a rank how a meeting went."""
