@@ -44,6 +44,8 @@ class Gathering:
         self._table.add(gang)
         for number, ends, line in table.lines(row.task):
             self._speaking.manager_of(gang).replay(number, ends, line)
+        if gang.pmi is not None:
+            self._table.pmi_bytes[bag.row.owner] += gang.pmi.size
         for rank in ranks:
             if rank.outcome == wire.Outcome.DONE:
                 gang.ended[rank.rank] = rank.elapsed

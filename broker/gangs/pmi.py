@@ -4,7 +4,7 @@ Each rank sends lines of ``key=value`` words and waits for the answer to each, o
 others can get: the addresses at which they reach each other. At a barrier the ranks wait for the last of them.
 
 Rule 1: whatever a rank says, it can harm only its own gang: `PmiError`, whose message names the rank.
-Rule 2: memory is bounded: the words of all ranks together, and the beginning of a line of each.
+Rule 2: memory is bounded: the lines of all ranks together that are kept, and the beginning of a line of each.
 Rule 3: every line that changes something is handed to ``keep``, with the position of its end; `replay` of these lines
 brings another server to the same state. Lines that only ask are not kept.
 Rule 4: what a rank says twice, because an answer may have been lost, is answered with the same answer.
@@ -22,6 +22,11 @@ LINE_MOST = 4 * 2**10
 # at a barrier. MPICH puts about ten, and has a few barriers when it begins and when it ends.
 WORDS_EACH = 256
 LINES_EACH = 1_000
+# What may be kept of a gang, and of all gangs of a submitter: bytes of lines, and for each line what it takes besides.
+# 1,024 ranks of MPICH say about 8 MiB.
+KEPT_BYTES = 32 * 2**20
+KEPT_BYTES_OF_OWNER = 64 * 2**20
+LINE_BYTES = 200
 MAPPING = "PMI_process_mapping"
 
 
@@ -60,13 +65,14 @@ Keep = Callable[[int, int, bytes], None]
 
 
 class PmiServer:
-    """The process manager of one attempt of a gang."""
+    """The process manager of one attempt of a gang. ``size``: of the lines that are kept; bytes."""
 
     def __init__(self, name: str, hosts: Sequence[str], keep: Keep) -> None:
         """``name``: of its words. ``hosts``: the PC of each rank. ``keep``: is given a rank, a position and a line."""
         self._name = name
         self._size = len(hosts)
         self._keep = keep
+        self.size = 0
         self._words = {MAPPING: process_mapping(hosts)}
         self._streams = [_Stream() for _ in hosts]
         # The ranks at the barrier, and where each one's line ended.
@@ -189,7 +195,11 @@ class PmiServer:
         stream.kept += 1
         if stream.kept > LINES_EACH:
             raise PmiError(f"rank {rank} said more than {LINES_EACH:,} lines to MPI's process manager")
+        size = self.size + len(line) + LINE_BYTES
+        if size > KEPT_BYTES:
+            raise PmiError(f"the ranks said more than {KEPT_BYTES // 2**20} MiB to MPI's process manager")
         self._keep(rank, end, line)
+        self.size = size
 
     def _tell(self, rank: int, end: int, answer: str) -> Reply:
         stream = self._streams[rank]

@@ -5,7 +5,7 @@ from itertools import groupby
 from deskgrid import wire
 from deskgrid.broker.gangs.ends import Ends
 from deskgrid.broker.gangs.gang import Gang, Stage
-from deskgrid.broker.gangs.pmi import PmiError, PmiServer
+from deskgrid.broker.gangs.pmi import KEPT_BYTES_OF_OWNER, LINE_BYTES, PmiError, PmiServer
 from deskgrid.broker.gangs.table import GangTable
 from deskgrid.broker.worker_session import WorkerSession
 
@@ -61,8 +61,14 @@ class Speaking:
         """The process manager of an attempt."""
         if gang.pmi is None:
             (task, number), ranks = gang.attempt, self._table.state.journal.ranks
+            owner, said = gang.bag.row.owner, self._table.pmi_bytes
 
             def keep(rank: int, ends: int, line: bytes) -> None:
+                size = len(line) + LINE_BYTES
+                if said[owner] + size > KEPT_BYTES_OF_OWNER:
+                    most = f"{KEPT_BYTES_OF_OWNER // 2**20} MiB"
+                    raise PmiError(f"all gangs of its submitter said more than {most} to MPI's process manager")
+                said[owner] += size
                 ranks.keep_line(task, rank, ends, line)
 
             gang.pmi = PmiServer(f"deskgrid_{task}_{number}", [rank.worker for rank in gang.ranks], keep)

@@ -1,6 +1,6 @@
 """The attempts of parallel tasks that have workers, and what all that drive them share."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -36,6 +36,8 @@ class GangTable:
         self.workers = workers
         self.handle = handle
         self.timed: set[int] = set()
+        # What each owner's gangs have said to MPI's process manager; bytes.
+        self.pmi_bytes = Counter[str]()
         self._gangs: dict[int, Gang] = {}
         self._over: OrderedDict[int, Over] = OrderedDict()
 
@@ -91,6 +93,9 @@ class GangTable:
     def remove(self, gang: Gang) -> None:
         """An attempt has no workers any more."""
         del self._gangs[gang.attempt.task]
+        if gang.pmi is not None:
+            self.pmi_bytes[gang.bag.row.owner] -= gang.pmi.size
+            self.pmi_bytes += Counter()  # without those that have none
         self.timed.discard(gang.attempt.task)
         left = {rank for rank in range(len(gang.ranks)) if rank not in gang.ended and rank not in gang.failed}
         if gang.stage != Stage.PREPARING and left - gang.printed:

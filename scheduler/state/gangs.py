@@ -27,10 +27,11 @@ _name = attrgetter("name")
 class Gang:
     """One attempt of a parallel task that has slots.
 
-    ``slots``: by rank, of those that have not ended with all others on their PC. ``seconds``: predicted on its PCs. ``since``: when it was started, or began. ``began``: whether
-    its driver has said so. ``out_s``: what its owner is charged while it runs, in slot-seconds.
-    ``ranks``: where each of these is; ``over``: the numbers of the other ranks. ``running``: as policies see it; None: some of its ranks have not come back since a
-    restart. Those that have are in ``back``, by rank.
+    ``slots``: by rank, of the ranks that have not ended with all others on their PC. ``seconds``: predicted on its PCs.
+    ``since``: when it was started, or began. ``began``: whether its driver has said so. ``out_s``: what its owner is
+    charged while it runs, in slot-seconds.
+    ``ranks``: where each of these ranks is; ``over``: the numbers of the others. ``running``: as policies see it; None:
+    some of its ranks have not come back since a restart. Those that have are in ``back``, by rank.
     """
 
     attempt: Attempt

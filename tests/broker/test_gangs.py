@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.gangs import speaking
+from deskgrid.broker.gangs.pmi import LINE_BYTES
 from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S
 from deskgrid.scheduler.state.rests import FIRST_REST_S, SILENT_REST_S
 from deskgrid.wire import LARGE_BYTES, Outcome
@@ -659,6 +661,33 @@ def test_mpi_ranks_speak_to_their_process_manager_also_after_a_restart(open_offi
         worker.stopped()
     failure = wire.read_failure(only_result(office, bag).payload)
     assert failure.message == f"rank 1 of 2 on {back[1].name}: MPI_Abort with exit code 7"
+
+
+def test_what_all_gangs_of_a_submitter_say_to_process_managers_is_bounded(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = b"cmd=barrier_in\n"
+    monkeypatch.setattr(speaking, "KEPT_BYTES_OF_OWNER", len(line) - 1 + LINE_BYTES)
+    office = open_office()
+    workers = [rank_worker(office, f"pc{number}", mpi=True) for number in range(2)]
+    settled_in(office)
+    bag = gang_bag(office, 2, mpi=True)
+    for worker in workers:
+        worker.prepare()
+        worker.ready()
+    workers.sort(key=lambda worker: worker.ranks)
+    workers[0].send(wire.PmiBytes(*workers[0].ref, 0, 0, line))
+    office.settle()
+    office = open_office()
+    workers = [back_again(office, worker) for worker in workers]
+    office.settle()
+    (said,) = office.sessions.workers.attempts.gangs.table.pmi_bytes.values()
+    assert said == len(line) - 1 + LINE_BYTES
+    workers[1].send(wire.PmiBytes(*workers[1].ref, 1, 0, line))
+    for worker in workers:
+        worker.stopped()
+    assert "all gangs of its submitter said more than" in wire.read_failure(only_result(office, bag).payload).message
+    assert not office.sessions.workers.attempts.gangs.table.pmi_bytes
 
 
 def test_ranks_of_a_gang_without_mpi_have_no_process_manager(office: Office) -> None:

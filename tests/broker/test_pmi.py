@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deskgrid.broker.gangs import pmi
 from deskgrid.broker.gangs.pmi import (
+    LINE_BYTES,
     LINE_MOST,
     LINES_EACH,
     WORDS_EACH,
@@ -131,6 +133,19 @@ def test_barriers_are_bounded() -> None:
     with pytest.raises(PmiError, match="said more than 1,000 lines"):
         talk.say(0, "cmd=barrier_in")
     assert len(talk.kept) == LINES_EACH
+
+
+def test_what_is_kept_of_a_gang_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "cmd=put kvsname=kvs_7 key=k{} value=v"
+    monkeypatch.setattr(pmi, "KEPT_BYTES", 2 * (len(line) - 1 + LINE_BYTES))
+    talk = Talk(["a", "b"])
+    talk.say(0, line.format(0))
+    talk.say(0, "cmd=get_appnum")  # it changes nothing
+    talk.say(1, line.format(1))
+    with pytest.raises(PmiError, match="the ranks said more than"):
+        talk.say(1, line.format(2))
+    assert len(talk.kept) == 2
+    assert talk.server.size == pmi.KEPT_BYTES
 
 
 def test_lines_may_come_in_any_pieces() -> None:
