@@ -5,7 +5,7 @@ from pathlib import Path
 from deskgrid import wire
 from deskgrid.worker.gangs import RunsRanks
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.jobs import Gang, JobSaved, RankJob, RankKey, RankReport
+from deskgrid.worker.run.jobs import Gang, JobSaved, RankJob, RankKey, RankReport, RankStopped
 
 
 class NoRanks:
@@ -30,7 +30,8 @@ class NoRanks:
     def running(self, now: float) -> dict[RankKey, float]:
         return {}
 
-    def stop(self, task: int, number: int) -> None: ...
+    def stop(self, task: int, number: int, now: float) -> list[RankStopped]:
+        return []
 
     def met(self, key: RankKey, serial: int, reason: str, values: wire.Payload) -> None: ...
 

@@ -397,8 +397,8 @@ def test_what_each_rank_printed_is_in_the_log(office: Office) -> None:
 def prints(worker: RankWorker, said: bytes, ref: wire.Ref | None = None) -> None:
     """A worker says what its rank has printed that was stopped."""
     (rank,) = worker.ranks
-    facts = (int(Outcome.DEPARTED), 1.5, b"", said, b"")
-    worker.send(wire.RanksEnded((wire.RankResult(*(ref or worker.ref), *facts, rank),)))
+    row = wire.RankResult(*(ref or worker.ref), int(Outcome.DEPARTED), 1.5, b"", said, b"", rank)
+    worker.send(wire.RanksEnded((row,)))
 
 
 def logged(office: Office, bag: str) -> list[tuple[str, float, str]]:

@@ -26,6 +26,29 @@ def answer(item: int) -> tuple[int, str]:
     return work((item, 0.0))
 
 
+def gang_work(given: tuple[int, float]) -> tuple[int, str]:
+    """A rank: it meets the others, and answers as `work` does, with its number."""
+    import hashlib
+    import time
+
+    from deskgrid import gang
+
+    item, seconds = given
+    gang.barrier()  # what ranks gather may be lost with the broker, and they are told so
+    time.sleep(seconds)
+    return gang.rank, hashlib.sha256(str(item).encode()).hexdigest()
+
+
+def gangs_gathered(bag: Bag[tuple[int, float], list[tuple[int, str]]], ranks: int) -> int:
+    """Take a bag of gangs as they come: each once, and its list is whole; how many there are."""
+    seen: set[int] = set()
+    for (item, _), result in bag.as_completed():
+        assert item not in seen, f"gang {item} came twice"
+        assert result == [(rank, answer(item)[1]) for rank in range(ranks)]
+        seen.add(item)
+    return len(seen)
+
+
 def gathered(bag: Bag[tuple[int, float], tuple[int, str]], at: Callable[[int], None] = lambda count: None) -> int:
     """Take a bag's results as they come: all are right, each comes once; how many there are.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deskgrid import Grid
-from tests.chaos.book import gathered, recorded, work
+from tests.chaos.book import gang_work, gangs_gathered, gathered, recorded, work
 from tests.chaos.libraries import brought, only_index
 from tests.chaos.machines import PATIENCE_S, Machines, Network, WorkerMachine
 from tests.chaos.namespaces import Switch
@@ -28,6 +28,9 @@ TASK_S = 0.1
 TASKS_A_MINUTE = 2000
 # One task for so many others needs the library.
 OTHERS = 8
+# Of each size; they are lost whenever one of their PCs is.
+GANGS = (2, 3)
+GANGS_A_MINUTE = 45
 # Nothing moves for so long only if it never will.
 CLIENT_PATIENCE_S = 120.0
 
@@ -120,10 +123,15 @@ def stormed(home: Path, network: Network, *, seconds: float, seed: int) -> str:
     """Have bags done in a storm; a line about it. Raises `AssertionError` unless every result is right, and once."""
     with_library = int(seconds * TASKS_A_MINUTE / 60) // OTHERS
     others = with_library * OTHERS
-    tasks = others + with_library
+    tasks, pieces = others + with_library, int(seconds * GANGS_A_MINUTE / 60)
     with Machines(home, WORKERS, network) as machines, only_index(home / "wheels"):
         with Grid(machines.client_line, timeout=CLIENT_PATIENCE_S) as grid:
             assert eventually(lambda: len(grid.status()["workers"]) == WORKERS, PATIENCE_S)
+            # Before the others: gangs get what they need first, and then single tasks what is left.
+            gangs = {
+                ranks: grid.bag(gang_work, [(item, TASK_S) for item in range(pieces)], runtime=TASK_S, gang=ranks)
+                for ranks in GANGS
+            }
             bag = grid.bag(work, [(item, TASK_S) for item in range(others)], runtime=TASK_S)
             items = [(item, TASK_S) for item in range(with_library)]
             library = grid.bag(brought, items, runtime=TASK_S, env=["stormlib"])
@@ -132,11 +140,15 @@ def stormed(home: Path, network: Network, *, seconds: float, seed: int) -> str:
             assert gathered(library) == with_library
             assert gathered(bag) == others
             storm.calm()
+            for ranks, each in gangs.items():
+                assert gangs_gathered(each, ranks) == pieces
         lives, faults = machines.broker.lives, Counter(fault.rpartition(" ")[0] for fault in storm.faults)
-    assert recorded(home) == (tasks, tasks, tasks)
+    ended = tasks + len(GANGS) * pieces
+    assert recorded(home) == (ended, ended, ended)
     assert lives > 1, "the broker was never killed"
     counts = ", ".join(f"{count} {fault}" for fault, count in sorted(faults.items()))
-    return f"{tasks:,} of {tasks:,} tasks right and once each, on {WORKERS} workers in {seconds:g} s; faults: {counts}"
+    what = f"{tasks:,} tasks and {len(GANGS) * pieces} gangs"
+    return f"{what} right and once each, on {WORKERS} workers in {seconds:g} s; faults: {counts}"
 
 
 def main() -> int:

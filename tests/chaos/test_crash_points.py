@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import Grid
-from tests.chaos.book import gathered, recorded, work
+from tests.chaos.book import gang_work, gangs_gathered, gathered, recorded, work
 from tests.chaos.machines import LEASE_S, Machines
 from tests.counting import COUNTS
 from tests.live import BrokerProcess
@@ -15,7 +15,7 @@ from tests.live import BrokerProcess
 STEPS = ("commit: before", "commit: after", "send: before", "send: after")
 # How often the broker dies at each of them.
 TIMES = int(os.environ.get("CHAOS_DEATHS", "1"))
-TASKS = 300 * TIMES
+TASKS, GANGS = 300 * TIMES, 6 * TIMES
 SEED = 1
 
 
@@ -33,7 +33,13 @@ def test_a_broker_that_dies_again_and_again_at_a_step_loses_nothing(tmp_path: Pa
             machines.broker.start()
 
     with Machines(tmp_path, workers=3) as machines, Grid(machines.client_line, timeout=60.0) as grid:
+        # They begin while brokers die.
+        gangs = grid.bag(gang_work, [(item, 0.5) for item in range(GANGS)], runtime=0.5, gang=2)
         bag = grid.bag(work, [(item, 0.05) for item in range(TASKS)], runtime=0.05)
         assert gathered(bag, die) == TASKS
-    assert recorded(tmp_path) == (TASKS, TASKS, TASKS)
-    COUNTS.append(f"chaos: a real broker that killed itself at {deaths} steps: {TASKS} of {TASKS} tasks, once each")
+        assert gangs_gathered(gangs, 2) == GANGS
+    ended = TASKS + GANGS
+    assert recorded(tmp_path) == (ended, ended, ended)
+    COUNTS.append(
+        f"chaos: a real broker that killed itself at {deaths} steps: {TASKS} tasks and {GANGS} gangs, once each"
+    )

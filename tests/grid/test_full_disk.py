@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskgrid.wire import TaskOptions
 from tests.grid.builders import bag, executions, submitted
 from tests.grid.grid import VirtualGrid
 
@@ -21,6 +22,32 @@ def test_whenever_the_disk_fills_every_task_ends_once_by_itself(
     grid.broker.fill_disk(seconds)
     grid.finish()
     assert executions(grid) == [1] * 6
+
+
+# The same for a gang of ten seconds: it is prepared, is about to begin, runs, and its ranks end.
+@pytest.mark.parametrize("moment", [0.0, 0.01, 0.1, 0.2, 5.0, 10.1, 10.5])
+@pytest.mark.parametrize("seconds", [0.3, 40.0])
+def test_whenever_the_disk_fills_gangs_end_by_themselves(grid: VirtualGrid, moment: float, seconds: float) -> None:
+    for name in ("pc0", "pc1"):
+        grid.worker(name)
+    grid.run(6.0)
+    client = grid.client()
+    client.submit(bag([10.0] * 2, options=TaskOptions(ranks=(2, 2), gang=True)))
+    grid.run(moment)
+    grid.broker.fill_disk(seconds)
+    grid.finish()
+
+
+def test_a_gang_ends_when_the_results_of_its_ranks_can_be_written_and_does_not_run_twice(grid: VirtualGrid) -> None:
+    pcs = [grid.worker(name) for name in ("pc0", "pc1")]
+    grid.run(6.0)
+    grid.client().submit(bag([10.0], options=TaskOptions(ranks=(2, 2), gang=True)))
+    grid.run(8.0)
+    grid.broker.fill_disk(100.0)
+    grid.run(60.0)
+    assert [pc.session.unwritten for pc in pcs if pc.session is not None] == [1, 1]
+    grid.finish()
+    assert len(grid.witness.executions.of_ranks.answers) == 2
 
 
 def test_results_wait_at_their_worker_and_nothing_is_executed_twice(grid: VirtualGrid) -> None:

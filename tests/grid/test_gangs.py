@@ -1,5 +1,7 @@
 """Gangs on a virtual grid, beside workers that fail with gangs, and where PCs leave."""
 
+from functools import partial
+
 import pytest
 
 from deskgrid import wire
@@ -59,9 +61,9 @@ def test_beside_workers_that_fail_with_gangs_and_do_single_tasks_well_all_gangs_
     client = submitted(grid, [GANG_S] * GANGS)
     singles = grid.client()
     for number in range(20):
-        grid.world.after(1.0 + number, lambda number=number: singles.submit(bag([0.5], f"single{number}")))
+        grid.world.after(1.0 + number, partial(singles.submit, bag([0.5], f"single{number}")))
     began = grid.world.now
-    grid.run_until(lambda: client.watched and client.idle, DONE_S, "the end of all gangs")
+    grid.run_until(lambda: bool(client.watched) and client.idle, DONE_S, "the end of all gangs")
     COUNTS.append(f"gangs beside two workers ({hostile}): {GANGS} gangs of 2 done in {grid.world.now - began:.0f} s")
     assert any(node.quits for node in bad) == (hostile == "gives back")
     grid.run(20.0)  # all single tasks are submitted

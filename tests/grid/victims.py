@@ -40,8 +40,10 @@ class VictimProgram(Hostile):
         endings = [self._ask("cancel", 50, items=[3]), self._ask("cancel", 51, items=None), self._ask("forget", 52)]
         watch = wire.Watch(60, self.bag, 0)
         early, late = wire.Goodbye("done"), self._hello()
-        self._script += [late, wire.Blob(digest, TEMPLATE.data), first, watch, *questions, second, *questions]
-        self._script += [*endings, early]
+        gang = self._submit_gangs(digest)
+        self._script += [late, wire.Blob(digest, TEMPLATE.data), gang, first, watch, *questions, second, *questions]
+        self._script += [*endings, self._ask("cancel", 53, bag=f"gangs-of-{name}", items=None)]
+        self._script += [self._ask("forget", 54, bag=f"gangs-of-{name}"), early]
 
     def _hello(self) -> wire.Message:
         return wire.Hello(wire.VERSION, PYTHON, self.named, "somebody")
@@ -50,6 +52,17 @@ class VictimProgram(Hostile):
         payloads = tuple(task.pack() for task in tasks)
         rest = (2 * number, payloads, TASK_S, (), wire.TaskOptions(), number == 1)
         return wire.Submit(number + 1, self.bag, "victim's", digest, *rest)
+
+    def _submit_gangs(self, digest: str) -> wire.Submit:
+        """Gangs of one rank, so that some are on the victim's PC alone; each second one fails."""
+        bag = f"gangs-of-{self.named}"
+        tasks = [Task(bag, item, TASK_S, "raise" if item % 2 else "ok") for item in range(6)]
+        self.witness.tasks.update({(bag, task.item): task for task in tasks})
+        self.witness.timeouts[bag] = None
+        self.witness.cancelled.add(bag)
+        self.witness.forgotten.add(bag)
+        payloads, options = tuple(task.pack() for task in tasks), wire.TaskOptions(gang=True)
+        return wire.Submit(70, bag, "victim's gangs", digest, 0, payloads, TASK_S, (), options, True)
 
     def _ask(self, what: str, request: int, **changes: Any) -> wire.Ask:
         args = {"bag": self.bag, "item": 0, "items": [0], "runtimes": [TASK_S], "name": "pgs", "options": {}}

@@ -115,7 +115,11 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
         "streaks of those in quarantine",
         lambda s: s.quarantine.workers.update(gone=Quarantined(9, 9, 0, 3, False)),
     ),
-    ("crashes of a bag that is gone", "bags that crashed", lambda s: s.quarantine._bags.update({99: (0, {"pc"})})),
+    (
+        "crashes of a bag that is gone",
+        "bags that failed and are not known",
+        lambda s: s.quarantine._bags._bags.update({99: (0, {"pc"})}),
+    ),
     (
         "work for one in quarantine",
         "work queued for a, which is in quarantine",

@@ -1,5 +1,6 @@
 """Ranks of gangs on real processes: they begin together, meet, and end as one, and nothing of them is left."""
 
+import errno
 import os
 import pickle
 import signal
@@ -14,7 +15,9 @@ import pytest
 
 from deskgrid import gang as outside
 from deskgrid import wire
+from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.run import mpi as mpi_module
+from deskgrid.worker.run import process as process_module
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import Until, parse_until
 from tests.executor.rig import alive, call, command_template, python_template, written
@@ -518,6 +521,42 @@ def test_files_that_cannot_come_are_the_error_of_the_rank(broker: FakeBroker) ->
     gang = broker.gang(template, b"", (pc, [0]), (pc, [1]))
     assert [failure(row) for row in broker.ran(gang)] == [("FilesMissing", "it is not here")] * 2
     assert pc.session.idle
+
+
+def test_a_full_disk_when_a_rank_is_prepared_is_the_pcs_trouble_and_its_slot_is_free_again(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    a, b = broker.pc("a"), broker.pc("b")
+    template = command_template("true")
+    broker.until(lambda: a.session.joined and b.session.joined)
+    with monkeypatch.context() as patch:
+        patch.setattr(process_module, "_spawn", full)
+        gang = broker.gang(template, b"", (a, [0]), (b, [0]))
+        broker.until(lambda: len(gang.unready) == 2)
+    assert "No space left on device" in gang.unready[0]
+    again = broker.gang(template, b"", (a, [0]), (b, [0]))
+    assert [row.outcome for row in broker.ran(again)] == [Outcome.DONE] * 2
+
+
+def test_a_full_disk_when_the_files_of_a_rank_come_is_the_pcs_trouble(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: FileCache, *arguments: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    tree = broker.store.add({"data.txt": b"hello"})
+    template = msgpack.packb({"kind": "command", "argv": ["true"], "inputs": tree})
+    a, b = broker.pc("a"), broker.pc("b")
+    with monkeypatch.context() as patch:
+        patch.setattr(FileCache, "begin", full)
+        gang = broker.gang(template, b"", (a, [0]), (b, [0]))
+        broker.until(lambda: len(gang.unready) == 2)
+    assert not gang.results
+    again = broker.gang(template, b"", (a, [0]), (b, [0]))
+    assert [row.outcome for row in broker.ran(again)] == [Outcome.DONE] * 2
 
 
 def test_a_rank_in_an_environment_that_is_not_here_is_not_ready(broker: FakeBroker) -> None:

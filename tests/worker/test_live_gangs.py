@@ -1,6 +1,8 @@
 """Gangs on real workers with a real broker: the agent's loop, what it says of its PC, and what is left."""
 
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,12 @@ import pytest
 
 from deskgrid import Grid, TaskCrashed, TaskError
 from deskgrid.worker.pc.load import others_load
+from tests.counting import COUNTS
 from tests.live import LiveGrid
 from tests.waiting import eventually
+
+# How long a gang of 0.8 s may take that needs all slots, beside work that never stops: see the test.
+WHOLE_S = 60.0
 
 
 def test_ranks_on_two_workers_meet_and_their_results_are_a_list(grid: LiveGrid, tmp_path: Path) -> None:
@@ -91,3 +97,42 @@ def test_slots_may_exceed_processors(grid: LiveGrid, slots: int) -> None:
     with Grid(grid.broker.ready.client_line) as program:
         threads = program.bag(lambda item: os.environ.get("OMP_NUM_THREADS"), [0], slots=slots, runtime=1).results()
     assert threads == [None if slots == 1 else "4"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_gang_of_the_whole_site_starts_although_small_gangs_and_single_tasks_keep_coming(grid: LiveGrid) -> None:
+    """It is overtaken for (0.8 * 4**0.3 - 0.4 * 2**0.3) / 0.05 = 14 s at most, and then waits for what runs."""
+
+    def nap(seconds: float) -> float:
+        import time
+
+        time.sleep(seconds)
+        return seconds
+
+    for name in ("a", "b"):
+        grid.worker(name, slots=2)
+    with Grid(grid.broker.ready.client_line) as program:
+        over = threading.Event()
+        small: list[Any] = []
+
+        def keep_coming() -> None:
+            while not over.wait(0.2):
+                small.append(program.bag(nap, [0.4], gang=2, runtime=0.4))
+                small.append(program.bag(nap, [0.2, 0.2], runtime=0.2))
+
+        stream = threading.Thread(target=keep_coming)
+        stream.start()
+        try:
+            assert eventually(lambda: len(small) >= 10, 30.0)
+            began = time.monotonic()
+            whole = program.bag(nap, [0.8], gang=4, runtime=0.8)
+            assert whole.wait(WHOLE_S), f"it did not end within {WHOLE_S} s: {whole.progress()}"
+            took = time.monotonic() - began
+        finally:
+            over.set()
+            stream.join()
+        COUNTS.append(f"a gang of the whole site ended after {took:.0f} s beside {len(small)} bags that kept coming")
+        assert whole.results() == [[0.8] * 4]
+        for bag in small:
+            bag.cancel()

@@ -10,6 +10,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.order.shortest import PATIENCE, WIDTH
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.runs import Loads
@@ -447,3 +448,31 @@ def test_an_impossible_pc_is_refused(wrong: dict[str, float]) -> None:
 def test_silent_pcs_are_not_simulated_beside_gangs() -> None:
     with pytest.raises(SchedulerError, match="never answers"):
         simulator([SimulatedPC("a", silent=True), *pcs(2)], [gang(2, 5.0)])
+
+
+# --- one that needs the whole site -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("small", "within"),
+    [
+        # Single tasks only: it is the head of its queue at once, and slots are kept for it.
+        (0, 9.0),
+        # Small gangs, too: they overtake until it has waited for as long as what it is longer counts, by `PATIENCE`.
+        (2, (30.0 * 16**WIDTH - 9.0 * 2**WIDTH) / PATIENCE + 2 * 9.0),
+    ],
+)
+def test_a_gang_of_the_whole_site_starts_within_a_bound_although_small_work_never_stops(
+    small: int, within: float
+) -> None:
+    stream: list[Arrival] = []
+    for at in range(0, 2_000, 2):
+        stream += [gang(small, 9.0, at=at)] if small else [Arrival([9.0, 9.0], None, at)]
+        stream.append(Arrival([5.0, 7.0], None, at + 1.0))
+    whole = gang(16, 30.0, at=60.5)
+    arrivals = sorted([*stream, whole], key=lambda arrival: arrival.at)
+    run = Simulator(make_policy("packing"), pcs(16), arrivals, IDEAL).run()
+    (one,) = [execution for execution in run.gangs if sum(many for _, many in execution.ranks) == 16]
+    assert one.done
+    assert one.start - whole.at <= within
+    assert run.makespan_s > 2_000.0
