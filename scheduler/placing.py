@@ -90,9 +90,8 @@ class Placing:
             self._give_back_unfit()
         starts: list[StartGang] = []
         if grid.gangs.awake:
-            grid.gangs.touched.update([slot.worker.name for slot in changed.values()])
-            if grid.rests.until:
-                grid.gangs.touched.update(grid.rests.due(grid.gangs.machines, now))
+            rested = grid.rests.due(grid.gangs.machines, now)
+            grid.gangs.touched.update(rested, [slot.worker.name for slot in changed.values()])
             starts = self._gangs.decide()
         categories = self._tidy()
         if grid.gangs.awake and (categories or grid.tasks.copied):

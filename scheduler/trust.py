@@ -240,17 +240,12 @@ class Trust:
         for name in dict.fromkeys(workers):
             if name in event.blamed:
                 grid.rests.not_ready(name, grid.tasks.known(event.attempt.task).bag, now, silent=event.silent)
-                self._touch(name)
+                grid.gangs.touched.add(name)
 
     def gave_back(self, name: str, gang: Gang, now: float) -> None:
         """A worker gave up ranks of a gang that had begun."""
         if any(rank.worker == name for rank in gang.ranks):
             self._grid.rests.not_kept(name, now)
-            self._touch(name)
-
-    def _touch(self, name: str) -> None:
-        """A worker may have fewer slots for gangs than before."""
-        if name in self._grid.gangs.machines:
             self._grid.gangs.touched.add(name)
 
     def _relieve(self, worker: Worker) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.auth.roles import Credential, Role
 from deskgrid.scheduler.state.rests import LONGEST_REST_S, SILENT_REST_S
 from deskgrid.wire import TaskOptions
 from deskgrid.worker.deliveries import Deliveries
@@ -19,7 +19,7 @@ from tests.grid import broker_node
 from tests.grid.builders import bag
 from tests.grid.clients import ClientNode
 from tests.grid.faulting import ERRORS, SETTLE, VICTIM, Fault, Injected, Penalties, methods, watch, watched
-from tests.grid.grid import VirtualGrid, open_ended
+from tests.grid.grid import VirtualGrid, for_seconds, open_ended
 from tests.grid.victims import VictimPC, VictimProgram
 from tests.grid.witness import expect
 from tests.grid.worker_node import WorkerNode
@@ -30,7 +30,8 @@ HEARTBEAT_S = 0.5
 CAREFUL_S = 12.0
 # Honest work of each episode, and how long it may take: a PC that is refused keeps its work until its lease is over.
 WORK = [0.1, 0.3, 0.2, 1.2]
-DONE_S = 40.0
+DONE_S = 90.0
+WINDOW_S = 1_000.0
 # Gangs of two, which may have ranks on the victim's PC.
 GANGS, PAIR = [0.2, 0.4, 0.3], TaskOptions(ranks=(2, 2), gang=True)
 
@@ -49,12 +50,15 @@ class Stage:
         """Two victims do everything, while ``fault`` is armed, beside honest work."""
         grid, number = self.grid, self.episodes
         self.episodes += 1
-        names = [f"{VICTIM}{number}-{which}" for which in ("program", "pc")]
-        self.credentials |= {names[0]: Credential(names[0], "admin"), names[1]: Credential(names[1], "worker")}
+        names = [f"{VICTIM}{number}-{which}" for which in ("program", "pc", "gangs-pc")]
+        roles: tuple[Role, ...] = ("admin", "worker", "worker")
+        self.credentials |= {name: Credential(name, role) for name, role in zip(names, roles, strict=True)}
         grid.world.note("episode {}: {}", number, fault)
         if fault is not None:
             self.faults.arm(fault)
         program, pc, client = VictimProgram(grid, names[0]), VictimPC(grid, names[1]), grid.client()
+        # Its window is long enough for gangs, and closes before those of others: they go there first.
+        other = VictimPC(grid, names[2], for_seconds(WINDOW_S))
         plan = bag(WORK, f"honest{number}", size=2)
         gangs = bag(GANGS, f"gangs{number}", options=PAIR)
         gangs.forget = fault is None or fault.where != SETTLE
@@ -66,9 +70,10 @@ class Stage:
         grid.run(1.0)
         self.faults.disarm()
         if fault is not None:
-            self._judge(fault, {program.role: program.refused, pc.role: pc.refused})
+            self._judge(fault, {each.role: each.refused for each in (program, pc, other)})
         program.hang_up()
         pc.stop()
+        other.stop()
         client.leave()
         if fault is not None and fault.where == SETTLE:
             grid.run(CAREFUL_S)
@@ -150,7 +155,7 @@ def test_an_exception_anywhere_in_a_workers_gangs_costs_nothing_but_its_agent(
     for kind in (Gangs, Deliveries):
         for name, function in methods(kind):
             monkeypatch.setattr(kind, name, watched(faults, f"{kind.__name__}.{name}", function))
-    raised = 0
+    raised = total = 0
     with closing(VirtualGrid(1, tmp_path / "home")) as grid:
         grid.broker.start()
         fragile = Fragile(grid.world, grid.port, grid.witness, "fragile", open_ended, slots=2, delay_s=0.002)

@@ -7,14 +7,14 @@ from typing import Any
 from deskgrid import wire
 from deskgrid.broker.query_catalog import QUESTIONS
 from tests.grid.builders import TEMPLATE
-from tests.grid.grid import VirtualGrid, cycle
+from tests.grid.grid import MakePlan, VirtualGrid, cycle
 from tests.grid.hostile import Hostile
 from tests.grid.network import Connection
 from tests.grid.tasks import PYTHON, Task
 from tests.grid.worker_node import WorkerNode
 
 # How long a PC is on, and how long it is off; the seconds of a task. Seconds.
-CYCLE = ((1.2, 0.6),)
+CYCLE = cycle((1.2, 0.6))
 TASK_S = 0.2
 
 
@@ -89,8 +89,8 @@ class VictimProgram(Hostile):
 class VictimPC(WorkerNode):
     """A PC that comes and goes."""
 
-    def __init__(self, grid: VirtualGrid, name: str) -> None:
-        super().__init__(grid.world, grid.port, grid.witness, name, cycle(*CYCLE), slots=2, delay_s=0.002)
+    def __init__(self, grid: VirtualGrid, name: str, plan: MakePlan = CYCLE) -> None:
+        super().__init__(grid.world, grid.port, grid.witness, name, plan, slots=2, delay_s=0.002)
         self.role = name
         self.refused = False
         self.start()

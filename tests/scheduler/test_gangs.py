@@ -645,6 +645,7 @@ def test_after_a_restart_ranks_that_had_ended_are_not_awaited() -> None:
     assert lab.grid.tell(ev.RanksEnded(attempt, [0])) == []
     assert lab.grid.tell(ev.RanksEnded(attempt, [2])) == []
     lab.pcs("c", holds=[ev.HeldAttempt(attempt, 0, 3.0, 1)])
+    assert gang_views(lab.grid.inside, lab.grid.now, 10)[0].ranks == (RankView(1, "c", (0,)),)
     assert lab.grid.scheduler.is_gang_back(attempt)
     assert lab.grid.tell(ev.GangBegan(attempt)) == []
     assert lab.grid.state(0) == State.SENT
