@@ -1,6 +1,7 @@
 """An equal share of the power that the grid has, for each job that waits or runs, and one for the next that comes.
 
-A job never gets more than 30 % of a site, nor more ranks than it makes good use of (`working_set`).
+A job never gets more ranks than it makes good use of (`working_set`), nor more than 30 % of a site, unless nothing else
+runs or waits: then nobody needs the rest, and it may have a whole site.
 """
 
 from typing import ClassVar
@@ -9,8 +10,9 @@ from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
-# The most of a site that one job gets, if it can do with less.
-MOST = 0.3
+# The most of a site that one job gets, if it can do with less and others are there; and if it is alone: all of it, but
+# for what rounding adds to a sum.
+MOST, WHOLE = 0.3, 1.0 - 1e-9
 
 
 class Share(HowMany):
@@ -21,6 +23,7 @@ class Share(HowMany):
     def __init__(self) -> None:
         self._total = self._largest = 0.0
         self._jobs = 0
+        self._alone = False
 
     def notice(self, look: Look) -> None:
         """How much power there is, whatever uses it now."""
@@ -29,11 +32,14 @@ class Share(HowMany):
         sites = [sum([host.slots * host.power for host in site.hosts]) for site in look.view.sites]
         self._total, self._largest = sum(sites), max(sites, default=0.0)
         self._jobs = len(look.queue) + sum([len(site.running) for site in look.view.sites])
+        self._alone = self._jobs == 1 and not look.view.singles
 
     def size(self, look: Look, job: Job) -> Size:
         """A rigid job gets what it asks for."""
         need = job.need
         if need.least == need.most:
             return Size(need.most)
-        share = self._total / (self._jobs + 1)
-        return Size(need.least, min(share, MOST * self._largest, float(working_set(need) * need.slots)))
+        useful = float(working_set(need) * need.slots)
+        if self._alone:
+            return Size(need.least, min(WHOLE * self._largest, useful))
+        return Size(need.least, min(self._total / (self._jobs + 1), MOST * self._largest, useful))
