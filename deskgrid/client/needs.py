@@ -46,7 +46,7 @@ def read_memory(memory: object) -> dict[str, object]:
             count = read_size(memory)
         except ValueError:
             count = None
-    if type(count) is not int or count < 0:
+    if type(count) is not int or count < 1:
         raise BagRejected(f'memory is a number of bytes, or a size such as "512M" or "4G", not {memory!r:.80}')
     if count > wire.MEMORY_LIMIT:
         raise BagRejected(f"memory is {memory!r:.80}, which is more than any PC has")

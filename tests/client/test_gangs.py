@@ -49,7 +49,7 @@ def needs(**given: Any) -> dict[str, Any]:
         ({"memory": 123}, {"memory": 123}),
         ({"labels": "gpu"}, {"labels": ("gpu",)}),
         ({"labels": {"matlab", "gpu"}}, {"labels": ("gpu", "matlab")}),
-        ({"labels": [], "memory": 0, "gang": None}, {}),
+        ({"labels": [], "memory": None, "gang": None}, {}),
     ],
 )
 def test_needs_become_options_of_tasks(given: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -107,6 +107,8 @@ RANGE = {"gang": (2, 16)}
         ({**RANGE, "speedup": dict.fromkeys(range(1, 66), 1)}, "speedup has 64 numbers of ranks at most, not 65"),
         ({"memory": "4 apples"}, """memory is a number of bytes, or a size such as "512M" or "4G", not '4 apples'"""),
         ({"memory": -1}, "memory is a number of bytes"),
+        ({"memory": 0}, """memory is a number of bytes, or a size such as "512M" or "4G", not 0"""),
+        ({"memory": "0G"}, "memory is a number of bytes"),
         ({"memory": 1.5}, "memory is a number of bytes"),
         ({"memory": True}, "memory is a number of bytes"),
         ({"memory": "9999T"}, "memory is '9999T', which is more than any PC has"),
