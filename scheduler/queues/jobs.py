@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.model import State, agree
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.task_ranges import Spans
@@ -36,6 +36,13 @@ class JobQueue:
     def waits(self) -> bool:
         """Whether a task may wait, with a job or without one yet."""
         return bool(self.jobs or self._later)
+
+    def __len__(self) -> int:
+        """How many tasks wait, counted at C speed."""
+        later = [self._batches[first] for first in self._later]
+        return len(self.tasks) + sum(
+            [batch.states.count(State.WAITING, max(0, self._frontier - batch.first)) for batch in later]
+        )
 
     def come(self, batch: TaskBatch, first: int, count: int) -> None:
         """``count`` tasks of ``batch`` from ``first`` on wait now."""
@@ -82,6 +89,7 @@ class JobQueue:
         known = [range(batch.first, batch.first + batch.count) for batch in self._batches.values()]
         unseen = [task for task in waiting if task >= self._frontier and not any(task in some for some in known)]
         agree("parallel tasks that no job will be made of", unseen, [])
+        agree("how many parallel tasks wait", len(self), len(waiting))
         agree("batches with parallel tasks", sorted(self._later), sorted(self._batches))
 
 
