@@ -248,12 +248,15 @@ class Attempts:
             return
         rows: list[ResultRow] = []
         ended, worker = self._state.posix(self._state.scheduler.now), self._by_name[self._from]
+        speed = self._state.scheduler.speed(self._from)
         tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
         for bag, batch, part in self._state.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
             self._state.settled(bag, len(its))
             # Only of tasks that are done. The last piece of one that went on from a checkpoint does not tell the whole.
             elapsed = [result.elapsed for result in its if not (result.outcome or result.task in bag.checkpoints)]
+            if speed != 1.0:  # learned runtimes are of speed 1
+                elapsed = [seconds * speed for seconds in elapsed]
             bag.runs.add(elapsed, worker.first_runs(number, len(its)), self._from)
             drop_ended(self._state, bag, tasks[part])
             if bag.remembered:

@@ -1,5 +1,5 @@
-"""What the broker learns about runtimes and windows, across bags and restarts: `deskgrid.scheduler.prediction`, with a
-journal.
+"""What the broker learns about runtimes, windows and speeds, across bags and restarts:
+`deskgrid.scheduler.prediction`, with a journal.
 
 Rule 1: a result costs nothing here. Results are taken over when a bag has 1, 2, 4, 8 ... of them, and when it is
 complete; of many results, only the latest ones.
@@ -12,6 +12,7 @@ Rule 3: what was learned is written down every few seconds. If the broker is kil
 import math
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.store.journal import Journal
@@ -20,6 +21,7 @@ from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
+from deskgrid.scheduler.prediction.speeds import Speeds
 
 # How often it is written down. Seconds.
 WRITE_S = 10.0
@@ -30,13 +32,13 @@ ROWS = 100
 class Learning:
     """Learns from bags, and predicts those whose submitters gave no predictions.
 
-    ``hours``: how PCs keep their hours; the scheduler adds to it.
+    ``hours``: how PCs keep their hours; ``speeds``: how fast they are. The scheduler adds to both.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._runtimes = Runtimes()
-        self.hours = Hours()
+        self.hours, self.speeds = Hours(), Speeds()
         # How earlier estimates of the ends of bags held.
         self.correction = Correction()
         self._unwritten_scores = False
@@ -45,12 +47,15 @@ class Learning:
         for row in journal.learned.rows():
             self._restore(row)
         self.hours.fresh.clear()
+        self.speeds.fresh.clear()
 
     def _restore(self, row: LearnedRow) -> None:
         values = array("d")
         values.frombytes(row.values)
         if row.kind == "hours":
             self.hours.restore(row.name, values)
+        elif row.kind == "speeds":
+            self.speeds.restore(row.name, values)
         elif row.kind == "calibration":
             self._runtimes.calibration.restore(values)
         elif row.kind == "scores":
@@ -103,19 +108,22 @@ class Learning:
     def forget(self) -> None:
         """Forget everything."""
         self.hours.forget()
+        self.speeds.forget()
         self._runtimes, self.correction = Runtimes(), Correction()
         self._unwritten.clear()
         self._journal.learned.forget()
 
     def write_down(self, now: float) -> None:
         """Write what is new into the journal, if it is time."""
-        if not (self._unwritten or self._unwritten_scores or self.hours.fresh) or now < self._write_at:
+        new = self._unwritten or self._unwritten_scores or self.hours.fresh or self.speeds.fresh
+        if not new or now < self._write_at:
             return
         if self._unwritten_scores:
             scores = self.correction.packed()
             self._journal.learned.add([LearnedRow("scores", *each) for each in scores], {})
             self._unwritten_scores = False
-        self._write_hours()
+        self._write_pcs("hours", self.hours)
+        self._write_pcs("speeds", self.speeds)
         chosen = list(self._unwritten)[:ROWS]
         for key in chosen:
             del self._unwritten[key]
@@ -125,15 +133,16 @@ class Learning:
             kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})
         }
         self._journal.learned.add([*rows, calibration], known)
-        self._write_at = now if self._unwritten or self.hours.fresh else now + WRITE_S
+        more = self._unwritten or self.hours.fresh or self.speeds.fresh
+        self._write_at = now if more else now + WRITE_S
 
-    def _write_hours(self) -> None:
-        pcs = list(self.hours.fresh)[:ROWS]
+    def _write_pcs(self, kind: Literal["hours", "speeds"], known: Hours | Speeds) -> None:
+        pcs = list(known.fresh)[:ROWS]
         for pc in pcs:
-            del self.hours.fresh[pc]
+            del known.fresh[pc]
         if pcs:
-            rows = [LearnedRow("hours", pc, array("d", self.hours.kept(pc)).tobytes()) for pc in pcs]
-            self._journal.learned.add(rows, {"hours": list(self.hours.pcs)})
+            rows = [LearnedRow(kind, pc, array("d", known.kept(pc)).tobytes()) for pc in pcs]
+            self._journal.learned.add(rows, {kind: list(known.pcs)})
 
     def _row(self, kind: Kind, name: str) -> LearnedRow:
         return LearnedRow(kind, name, array("d", self._runtimes.runs(kind, name)).tobytes())

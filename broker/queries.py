@@ -322,7 +322,8 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
     lines = [f"{start} waits: {_needs(why)}"]
     if why.needs_s >= why.longest_window_s:
         longest = precise(why.longest_window_s)
-        lines.append(f"no window that is open or announced is that long: the longest is {longest}")
+        of = " for a PC of speed 1" if why.uneven else ""
+        lines.append(f"no window that is open or announced is that long: the longest is {longest}{of}")
     lines += [f"{slot.worker} slot {slot.slot}: {_of_slot(slot, now)}" for slot in why.slots]
     for window in why.coming:
         fit = "fits" if window.fits else "too short"

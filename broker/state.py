@@ -116,7 +116,8 @@ class BrokerState:
         self.learning = Learning(journal)
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
-        self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40, hours=self.learning.hours)
+        first, learned = journal.epoch << 40, self.learning
+        self.scheduler = Scheduler(policy, first_attempt=first, hours=learned.hours, speeds=learned.speeds)
         # A policy has a state of its own. This is a copy of the current policy, from before its first use.
         self.unused_policy = deepcopy(policy)
         # Messages to send. Receipts go last, because no peer is idle while it waits for one.
@@ -156,9 +157,8 @@ class BrokerState:
         state.waiting, state.crowded = self.waiting, self.crowded
         state.disk = self.disk
         state.events = self.events
-        state.scheduler = Scheduler(
-            self.unused_policy, first_attempt=self.scheduler.next_attempt, hours=state.learning.hours
-        )
+        first, learned = self.scheduler.next_attempt, state.learning
+        state.scheduler = Scheduler(self.unused_policy, first_attempt=first, hours=learned.hours, speeds=learned.speeds)
         state._notices, state._lines = self._notices, self._lines
         return state
 

@@ -218,6 +218,7 @@ class Workers:
                 memory=join.memory or math.inf,
                 labels=labels_of(join),
                 reachable=join.address is not None,
+                given=join.given,
             ),
             now,
         )

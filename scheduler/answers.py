@@ -10,10 +10,12 @@ fails, the other goes on, and the failure does not count against the task.
 from collections.abc import Sequence
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.comparing import ran
 from deskgrid.scheduler.copying import learn_pace
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, Outcome, State
+from deskgrid.scheduler.prediction.speeds import SHORTEST
 from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.pauses import pause_after
 from deskgrid.scheduler.state.slots import Slot
@@ -38,6 +40,8 @@ class Answers:
                 where, ended = self._take_gang(gang, each, event.worker, now)
             elif (found := self._take(each, event.worker, now)) is not None:
                 where, ended = found, each
+                if not each.outcome and (worker := self._grid.slots.workers.get(found[0])) is not None:
+                    ran(self._grid, worker, [each.attempt.task], [each.elapsed])
                 if self._grid.slots.uneven:
                     ended = each._replace(elapsed=each.elapsed * self._speed(where[0]))
             else:
@@ -89,6 +93,8 @@ class Answers:
         grid.change(slot)
         grid.freed += len(run)
         tasks, elapsed = [ended.attempt.task for ended in run], [ended.elapsed for ended in run]
+        if max(elapsed) >= SHORTEST:
+            ran(grid, slot.worker, tasks, elapsed)
         slot.busy_s += sum(elapsed)
         if slot.speed != 1.0:
             elapsed = [seconds * slot.speed for seconds in elapsed]

@@ -17,6 +17,7 @@ from typing import Any
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.answers import Answers
+from deskgrid.scheduler.comparing import correct_moved
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.invariants import check
@@ -27,6 +28,7 @@ from deskgrid.scheduler.people import People, bar
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
@@ -45,10 +47,15 @@ class Scheduler:
     """The state machine. ``grid``: its state, which `deskgrid.scheduler.views` reads. ``trust``: who has answered."""
 
     def __init__(
-        self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT, hours: Hours | None = None
+        self,
+        policy: Policy,
+        first_attempt: int = 1,
+        crash_limit: int = CRASH_LIMIT,
+        hours: Hours | None = None,
+        speeds: Speeds | None = None,
     ) -> None:
-        """``hours``: how PCs have kept their hours so far."""
-        self.grid = GridState(policy, first_attempt, hours)
+        """``hours``: how PCs have kept their hours so far; ``speeds``: how fast they have been."""
+        self.grid = GridState(policy, first_attempt, hours, speeds)
         self._gangs = Gangs(self.grid)
         self.trust = Trust(self.grid, self._gangs)
         self._workers = Workers(self.grid, self.trust, self._gangs)
@@ -306,6 +313,8 @@ class Scheduler:
             grid.to_priority(over)
         for worker in grid.outstayed(now):
             self._workers.expect(worker, now)
+        if grid.speeds.moved:
+            correct_moved(grid)
         self.trust.look_after(now)
         grid.commands += self._placing.place_all(now, event.most)
 
@@ -370,6 +379,11 @@ class Scheduler:
         """Whether a window of ``worker`` is open."""
         return worker in self.grid.slots.workers
 
+    def speed(self, worker: str) -> float:
+        """How fast ``worker`` is, corrected by what its tasks have taken; 1.0 if it is not up."""
+        known = self.grid.slots.workers.get(worker)
+        return 1.0 if known is None else known.exact
+
     def closing_with(self, worker: str) -> int:
         """How many workers that are up close their windows at about the same time as ``worker``."""
         slots = self.grid.slots
@@ -398,7 +412,10 @@ class Scheduler:
         return self.grid.rests.until.get(worker)
 
     def longest_window(self, now: float) -> float:
-        """Seconds of the longest window that is open or announced; 0.0 if there is none. A task must need less."""
+        """The longest window that is open or announced, in seconds of speed 1; 0.0 if there is none.
+
+        A task must need less.
+        """
         return self.grid.longest_window(now)
 
     def has_longer_window(self, than: float, now: float) -> bool:

@@ -173,6 +173,7 @@ class WorkerJoined:
 
     ``speed``, ``processors``, ``memory``, ``labels``: as in `deskgrid.scheduler.parallel.base.Host`; 0 processors: as
     many as slots. ``reachable``: whether other PCs of its site can reach it, so that ranks of a gang may run there.
+    ``given``: its user has given the speed, which holds whatever its tasks take.
     """
 
     worker: str
@@ -186,6 +187,7 @@ class WorkerJoined:
     memory: float = math.inf
     labels: frozenset[str] = frozenset()
     reachable: bool = True
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,19 @@ class Gangs:
     def is_back(self, gang: Gang) -> bool:
         """Whether as many ranks as it may have are back, each with its slots, and all at one site.
 
-        A worker may come back with fewer slots than it had, or at another site.
+        A worker may come back with less than it had, or at another site.
         """
         need, rows, ranks = gang.bag.need, list(gang.back.values()), gang.back.keys() | gang.over
         sites = {self._table.machines[slot.worker.name].host.site for slot in gang.slots}
         whole = need.least <= len(ranks) <= need.most and ranks == set(range(len(ranks)))
-        return whole and all(len(row) == need.slots for row in rows) and len(sites) == 1
+        whole = whole and all(len(row) == need.slots for row in rows) and len(sites) == 1
+        return whole and all(self._has_still(worker, gang) for worker in gang.workers())
+
+    def _has_still(self, worker: Worker, gang: Gang) -> bool:
+        """Whether a worker that is back has what its ranks need."""
+        need, traits = gang.bag.need, worker.traits
+        ranks = sum([row[0].worker is worker for row in gang.back.values()])
+        return need.labels <= traits.labels and ranks * need.memory <= traits.memory
 
     def _whole(self, gang: Gang) -> None:
         """All ranks of a gang that was awaited are back."""
@@ -341,4 +348,4 @@ class Gangs:
 
 def _slowest(gang: Gang) -> float:
     """The speed of its slowest PC, which decides."""
-    return min([worker.measured for worker in gang.workers()])
+    return min([worker.exact for worker in gang.workers()])

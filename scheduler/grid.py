@@ -13,6 +13,7 @@ from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.queues.categories import Categories, Category, Needs
 from deskgrid.scheduler.queues.jobs import JobQueue
@@ -32,7 +33,9 @@ from deskgrid.scheduler.state.tasks import TaskTable
 class GridState:
     """All of the scheduler's state that its parts share. ``now``: the time of the last event, or of the pass."""
 
-    def __init__(self, policy: Policy, first_attempt: int, hours: Hours | None = None) -> None:
+    def __init__(
+        self, policy: Policy, first_attempt: int, hours: Hours | None = None, speeds: Speeds | None = None
+    ) -> None:
         self.now = 0.0
         self.policy = policy
         self.tasks = TaskTable()
@@ -42,6 +45,8 @@ class GridState:
         # How PCs keep their hours; and the workers that are expected to close sooner than they have announced.
         self.hours = Hours() if hours is None else hours
         self.expected: list[tuple[float, str]] = []
+        # How fast PCs really are.
+        self.speeds = Speeds() if speeds is None else speeds
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
         self.quarantine = Quarantine()
@@ -370,7 +375,7 @@ class GridState:
                 yield worker
 
     def longest_window(self, now: float) -> float:
-        """The longest window that is open or announced, 0.0 when there is none."""
+        """The longest window that is open or announced, in seconds of speed 1; 0.0 when there is none."""
         return max(self._window_lengths(now), default=0.0)
 
     def has_longer_window(self, than: float, now: float) -> bool:
@@ -379,6 +384,6 @@ class GridState:
 
     def _window_lengths(self, now: float) -> Iterator[float]:
         workers = self.slots.workers.values()
-        yield from (worker.uptime(now) for worker in workers)
+        yield from (worker.uptime(now) * worker.speed for worker in workers)
         for known in (workers, self.away.values()):
-            yield from (each.windows.longest_s for each in known)
+            yield from (each.windows.longest_s * each.speed for each in known)

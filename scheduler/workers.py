@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.comparing import correct, killed
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Window, Windows
@@ -21,6 +22,7 @@ from deskgrid.scheduler.state.slots import (
     rated,
     uptime_end,
 )
+from deskgrid.scheduler.suitable import free_memory
 from deskgrid.scheduler.trust import Trust
 
 # What others use of a PC is looked at again when it has changed by this much of its processors.
@@ -60,7 +62,9 @@ class Workers:
         if before is not None and before.last is not None:
             worker.gap = now - before.last.closes
         worker.traits = Traits(event.processors, event.memory, event.labels, event.reachable)
-        worker.measured, worker.speed = event.speed, rated(event.speed)
+        worker.stated, worker.given = event.speed, event.given
+        worker.exact = event.speed if event.given else grid.speeds.corrected(event.worker, event.speed)
+        worker.speed = rated(worker.exact)
         grid.slots.join(worker, event.slots)
         self._trust.admit(worker)
         for slot in worker.slots:
@@ -79,7 +83,7 @@ class Workers:
             welcome = grid.is_orphan(hold.attempt) and 0 <= hold.slot < len(worker.slots)
             if welcome and grid.gangs.awake:
                 welcome = worker.slots[hold.slot].gang is None and not self._gangs.awaits(hold.attempt)
-            if not welcome:
+            if not (welcome and self._has_still(worker, hold.attempt)):
                 others.append(hold)
                 continue
             grid.claim(hold.attempt)
@@ -96,6 +100,11 @@ class Workers:
                 stale.append(hold.attempt)
         if stale:
             grid.commands.append(ev.Stop(worker.name, stale))
+
+    def _has_still(self, worker: Worker, attempt: Attempt) -> bool:
+        """Whether a worker that has come back has what a single task needs that it still runs."""
+        need = self._grid.tasks.known(attempt.task).bag.need
+        return need.labels <= worker.traits.labels and need.memory <= free_memory(self._grid, worker)
 
     # --- it changes --------------------------------------------------------------------------------------------------
 
@@ -155,14 +164,9 @@ class Workers:
             worker.load = event.load
             grid.gangs.loaded(worker)
             grid.changes += 1
-        if event.speed != worker.measured and rated(event.speed) != worker.speed:
-            grid.change_all(worker)
-            worker.measured = event.speed
-            worker.speed, grid.slots.uneven = rated(event.speed), True
-            for slot in worker.slots:
-                slot.speed = worker.speed
-                if slot.gang is not None:
-                    slot.sent[0] = slot.sent[0]._replace(runtime=slot.gang.seconds * slot.speed)
+        if event.speed != worker.stated:
+            worker.stated = event.speed
+            correct(grid, worker)
 
     def _shed(self, slot: Slot, now: float) -> None:
         """Take back the queued tasks that a shortened window no longer holds, the last first."""
@@ -219,6 +223,7 @@ class Workers:
         elapsed = (now - slot.started) * slot.speed
         if now > slot.due:
             self._grid.prediction_error.add(ratios([predicted], [elapsed]))
+        killed(self._grid, slot.worker, task, now - slot.started, self._grid.tasks.evidence(task)[0])
         self._grid.tasks.known(task).bag.show(task, elapsed, predicted)
 
     def _detach(self, name: str, now: float) -> None:

@@ -269,7 +269,7 @@ class _Agent:
         follows = options.plan is None
         self._session = Session(identity, plan, stage, follows_broker=follows, free_port=lambda: pc.free_port(ports))
         if options.speed is not None:
-            self._session.powers.speed = options.speed
+            self._session.powers.speed, self._session.powers.given = options.speed, True
         pc.measure(self._session.powers, time.monotonic(), SPEED_S)
         self._wake = wake
         self._alarm: Alarm | None = None

@@ -259,6 +259,7 @@ class Session:
                 memory=me.memory,
                 labels=me.labels,
                 mpi=me.mpi,
+                given=self.powers.given,
             )
         )
         # Unconfirmed results, or their confirmations, may have been lost, so send the results again. They go right

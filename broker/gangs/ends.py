@@ -203,8 +203,7 @@ class Ends:
 
     def _learn(self, gang: Gang, elapsed: float) -> None:
         """Learn how long the task would have taken on one rank, on a PC of speed 1."""
-        found = [self._table.workers.get(rank.worker) for rank in gang.ranks]
-        slowest = min([worker.speed for worker in found if worker is not None], default=1.0)
+        slowest = min([self._state.scheduler.speed(rank.worker) for rank in gang.ranks])
         speedup = gang.bag.need.speedup
         faster = 1.0 if speedup is None else speedup.of(len(gang.ranks))
         gang.bag.runs.add([elapsed * slowest * faster], 0, gang.ranks[0].worker)

@@ -50,7 +50,8 @@ class Explaining:
         site = join.site if join.address is not None else f"{join.site}/{worker.name}"
         sharing = self._sharing()
         slots = int(min(sharing.mpl * (join.processors or join.slots), join.slots))
-        return Pc(site, slots, worker.speed, join.memory or math.inf, labels_of(join), windows, sharing.apart)
+        speed = self._state.scheduler.speed(worker.name)
+        return Pc(site, slots, speed, join.memory or math.inf, labels_of(join), windows, sharing.apart)
 
     def _sharing(self) -> Sharing:
         """How the policy in force lets tasks share a PC, as far as it says."""

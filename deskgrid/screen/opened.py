@@ -97,7 +97,10 @@ def _about(worker: WorkerState, width: int, now: datetime) -> Iterable[Entry]:
     yield _labelled("ended", counted(worker["ended"], "task"))
     fast = "as fast as any PC" if worker["speed"] == 1.0 else f"{worker['speed']:.2f} of the fastest PC's"
     used = f"others use {worker_rows.percent(worker['load'])} of {counted(worker['processors'], 'processor')}"
-    yield _labelled("speed", f"{fast}; {used}")
+    shown = (
+        "" if worker["speed"] == worker["stated_speed"] else f", as tasks show ({worker['stated_speed']:.2f} measured)"
+    )
+    yield _labelled("speed", f"{fast}{shown}; {used}")
     if worker["memory"] is not None:
         yield _labelled("memory", size(worker["memory"]))
     if worker["labels"]:

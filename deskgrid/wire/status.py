@@ -86,7 +86,8 @@ class WorkerState(TypedDict):
     labels: list[str]  # what it says that it has, sorted
     processors: int
     memory: int | None  # bytes; null when unknown
-    speed: float  # relative computing power: 1 for the fastest PC
+    speed: float  # relative computing power: 1 for the fastest PC; corrected by what tasks took there
+    stated_speed: float  # as the PC measured it, or as its user gave it
     load: float  # how much of its processors others than our tasks use, from 0 to 1
     reachable: bool  # whether other PCs of its site can reach it, so that ranks of a gang may run there
     state: Presence

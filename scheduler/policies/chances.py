@@ -41,7 +41,7 @@ def chances(view: View, margin: float, ample: float) -> Iterator[Place]:
         at = view.open_slot(found[0])
         if at.free > view.now:
             return  # no slot is idle
-        left = (at.closes - view.now - margin) * at.speed
+        left = (at.closes - view.now) * at.speed - margin  # as the index counts it, or it is found again
         entry = choose(view, left, ample) if places is None else _last(view, places, at, left, placed)
         if entry is None:
             least = max(left, nextafter(least, inf))

@@ -159,7 +159,7 @@ class GangTable:
     def refresh(self, machine: Machine, free: list[Slot], others: list[tuple[float, int]], memory: float) -> None:
         """Single tasks have other slots of a PC. ``others``: when these should be free. ``memory``: what is free."""
         host, worker = machine.host, machine.worker
-        host.closes, host.speed, host.load, host.memory = worker.ends_at, worker.measured, worker.load, memory
+        host.closes, host.speed, host.load, host.memory = worker.ends_at, worker.exact, worker.load, memory
         host.site.idle += len(free) - host.idle
         machine.free, host.idle = free, len(free)
         host.frees[:] = sorted([*machine.gangs.values(), *others])
@@ -206,7 +206,7 @@ def host_of(worker: Worker, site: Site, slots: int) -> Host:
         slots,
         processors or slots,
         worker.ends_at,
-        worker.measured,
+        worker.exact,
         worker.load,
         memory,
         _labels(worker),

@@ -149,7 +149,7 @@ class Worker:
     """A worker whose window is open. ``ends_at`` is when it is expected to close.
 
     ``announced``: when it closes by the uptime that the worker gave; ``opened``, ``planned_s``: when it
-    opened, whatever connections broke since, and how long it was to last then. ``speed``: as `rated`.
+    opened, whatever connections broke since, and how long it was to last then. ``speed``: ``exact`` as `rated`.
     """
 
     name: str
@@ -179,8 +179,11 @@ class Worker:
     environments: frozenset[str] = frozenset()
     traits: Traits = ORDINARY
     speed: float = 1.0
-    # How fast it is, as measured, and how much of its processors others use, from 0 to 1.
-    measured: float = 1.0
+    # How fast it is, how fast it says that it is, and whether that was given by its user and holds whatever tasks take;
+    # and how much of its processors others use, from 0 to 1.
+    exact: float = 1.0
+    stated: float = 1.0
+    given: bool = False
     load: float = 0.0
     # Single tasks that need memory and were bound to its slots, and how many bytes they need. Some may have left since.
     promised: dict[int, int] = field(default_factory=dict)

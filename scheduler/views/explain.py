@@ -102,7 +102,7 @@ class Explanation:
     prediction error. ``errors``: how often the task has failed and was tried again. ``again_s``: if it pauses, in how
     many seconds it is tried again. ``needs_s``: what a slot must have left: for all of a task, or for a piece of one
     that is ``checkpointable``. ``fraction``: how much of that is done; ``idle_pieces``: its last pieces that brought
-    nothing.
+    nothing. ``longest_window_s``: in seconds of speed 1, as a task's; ``uneven``: other speeds than 1 are known.
     """
 
     state: State
@@ -119,6 +119,7 @@ class Explanation:
     fraction: float | None
     idle_pieces: int
     copy_on: str = ""
+    uneven: bool = False
 
 
 def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
@@ -161,6 +162,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
         fraction=None if progress is None else progress.fraction,
         idle_pieces=0 if progress is None else progress.idle,
         copy_on=copy.slot.worker.name if copy is not None and copy.slot is not None else "",
+        uneven=grid.slots.uneven,
     )
 
 

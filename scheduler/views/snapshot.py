@@ -152,6 +152,8 @@ class Outlook:
         self._elapsed: defaultdict[int, float] = defaultdict(float)
         self._rest: defaultdict[int, float] = defaultdict(float)
         self._capacity = Capacity()
+        # The longest window that is open or announced, in seconds of speed 1; 0.0 if there is none.
+        self.longest_window_s = grid.longest_window(now)
         # Seconds of work before each bag that has not ended, by number; and before a bag that comes now.
         self._ahead: dict[int, float] = {}
         self._work = 0.0
@@ -217,11 +219,6 @@ class Outlook:
         longest = bag.need.seconds(min(bag.longest, bag.left_s), bag.need.least)
         return bag.needs_s(longest) + margin, longest * bag.pace + margin
 
-    @property
-    def longest_window_s(self) -> float:
-        """The longest window that is open or announced; 0.0 if there is none."""
-        return self._capacity.longest_s
-
     def view(self, number: int, now: float) -> BagView:
         """The bag of that number, as it is ``now``."""
         bag = self._grid.tasks.bags[number]
@@ -253,11 +250,11 @@ def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
 
 
 def queues_view(grid: GridState) -> QueuesView:
-    """The two queues."""
+    """The two queues. Gangs keep their places, so they are all in the second."""
     longest = max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
     categories = grid.categories.waiting.values()
     return QueuesView(
-        sum([len(category.regular) for category in categories]),
+        sum([len(category.regular) for category in categories]) + sum(map(len, grid.gangs.queues.values())),
         sum([len(category.priority) for category in categories]),
         longest,
     )
@@ -283,7 +280,7 @@ def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_wi
         busy=sum([bool(slot.sent) for slot in worker.slots]),
         slots=tuple([_slot(slot, now) for slot in worker.slots[:most_slots]]),
         site=worker.site,
-        speed=worker.measured,
+        speed=worker.exact,
         load=worker.load,
         processors=worker.traits.processors or len(worker.slots),
         memory=_finite(worker.traits.memory),

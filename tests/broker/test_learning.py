@@ -12,6 +12,7 @@ from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
 from deskgrid.broker.learning import WRITE_S
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.scheduler.prediction import runtimes
+from deskgrid.scheduler.prediction.speeds import Run
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client
 
@@ -259,3 +260,33 @@ def test_how_a_pc_keeps_its_hours_is_explained_kept_and_forgotten(open_office: O
     assert hours.lengths("pc1", 10.0) == pytest.approx([4.0, 4.0])
     office.client(ADMIN).ask("forget learned")
     assert hours.lengths("pc1", 10.0) == []
+
+
+# --- speeds ----------------------------------------------------------------------------------------------------------
+
+
+def test_how_fast_a_pc_is_by_its_tasks_is_shown_kept_and_forgotten(open_office: OpenOffice) -> None:
+    office = open_office()
+    known = office.sessions.state.learning.speeds
+    for task in range(30):
+        for pc, seconds in (("pc1", 20.0), ("pc2", 10.0), ("pc3", 10.0)):
+            known.ran(Run(1, task, pc, 1.0, seconds, None))
+    office.now += WRITE_S
+    office.settle()
+
+    office = open_office()
+    office.worker("pc1", "one").join()
+    scheduler = office.sessions.state.scheduler
+    assert scheduler.speed("pc1") == pytest.approx(0.5)
+    (row,) = office.client(ADMIN).ask("status")["workers"]
+    assert (row["speed"], row["stated_speed"]) == (pytest.approx(0.5), 1.0)
+    office.client(ADMIN).ask("forget learned")
+    office.settle()
+    assert scheduler.speed("pc1") == 1.0
+
+
+def test_what_tasks_take_on_a_slow_pc_is_learned_as_of_speed_1(open_office: OpenOffice) -> None:
+    office = open_office()
+    worker, client = office.worker(), office.client()
+    worker.join(speed=0.5)
+    assert estimate(office, done(office, client, worker, [8.0, 4.0, 4.0])) == pytest.approx(2.0, rel=0.05)

@@ -694,16 +694,16 @@ def test_a_gang_survives_a_new_connection_of_a_worker_that_still_has_all_its_ran
     assert not lab.grid.scheduler.has_gang(lab.grid.attempts[task])
 
 
-@pytest.mark.parametrize("changes", [{"slots": 1}, {"site": "elsewhere"}])
-def test_a_worker_that_comes_back_with_fewer_slots_or_elsewhere_loses_the_gang(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changes", [{"slots": 1}, {"site": "elsewhere"}, {"memory": 3}, {"labels": frozenset()}])
+def test_a_worker_that_comes_back_with_less_or_elsewhere_loses_the_gang(changes: dict[str, Any]) -> None:
     lab = Lab()
-    lab.pcs("a", "b", slots=2)
-    (task,) = lab.submit(10, need=Need(2, 2, slots=2))
+    lab.pcs("a", "b", slots=2, memory=8, labels=frozenset({"gpu"}))
+    (task,) = lab.submit(10, need=Need(2, 2, slots=2, memory=4, labels=frozenset({"gpu"})))
     lab.starts()
     lab.began(task)
     attempt = lab.grid.attempts[task]
     holds = [ev.HeldAttempt(attempt, slot, 4.0, 1) for slot in range(2)]
-    facts: dict[str, Any] = {"slots": 2, "site": "lab"} | changes
+    facts: dict[str, Any] = {"slots": 2, "site": "lab", "memory": 8, "labels": frozenset({"gpu"})} | changes
     assert "a" in told(lab.grid.tell(ev.WorkerJoined("b", uptime=math.inf, holds=holds, **facts)))
     assert lab.grid.state(task) == State.WAITING
 
@@ -971,6 +971,18 @@ def test_a_worker_that_comes_back_with_a_task_has_promised_its_memory() -> None:
     grid.expect(a=[first])
     grid.leave("a", planned=False)
     grid.pc("a", slots=2, memory=10, holds=[grid.holds(first, 1.0)])
+    grid.expect()
+
+
+@pytest.mark.parametrize("less", [{"memory": 5}, {"labels": frozenset()}])
+def test_a_worker_that_comes_back_with_less_than_its_task_needs_is_to_stop_it(less: dict[str, Any]) -> None:
+    grid = Grid(pgs())
+    has: dict[str, Any] = {"memory": 10, "labels": frozenset({"gpu"})}
+    grid.pc("a", **has)
+    (task,) = grid.tasks(10, bag=1, need=Need(memory=6, labels=frozenset({"gpu"})))
+    grid.expect(a=[task])
+    assert grid.pc("a", **has | less, holds=[grid.holds(task, 1.0)]) == {"a": [task]}
+    assert grid.state(task) == State.WAITING
     grid.expect()
 
 

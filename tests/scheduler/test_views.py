@@ -10,6 +10,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.views import explain as explanations
 from deskgrid.scheduler.views import snapshot
@@ -405,3 +406,26 @@ def test_of_a_bag_the_tasks_that_wait_are_counted_and_the_first_of_the_longest_i
     assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 0, 1)
     grid.cancel(1, 2, 3, 4)
     assert made(waiting_of(grid.inside, 1)) == Waiting(0, 0, 0, None)
+
+
+def test_the_longest_window_counts_as_a_pc_of_speed_1_would_need_it() -> None:
+    grid = Grid()
+    grid.pc("slow", 60, windows=[(100, 60)], speed=0.5)
+    (task,) = grid.tasks(40)
+    explanation = explained(grid.scheduler, task, grid.now)
+    assert (explanation.longest_window_s, explanation.uneven) == (30, True)
+    assert not grid.scheduler.has_longer_window(40, grid.now)
+    grid.leave("slow")
+    assert grid.scheduler.longest_window(grid.now) == 0
+    grid.pc("fast", 25, speed=2.0)
+    assert grid.scheduler.longest_window(grid.now) == 50
+
+
+def test_gangs_that_wait_are_counted() -> None:
+    grid = Grid()
+    grid.tasks(*[5.0] * 1500, bag=1, need=Need(2, 2, gang=True))
+    grid.tasks(5.0, bag=2)
+    assert queues_view(grid.inside).regular == 1501
+    grid.pc("a", 100, slots=2)
+    assert any(isinstance(command, ev.StartGang) for command in grid.tell(ev.PassDue()))
+    assert queues_view(grid.inside).regular == 1500

@@ -100,6 +100,7 @@ def worker(
         processors=len(slots) or 1,
         memory=8 * 2**30,
         speed=speed,
+        stated_speed=speed,
         load=load,
         reachable=reachable,
         state=state,

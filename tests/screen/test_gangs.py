@@ -49,6 +49,9 @@ def test_the_page_of_a_pc_says_what_it_is_like() -> None:
     assert player.line_with("speed").split("speed")[1].strip() == (
         "0.71 of the fastest PC's; others use 12 % of 1 processor"
     )
+    corrected = slow() | {"stated_speed": 1.42}
+    player_of_corrected = on(Page("pc", "pc1"), snapshot([corrected]), width=100)
+    assert "0.71 of the fastest PC's, as tasks show (1.42 measured)" in player_of_corrected.line_with("speed")
     assert "8 G" in player.line_with("memory")
     assert "gpu, matlab" in player.line_with("labels")
     assert "gangs of several PCs leave it out" in player.line_with("network")

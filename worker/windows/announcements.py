@@ -34,11 +34,12 @@ class Announcements:
 class Powers:
     """How fast this PC is (``speed``), and what others than our tasks use of its processors (``loads``).
 
-    ``loads``: the means of the last 1, 30 and 120 s; empty: nobody measures them here.
+    ``given``: its user has given the speed. ``loads``: the means of the last 1, 30 and 120 s; empty: nobody measures
+    them here.
     """
 
     def __init__(self, speed: float = 1.0) -> None:
-        self.speed = speed
+        self.speed, self.given = speed, False
         self.loads: tuple[float, ...] = ()
         self._told_speed = speed
         self._told_loads: tuple[float, ...] = ()

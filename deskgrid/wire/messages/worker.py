@@ -147,6 +147,7 @@ class Join:
     ``platform``, ``major``, ``minor``: what the PC is, as in `System`; None: it cannot have environments.
     ``address``: by which other PCs of its site reach it; None: they cannot. ``speed``: 1 for the fastest PC.
     ``processors``, ``memory``: of the PC, and bytes of it for tasks; 0: unknown. ``mpi``: it runs MPI processes.
+    ``given``: its user has given the speed, which nobody corrects.
     """
 
     version: Version
@@ -171,6 +172,7 @@ class Join:
     memory: Memory = 0
     labels: Annotated[tuple[Label, ...], AtMost(LABELS_LIMIT)] = ()
     mpi: bool = False
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

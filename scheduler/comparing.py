@@ -1,0 +1,59 @@
+"""What ended tasks tell of how fast their PCs are (`deskgrid.scheduler.prediction.speeds`), and what follows from it.
+
+Tasks on several slots tell nothing, because PCs differ in more than their speed for them; nor do checkpointable ones,
+whose attempts begin anywhere; nor those on a PC of which others use much: its load says that already.
+"""
+
+from collections.abc import Sequence
+
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.prediction.speeds import SHORTEST, Run
+from deskgrid.scheduler.state.slots import Worker, rated
+
+# While others use so much of a PC's processors, its tasks tell nothing. From 0 to 1.
+LOADED = 0.25
+
+
+def ran(grid: GridState, worker: Worker, tasks: Sequence[int], elapsed: Sequence[float]) -> None:
+    """These single tasks are done, and took so many seconds on a worker. Their first predictions are still known."""
+    if worker.load >= LOADED:
+        return
+    for task, seconds in zip(tasks, elapsed, strict=True):
+        if seconds >= SHORTEST:
+            bag = grid.tasks.known(task).bag
+            if bag.piece is None:
+                predicted = None if bag.bounded else grid.tasks.evidence(task)[0]
+                grid.speeds.ran(Run(bag.number, task, worker.name, worker.stated, seconds, predicted))
+
+
+def killed(grid: GridState, worker: Worker, task: int, elapsed: float, predicted: float) -> None:
+    """A single task that is not checkpointable was killed after so many seconds on a worker."""
+    if worker.load < LOADED:
+        bag = grid.tasks.known(task).bag
+        known = None if bag.bounded else predicted
+        grid.speeds.killed(Run(bag.number, task, worker.name, worker.stated, elapsed, known))
+
+
+def correct(grid: GridState, worker: Worker) -> None:
+    """Look again at how fast a worker is: it has stated another speed, or its tasks have shown another one."""
+    exact = worker.stated if worker.given else grid.speeds.corrected(worker.name, worker.stated)
+    speed, before = rated(exact), worker.speed
+    if speed == before:
+        return
+    grid.change_all(worker)
+    worker.exact, worker.speed = exact, speed
+    # What its tasks took counts from now on as if it had always been known to be so fast.
+    worker.took_s *= speed / before
+    grid.slots.uneven = True
+    for slot in worker.slots:
+        slot.speed = speed
+        if slot.gang is not None:
+            slot.sent[0] = slot.sent[0]._replace(runtime=slot.gang.seconds * speed)
+
+
+def correct_moved(grid: GridState) -> None:
+    """Look again at PCs whose tasks have shown another speed."""
+    for name in grid.speeds.moved:
+        if (worker := grid.slots.workers.get(name)) is not None:
+            correct(grid, worker)
+    grid.speeds.moved.clear()

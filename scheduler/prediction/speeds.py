@@ -1,0 +1,223 @@
+"""How fast PCs really are, from how long tasks of a bag took there compared with others of the same bag. Pure.
+
+Rule 1: only tasks of one bag are compared, and only what a PC's plain runtimes show against the middle of all PCs that
+ran tasks of that bag. Each PC has one vote, so one that is absurd changes nothing but its own speed; from three PCs on.
+Rule 2: the speeds that PCs state are what others are compared with, never corrected ones: corrections cannot feed
+on each other.
+Rule 3: little evidence corrects nothing. A correction is as large as nearly all comparisons say, not as their middle,
+and none is made for less than a tenth. So where PCs are as fast as they state, predictions that are wrong at random
+change nothing.
+Rule 4: predictions of their own that are wrong by much teach nothing. Policies give tasks with long predictions to PCs
+with long windows; if predictions are wrong at random, such tasks are shorter than predicted, and these PCs look fast.
+Rule 5: an ended task costs the same, however many there were: PCs are compared again when, on average, each has run
+one more task.
+"""
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from math import exp, isfinite, log, sqrt
+from statistics import median
+from typing import NamedTuple
+
+# Comparisons of one PC, PCs, and bags that are remembered: those that were used last.
+COMPARISONS, PCS, BAGS = 64, 5_000, 100
+# A bag says something if so many PCs have run its tasks: of two, nobody knows which is odd.
+OTHERS = 3
+# Runs of a bag that count for where a PC stands in it: its latest ones.
+LATEST = 16
+# A PC's comparisons are believed from this many on.
+ENOUGH = 10
+# With n comparisons, n/2 - DOUBT * sqrt(n) of them may say the contrary: by chance, 1 PC in 500 is like that.
+DOUBT = 1.55
+# A correction is within a factor of FARTHEST; there is none for less than LEAST (logarithms), and a new one only if it
+# is another by STEP.
+FARTHEST, LEAST, STEP = log(4.0), log(1.1), log(1.05)
+# Predictions teach if they are wrong by less than this on average, on most PCs (logarithm): by a quarter or so.
+WRONG = 0.25
+# Tasks of a bag that were killed, of which so many are known.
+KILLED = 1_000
+# Shorter runs say more about starting a task than about the PC. Seconds.
+SHORTEST = 0.5
+
+
+class Run(NamedTuple):
+    """What a task of a bag took on a PC that states a speed, 1 for the fastest.
+
+    ``predicted``: its runtime; None: the tasks of this bag have no predictions of their own.
+    """
+
+    bag: int
+    task: int
+    pc: str
+    stated: float
+    seconds: float
+    predicted: float | None
+
+    @property
+    def ratio(self) -> float:
+        """The logarithm of its seconds, or of what multiple of its prediction they are."""
+        return log(self.seconds / self.predicted) if self.predicted else log(self.seconds)
+
+
+class _Comparison:
+    """One bag. ``stand``: by PC, how many of its runs count, their mean logarithm at the speed that it states, and how
+    far they are from it on average.
+
+    ``fresh``: by PC, its runs since the last comparison: how many, the sum of their plain logarithms, and its speed.
+    ``middle``: of all PCs, at the last comparison. ``relative``: whether runs are multiples of their predictions.
+    ``killed``: its tasks that were killed once.
+    """
+
+    __slots__ = ("fresh", "killed", "middle", "relative", "runs", "stand")
+
+    def __init__(self, relative: bool) -> None:
+        self.relative = relative
+        self.stand: dict[str, tuple[int, float, float]] = {}
+        self.fresh: dict[str, tuple[int, float, float]] = {}
+        self.runs = 0
+        self.middle: float | None = None
+        self.killed: dict[int, None] = {}
+
+    def add(self, pc: str, stated: float, ran: float) -> None:
+        count, mean, wrong = self.stand.get(pc, (0, 0.0, 0.0))
+        off, count = ran + stated - mean, min(count + 1, LATEST)
+        wrong += (abs(off) - wrong) / (count - 1) if count > 1 else 0.0
+        self.stand[pc] = count, mean + off / count, wrong
+        before = self.fresh.get(pc, (0, 0.0, 0.0))
+        self.fresh[pc] = before[0] + 1, before[1] + ran, stated
+        self.runs += 1
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to compare PCs."""
+        return len(self.stand) >= OTHERS and self.runs >= len(self.stand)
+
+    @property
+    def teaches(self) -> bool:
+        """Whether what is predicted of its tasks, if anything, can be believed."""
+        return not self.relative or median([wrong for _, _, wrong in self.stand.values()]) < WRONG
+
+
+class _Record:
+    """``shown``: logarithms of the speeds that comparisons have shown. ``low``, ``high``: where its speed is surely
+    between, as far as that was made known.
+    """
+
+    __slots__ = ("high", "low", "shown")
+
+    def __init__(self) -> None:
+        self.shown: deque[float] = deque(maxlen=COMPARISONS)
+        self.low, self.high = -FARTHEST * COMPARISONS, FARTHEST * COMPARISONS
+
+    def bounds(self) -> tuple[float, float]:
+        """What nearly all comparisons say."""
+        count = len(self.shown)
+        if count < ENOUGH:
+            return self.low, self.high
+        known, contrary = sorted(self.shown), int(count / 2 - DOUBT * sqrt(count))
+        return known[contrary], known[-1 - contrary]
+
+
+def _correction(stated: float, low: float, high: float) -> float:
+    """The logarithm of the factor for a PC that states a speed, and is as fast as said. All are logarithms."""
+    least = low - stated if low > stated else min(high - stated, 0.0)
+    return min(max(least, -FARTHEST), FARTHEST) if abs(least) >= LEAST else 0.0
+
+
+class Speeds:
+    """The records of all PCs. ``fresh``: those that have changed since somebody emptied this.
+
+    ``moved``: PCs whose corrections have changed since somebody emptied this.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, _Record] = {}
+        self._bags: dict[int, _Comparison] = {}
+        self.fresh: dict[str, None] = {}
+        self.moved: dict[str, None] = {}
+
+    @property
+    def pcs(self) -> Collection[str]:
+        """The PCs that have a record."""
+        return self._records.keys()
+
+    def ran(self, run: Run) -> None:
+        """A task has ended."""
+        comparison = self._of(run)
+        if run.seconds >= SHORTEST and run.task not in comparison.killed:
+            self._add_run(comparison, run, run.ratio)
+
+    def killed(self, run: Run) -> None:
+        """A task was killed after so many seconds: it takes longer. That counts if most tasks take less.
+
+        It counts as the PC's other tasks do on average, unless it has taken longer already.
+        Otherwise, PCs with short windows, where only short tasks end, would look fast. But a task counts only once:
+        long ones are killed again and again, mostly on such PCs, which would look slow.
+        """
+        comparison, middle = self._of(run), self._of(run).middle
+        before = run.task in comparison.killed
+        if len(comparison.killed) >= KILLED and not before:
+            del comparison.killed[next(iter(comparison.killed))]
+        comparison.killed[run.task] = None
+        if not before and middle is not None and run.seconds >= SHORTEST and run.ratio + log(run.stated) > middle:
+            usual = comparison.stand.get(run.pc, (0, middle, 0.0))[1] - log(run.stated)
+            self._add_run(comparison, run, max(run.ratio, usual))
+
+    def _add_run(self, bag: _Comparison, run: Run, ratio: float) -> None:
+        bag.add(run.pc, log(run.stated), ratio)
+        if bag.due:
+            self._compare(bag)
+
+    def _of(self, run: Run) -> _Comparison:
+        bag, relative = run.bag, run.predicted is not None
+        found = self._bags.pop(bag, None)
+        if found is None or found.relative != relative:
+            found = _Comparison(relative)
+            if len(self._bags) >= BAGS:
+                del self._bags[next(iter(self._bags))]
+        self._bags[bag] = found
+        return found
+
+    def _compare(self, bag: _Comparison) -> None:
+        """Tell by the tasks of a bag how fast the PCs are that have run some since the last time."""
+        middle = bag.middle = median([mean for _, mean, _ in bag.stand.values()])
+        for pc, (count, ran, stated) in bag.fresh.items() if bag.teaches else ():
+            self._add(pc, middle - ran / count, stated)
+        bag.fresh.clear()
+        bag.runs = 0
+
+    def _add(self, pc: str, shown: float, stated: float | None) -> None:
+        record = self._records.pop(pc, None) or _Record()
+        if len(self._records) >= PCS:
+            del self._records[next(iter(self._records))]
+        self._records[pc] = record
+        record.shown.append(shown)
+        self.fresh[pc] = None
+        low, high = record.bounds()
+        if stated is None or abs(_correction(stated, low, high) - _correction(stated, record.low, record.high)) > STEP:
+            record.low, record.high = low, high
+            self.moved[pc] = None
+
+    def corrected(self, pc: str, stated: float) -> float:
+        """How fast a PC is that states a speed."""
+        record = self._records.get(pc)
+        factor = 0.0 if record is None else _correction(log(stated), record.low, record.high)
+        return stated * exp(factor) if factor else stated
+
+    def kept(self, pc: str) -> list[float]:
+        """Its record, to be kept for `restore`."""
+        record = self._records.get(pc)
+        return [] if record is None else list(record.shown)
+
+    def restore(self, pc: str, kept: Sequence[float]) -> None:
+        """Go on with what `kept` returned in an earlier life."""
+        for shown in kept:
+            if isfinite(shown):
+                self._add(pc, shown, None)
+
+    def forget(self) -> None:
+        """Forget everything."""
+        self.moved.update(dict.fromkeys(self._records))
+        self._records.clear()
+        self._bags.clear()
+        self.fresh.clear()
