@@ -10,7 +10,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
 from deskgrid.scheduler.forecast.look import Look
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
@@ -316,3 +316,22 @@ def test_four_of_five_bags_of_a_mixture_end_within_their_intervals_even_uncorrec
     held = [each for seed in range(16) for each in Watched(seed).held()]
     assert len(held) >= 40
     assert sum(held) >= 0.8 * len(held), f"{sum(held)} of {len(held)}"
+
+
+# --- environments ----------------------------------------------------------------------------------------------------
+
+
+def test_a_gang_begins_where_its_environment_is_ready() -> None:
+    ready, late, never = pcs(3)
+    late = replace(late, prepares=(Preparing("numpy", 7.0),))
+    never = replace(never, prepares=(Preparing("numpy", inf),))
+    needy = replace(bag(1, 1, TWO), environment="numpy")
+    assert end(needy, on=(ready, late, never)) == 17.0
+    assert end(needy, on=(ready, never)) == inf
+
+
+def test_slots_are_kept_for_a_gang_until_its_environment_is_ready() -> None:
+    on = tuple([replace(pc, prepares=(Preparing("numpy", 20.0),)) for pc in pcs(2)])
+    needy = replace(bag(1, 1, TWO), environment="numpy")
+    assert end(needy, bag(2, 2, seconds=15.0, needs_s=15.0), on=on) == 30.0
+    assert end(bag(2, 2, seconds=25.0, needs_s=25.0), needy, on=on) == 55.0

@@ -223,10 +223,11 @@ def test_bags_say_what_they_bring_and_pcs_how_long_they_take_to_prepare_it() -> 
 
 def test_a_picture_goes_through_json() -> None:
     spans = (Span(0.0, 5.0, (3.0, 6.0)), Span(9.0, inf))
-    pc = PC("a", spans, 2, (Running(1, 0, 0.5),), "lab", 2.0, (Preparing("numpy", 3.0, True), Preparing("x", inf)))
-    bag = Waiting(
-        1, (Group(3, TEN, 10.0, 11.0), Group(0, Durations((1.0, 2.0)))), 9, 5, "ann", 1, 2, True, True, 3.0, "x"
+    pc = PC(
+        "a", spans, 2, (Running(1, 0, 0.5),), "lab", 2.0, prepares=(Preparing("numpy", 3.0, True), Preparing("x", inf))
     )
+    groups = Group(3, TEN, 10.0, 11.0), Group(0, Durations((1.0, 2.0)))
+    bag = Waiting(1, groups, 9, 5, "ann", 1, 2, True, True, 3.0, environment="x")
     picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),))
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture
     assert picture_of(list(rows_of(Picture((), ())))) == Picture((), ())
