@@ -481,10 +481,12 @@ def test_a_worker_that_has_lost_its_ranks_with_the_connection_loses_the_gang(off
     assert office.client().ask("progress", bag=bag)["failed"] == 0
 
 
-def back_again(office: Office, worker: RankWorker, running: tuple[wire.Running, ...] | None = None) -> RankWorker:
+def back_again(
+    office: Office, worker: RankWorker, running: tuple[wire.Running, ...] | None = None, **changes: Any
+) -> RankWorker:
     """A worker after the broker was started again, with the ranks that it has."""
     running = worker.running() if running is None else running
-    back = rank_worker(office, worker.name, worker.session, running=running)
+    back = rank_worker(office, worker.name, worker.session, running=running, **changes)
     back.prepared = worker.prepared
     return back
 
@@ -650,7 +652,7 @@ def test_mpi_ranks_speak_to_their_process_manager_also_after_a_restart(open_offi
     workers[0].send(wire.PmiBytes(*workers[0].ref, 0, 0, line))
     office.settle()
     office = open_office()
-    back = [back_again(office, worker) for worker in workers]
+    back = [back_again(office, worker, mpi=True) for worker in workers]
     back[1].send(wire.PmiBytes(*back[1].ref, 1, 0, line))
     for worker in back:
         heard = worker.next(wire.PmiBytes)
@@ -679,7 +681,7 @@ def test_what_all_gangs_of_a_submitter_say_to_process_managers_is_bounded(
     workers[0].send(wire.PmiBytes(*workers[0].ref, 0, 0, line))
     office.settle()
     office = open_office()
-    workers = [back_again(office, worker) for worker in workers]
+    workers = [back_again(office, worker, mpi=True) for worker in workers]
     office.settle()
     (said,) = office.sessions.workers.attempts.gangs.table.pmi_bytes.values()
     assert said == len(line) - 1 + LINE_BYTES

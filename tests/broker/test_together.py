@@ -112,8 +112,11 @@ def test_a_gang_that_is_under_way_says_how_far_it_is(open_office: OpenOffice) ->
     paused, last = why(office, bag)
     assert "pauses, and is tried again in" in paused
     assert last == "its last start failed: pc1: its disk is full"
-    office.now += 2.0
-    office.settle()
+    for _ in range(2):
+        office.now += 6.0
+        for worker in workers:
+            worker.send(wire.Heartbeat(None, None))
+        office.settle()
     for worker in workers:
         worker.prepare()
         worker.ready()
