@@ -228,8 +228,8 @@ MUTATIONS = (
     Mutation(
         "number attempts from the beginning in each life of the broker",
         "deskgrid.broker.state:BrokerState.__init__",
-        "first_attempt=journal.epoch << 40",
-        "first_attempt=1",
+        "first, learned = journal.epoch << 40, self.learning",
+        "first, learned = 1, self.learning",
     ),
     Mutation(
         "take a batch again that is submitted again",
@@ -291,8 +291,8 @@ MUTATIONS = (
     Mutation(
         "number attempts from the beginning after a full disk",
         "deskgrid.broker.state:BrokerState.successor",
-        "first_attempt=self.scheduler.next_attempt",
-        "first_attempt=self.journal.epoch << 40",
+        "first, learned = self.scheduler.next_attempt, state.learning",
+        "first, learned = self.journal.epoch << 40, state.learning",
         first=6,
     ),
     Mutation(
@@ -799,7 +799,7 @@ MUTATIONS = (
     ),
     Mutation(
         "foretell tasks as if their environment were ready everywhere",
-        "deskgrid.scheduler.forecast.ahead:_Run._take",
+        "deskgrid.scheduler.forecast.singles:Run._serve",
         "if ready and ready.get((each.bag, pc), 0.0) > free:",
         "if False:",
         "environments in the scheduler",

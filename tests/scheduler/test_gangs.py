@@ -510,6 +510,22 @@ def test_a_gang_that_begins_later_ends_later() -> None:
     lab.began(task)
 
 
+def test_a_gang_ends_while_a_worker_has_still_to_stop_another_task() -> None:
+    lab = Lab()
+    lab.pcs("a", "b", "c")
+    (task,) = lab.submit(10)
+    lab.starts()
+    lab.began(task)
+    lab.grid.tell(ev.LicencesCounted({"lic": 1}))
+    (single,) = lab.grid.tasks(5.0, bag=7, key=CategoryKey(licences=(("lic", 1),)))
+    assert lab.grid.tell_pass() == {"c": [single]}
+    lab.grid.cancel(single)
+    assert lab.grid.inside.stopping
+    lab.grid.end(task)
+    assert lab.grid.state(task) == State.DONE
+    assert lab.grid.inside.stopping
+
+
 def test_a_worker_that_hands_a_rank_back_ends_the_gang() -> None:
     lab = Lab()
     lab.pcs("a", "b")
