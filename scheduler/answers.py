@@ -40,8 +40,8 @@ class Answers:
                 where, ended = self._take_gang(gang, each, event.worker, now)
             elif (found := self._take(each, event.worker, now)) is not None:
                 where, ended = found, each
-                if not each.outcome and (worker := self._grid.slots.workers.get(found[0])) is not None:
-                    ran(self._grid, worker, [each.attempt.task], [each.elapsed])
+                if each.elapsed >= SHORTEST and not each.outcome:  # short tasks tell nothing, and are spared the call
+                    ran(self._grid, found[0], each.attempt.task, each.elapsed)
                 if self._grid.slots.uneven:
                     ended = each._replace(elapsed=each.elapsed * self._speed(where[0]))
             else:
@@ -94,7 +94,8 @@ class Answers:
         grid.freed += len(run)
         tasks, elapsed = [ended.attempt.task for ended in run], [ended.elapsed for ended in run]
         if max(elapsed) >= SHORTEST:
-            ran(grid, slot.worker, tasks, elapsed)
+            for task, seconds in zip(tasks, elapsed, strict=True):
+                ran(grid, slot.worker.name, task, seconds)
         slot.busy_s += sum(elapsed)
         if slot.speed != 1.0:
             elapsed = [seconds * slot.speed for seconds in elapsed]

@@ -4,26 +4,22 @@ Tasks on several slots tell nothing, because PCs differ in more than their speed
 whose attempts begin anywhere; nor those on a PC of which others use much: its load says that already.
 """
 
-from collections.abc import Sequence
-
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.prediction.speeds import SHORTEST, Run
+from deskgrid.scheduler.prediction.speeds import Run
 from deskgrid.scheduler.state.slots import Worker, rated
 
 # While others use so much of a PC's processors, its tasks tell nothing. From 0 to 1.
 LOADED = 0.25
 
 
-def ran(grid: GridState, worker: Worker, tasks: Sequence[int], elapsed: Sequence[float]) -> None:
-    """These single tasks are done, and took so many seconds on a worker. Their first predictions are still known."""
-    if worker.load >= LOADED:
-        return
-    for task, seconds in zip(tasks, elapsed, strict=True):
-        if seconds >= SHORTEST:
-            bag = grid.tasks.known(task).bag
-            if bag.piece is None:
-                predicted = None if bag.bounded else grid.tasks.evidence(task)[0]
-                grid.speeds.ran(Run(bag.number, task, worker.name, worker.stated, seconds, predicted))
+def ran(grid: GridState, pc: str, task: int, seconds: float) -> None:
+    """A single task is done, and took so many seconds on a PC. Its first prediction is still known."""
+    worker = grid.slots.workers.get(pc)
+    if worker is not None and worker.load < LOADED:
+        bag = grid.tasks.known(task).bag
+        if bag.piece is None:
+            predicted = None if bag.bounded else grid.tasks.evidence(task)[0]
+            grid.speeds.ran(Run(bag.number, task, pc, worker.stated, seconds, predicted))
 
 
 def killed(grid: GridState, worker: Worker, task: int, elapsed: float, predicted: float) -> None:

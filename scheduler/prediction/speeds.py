@@ -53,49 +53,50 @@ class Run(NamedTuple):
     seconds: float
     predicted: float | None
 
-    @property
-    def ratio(self) -> float:
-        """The logarithm of its seconds, or of what multiple of its prediction they are."""
-        return log(self.seconds / self.predicted) if self.predicted else log(self.seconds)
+
+class _Stand:
+    """Where a PC stands in a bag. ``count``: how many of its runs count. ``mean``: their mean logarithm at the speed
+    that it states. ``wrong``: how far they are from it on average. ``stated``: the logarithm of that speed.
+
+    ``fresh``: its runs since the last comparison; ``sum``: that of their plain logarithms.
+    """
+
+    __slots__ = ("count", "fresh", "mean", "stated", "sum", "wrong")
+
+    def __init__(self) -> None:
+        self.count = self.fresh = 0
+        self.mean = self.wrong = self.stated = self.sum = 0.0
+
+    def add(self, stated: float, ran: float) -> None:
+        self.stated = stated
+        self.fresh += 1
+        self.sum += ran
+        off = ran + stated - self.mean
+        count = self.count = min(self.count + 1, LATEST)
+        if count > 1:
+            self.wrong += (abs(off) - self.wrong) / (count - 1)
+        self.mean += off / count
 
 
 class _Comparison:
-    """One bag. ``stand``: by PC, how many of its runs count, their mean logarithm at the speed that it states, and how
-    far they are from it on average.
+    """One bag. ``stands``: by PC. ``runs``: since the last comparison. ``middle``: of all PCs, at the last comparison.
 
-    ``fresh``: by PC, its runs since the last comparison: how many, the sum of their plain logarithms, and its speed.
-    ``middle``: of all PCs, at the last comparison. ``relative``: whether runs are multiples of their predictions.
-    ``killed``: its tasks that were killed once.
+    ``relative``: whether runs are multiples of their predictions. ``killed``: its tasks that were killed once.
     """
 
-    __slots__ = ("fresh", "killed", "middle", "relative", "runs", "stand")
+    __slots__ = ("bag", "killed", "middle", "relative", "runs", "stands")
 
-    def __init__(self, relative: bool) -> None:
-        self.relative = relative
-        self.stand: dict[str, tuple[int, float, float]] = {}
-        self.fresh: dict[str, tuple[int, float, float]] = {}
+    def __init__(self, bag: int, relative: bool) -> None:
+        self.bag, self.relative = bag, relative
+        self.stands: dict[str, _Stand] = {}
         self.runs = 0
         self.middle: float | None = None
         self.killed: dict[int, None] = {}
 
-    def add(self, pc: str, stated: float, ran: float) -> None:
-        count, mean, wrong = self.stand.get(pc, (0, 0.0, 0.0))
-        off, count = ran + stated - mean, min(count + 1, LATEST)
-        wrong += (abs(off) - wrong) / (count - 1) if count > 1 else 0.0
-        self.stand[pc] = count, mean + off / count, wrong
-        before = self.fresh.get(pc, (0, 0.0, 0.0))
-        self.fresh[pc] = before[0] + 1, before[1] + ran, stated
-        self.runs += 1
-
-    @property
-    def due(self) -> bool:
-        """Whether it is time to compare PCs."""
-        return len(self.stand) >= OTHERS and self.runs >= len(self.stand)
-
     @property
     def teaches(self) -> bool:
         """Whether what is predicted of its tasks, if anything, can be believed."""
-        return not self.relative or median([wrong for _, _, wrong in self.stand.values()]) < WRONG
+        return not self.relative or median([stand.wrong for stand in self.stands.values()]) < WRONG
 
 
 class _Record:
@@ -132,7 +133,9 @@ class Speeds:
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
+        # The bag that was used last is the last one.
         self._bags: dict[int, _Comparison] = {}
+        self._latest = _Comparison(-1, False)
         self.fresh: dict[str, None] = {}
         self.moved: dict[str, None] = {}
 
@@ -143,9 +146,12 @@ class Speeds:
 
     def ran(self, run: Run) -> None:
         """A task has ended."""
-        comparison = self._of(run)
-        if run.seconds >= SHORTEST and run.task not in comparison.killed:
-            self._add_run(comparison, run, run.ratio)
+        bag, task, pc, stated, seconds, predicted = run
+        comparison = self._latest
+        if comparison.bag != bag or comparison.relative != (predicted is not None):
+            comparison = self._of(bag, predicted is not None)
+        if seconds >= SHORTEST and task not in comparison.killed:
+            self._add_run(comparison, pc, log(stated), log(seconds / predicted if predicted else seconds))
 
     def killed(self, run: Run) -> None:
         """A task was killed after so many seconds: it takes longer. That counts if most tasks take less.
@@ -154,36 +160,51 @@ class Speeds:
         Otherwise, PCs with short windows, where only short tasks end, would look fast. But a task counts only once:
         long ones are killed again and again, mostly on such PCs, which would look slow.
         """
-        comparison, middle = self._of(run), self._of(run).middle
-        before = run.task in comparison.killed
-        if len(comparison.killed) >= KILLED and not before:
-            del comparison.killed[next(iter(comparison.killed))]
-        comparison.killed[run.task] = None
-        if not before and middle is not None and run.seconds >= SHORTEST and run.ratio + log(run.stated) > middle:
-            usual = comparison.stand.get(run.pc, (0, middle, 0.0))[1] - log(run.stated)
-            self._add_run(comparison, run, max(run.ratio, usual))
+        bag, task, pc, speed, seconds, predicted = run
+        comparison = self._of(bag, predicted is not None)
+        middle, killed = comparison.middle, comparison.killed
+        before = task in killed
+        if len(killed) >= KILLED and not before:
+            del killed[next(iter(killed))]
+        killed[task] = None
+        if before or middle is None or seconds < SHORTEST:
+            return
+        ran, stated = log(seconds / predicted if predicted else seconds), log(speed)
+        if ran + stated > middle:
+            stand = comparison.stands.get(pc)
+            usual = middle if stand is None else stand.mean
+            self._add_run(comparison, pc, stated, max(ran, usual - stated))
 
-    def _add_run(self, bag: _Comparison, run: Run, ratio: float) -> None:
-        bag.add(run.pc, log(run.stated), ratio)
-        if bag.due:
+    def _add_run(self, bag: _Comparison, pc: str, stated: float, ran: float) -> None:
+        """Add the logarithm of what a task took on a PC. ``stated``: that of the PC's speed."""
+        stand = bag.stands.get(pc)
+        if stand is None:
+            if len(bag.stands) >= PCS:
+                del bag.stands[next(iter(bag.stands))]
+            stand = bag.stands[pc] = _Stand()
+        stand.add(stated, ran)
+        bag.runs += 1
+        if bag.runs >= len(bag.stands) >= OTHERS:
             self._compare(bag)
 
-    def _of(self, run: Run) -> _Comparison:
-        bag, relative = run.bag, run.predicted is not None
-        found = self._bags.pop(bag, None)
-        if found is None or found.relative != relative:
-            found = _Comparison(relative)
+    def _of(self, bag: int, relative: bool) -> _Comparison:
+        known = self._bags.pop(bag, None)
+        if known is None or known.relative != relative:
+            known = _Comparison(bag, relative)
             if len(self._bags) >= BAGS:
                 del self._bags[next(iter(self._bags))]
-        self._bags[bag] = found
-        return found
+        self._bags[bag] = self._latest = known
+        return known
 
     def _compare(self, bag: _Comparison) -> None:
         """Tell by the tasks of a bag how fast the PCs are that have run some since the last time."""
-        middle = bag.middle = median([mean for _, mean, _ in bag.stand.values()])
-        for pc, (count, ran, stated) in bag.fresh.items() if bag.teaches else ():
-            self._add(pc, middle - ran / count, stated)
-        bag.fresh.clear()
+        middle = bag.middle = median([stand.mean for stand in bag.stands.values()])
+        teaches = bag.teaches
+        for pc, stand in bag.stands.items():
+            if stand.fresh:
+                if teaches:
+                    self._add(pc, middle - stand.sum / stand.fresh, stand.stated)
+                stand.fresh, stand.sum = 0, 0.0
         bag.runs = 0
 
     def _add(self, pc: str, shown: float, stated: float | None) -> None:
@@ -220,4 +241,5 @@ class Speeds:
         self.moved.update(dict.fromkeys(self._records))
         self._records.clear()
         self._bags.clear()
+        self._latest = _Comparison(-1, False)
         self.fresh.clear()

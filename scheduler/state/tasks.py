@@ -133,9 +133,10 @@ class TaskTable:
         for task in tasks:
             batch.states[task - first] = _DONE
         longest = max(actual)
-        if not bag.bounded:
-            bag.learn(ratios(bag.foretold(tasks, predicted), actual), longest)
         told = ratios(predicted, actual)
+        if not bag.bounded:
+            first_told = bag.foretold(tasks, predicted)
+            bag.learn(told if first_told is predicted else ratios(first_told, actual), longest)
         if longest > bag.took:
             bag.took, self.longer = longest, True
         foreseen, spent_s = sum(predicted), sum(actual)

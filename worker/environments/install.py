@@ -92,6 +92,7 @@ def unpack(wheel: str, target: str) -> dict[str, object]:
     try:
         with zipfile.ZipFile(wheel) as archive:
             about = _unpack(archive, folder)
+    # NotImplementedError is what zipfile raises for a kind of compression that it does not know.
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
         raise Refused(f"it is not a whole wheel: {error}") from error
     about["bytes"] = _compile_all(folder / SITE) + int(str(about["bytes"]))

@@ -127,11 +127,12 @@ def test_killed_tasks_are_remembered_up_to_a_limit() -> None:
 def test_a_bag_whose_tasks_share_a_prediction_from_now_on_is_compared_anew() -> None:
     known = taught({"a": 1.0, "b": 1.0, "c": 1.0}, 5)
     known.ran(Run(1, 99, "a", 1.0, 10.0, None))
-    assert [*known._bags[1].stand] == ["a"]
+    assert [*known._bags[1].stands] == ["a"]
 
 
 def test_a_prediction_of_no_time_at_all_is_none() -> None:
-    assert Run(1, 1, "a", 1.0, 10.0, 0.0).ratio == Run(1, 1, "a", 1.0, 10.0, None).ratio
+    predicted, none = (taught({"a": 1.0, "b": 0.5, "c": 1.0}, predicted=seconds) for seconds in (0.0, None))
+    assert corrected(predicted, "b") == corrected(none, "b") == pytest.approx([0.5])
 
 
 def test_what_was_learned_can_be_kept_and_forgotten() -> None:
@@ -156,4 +157,5 @@ def test_bags_and_pcs_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPat
         for pc in "abcde":
             known.ran(Run(bag, 0, f"{pc}{bag}", 1.0, 10.0, None))
     assert [*known._bags] == [1, 2]
+    assert [*known._bags[2].stands] == ["b2", "c2", "d2", "e2"]
     assert len(known.pcs) == 4
