@@ -76,8 +76,9 @@ types: # links by which all of deskgrid is below one folder, for tools that read
 	@rm -rf .types && mkdir -p .types/deskgrid
 	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker scheduler sleepbench worker) .types/deskgrid/
 
-pictures: $(READY) ## the status screen for README and the site, drawn by the program from a real run
+pictures: $(READY) ## the status screen and an estimate for README and the site, drawn from real runs
 	$(BIN)/python docs/screen.py
+	$(BIN)/python docs/estimate.py
 
 format: $(READY) ## put the source in order
 	$(BIN)/ruff check --fix

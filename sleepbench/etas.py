@@ -37,6 +37,7 @@ from deskgrid.sleepbench.workloads.task_log import LoggedTask, TaskLog
 STAGES = (0.05, 0.25, 0.5, 0.75)
 # Bags with fewer tasks than this are also counted apart, at all stages together.
 SMALL = 60
+SMALL_NAME = "small"
 # Sizes of bags that are played. Larger ones are cut.
 LEAST, MOST = 20, 2_000
 # Slots of a grid, and of one PC.
@@ -105,7 +106,7 @@ def rows(told: Sequence[Told]) -> Iterator[EtaRow]:
         mine = [each for each in told if each.method == method]
         for stage in STAGES:
             yield from _row(method, f"{stage:.0%}", [each for each in mine if each.stage == stage])
-        yield from _row(method, "small", [each for each in mine if each.tasks < SMALL])
+        yield from _row(method, SMALL_NAME, [each for each in mine if each.tasks < SMALL])
 
 
 def _row(method: str, stage: str, told: Sequence[Told]) -> Iterator[EtaRow]:

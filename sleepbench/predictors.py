@@ -130,11 +130,11 @@ def _features(task: LoggedTask) -> Features:
 
 
 # Every other predictor is compared with this one.
-BASELINE = "running-mean"
+BASELINE, OWN = "running-mean", "deskgrid"
 PREDICTORS: dict[str, Callable[[], Predictor]] = {
     "requested": Requested,
     BASELINE: RunningMean,
     "last-two": LastTwo,
     "mean-with-ratios": MeanWithRatios,
-    "deskgrid": Learned,
+    OWN: Learned,
 }

@@ -5,13 +5,13 @@ Bags of fewer than `LEAST` tasks teach the predictors, but they are not part of 
 """
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean, median
 from time import perf_counter
 
-from deskgrid.sleepbench.predictors import BASELINE, PREDICTORS, Predictor
+from deskgrid.sleepbench.predictors import BASELINE, OWN, PREDICTORS, Predictor
 from deskgrid.sleepbench.workloads.source import WorkloadError
 from deskgrid.sleepbench.workloads.task_log import LoggedTask, TaskLog
 
@@ -46,15 +46,31 @@ class PredictionRow:
     observe_us: float
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The tasks of a bag in the order of their start: what they took, and the quantiles that deskgrid predicted.
+
+    Each has four: 0.05, 0.5, 0.9 and 0.95. All are in seconds.
+    """
+
+    name: str
+    seconds: Sequence[float]
+    quantiles: Sequence[Sequence[float]]
+
+
 @dataclass(slots=True)
 class _Bag:
-    """How one predictor did on one bag: how many tasks were covered, and the sum of the pinball loss at 0.9."""
+    """How one predictor did on one bag: how many tasks were covered, and the sum of the pinball loss at 0.9.
+
+    ``told``: what its tasks took, and what was predicted; None if nobody wants to see it.
+    """
 
     tasks: int = 0
     below_90: int = 0
     below_95: int = 0
     within: int = 0
     loss: float = 0.0
+    told: list[tuple[float, Sequence[float]]] | None = None
 
     def add(self, seconds: float, quantiles: Sequence[float]) -> None:
         low, _, high, highest = quantiles[:4]
@@ -62,6 +78,8 @@ class _Bag:
         self.below_90 += seconds <= high
         self.below_95 += seconds <= highest
         self.within += low <= seconds <= highest
+        if self.told is not None:
+            self.told.append((seconds, quantiles[:4]))
         self.loss += 0.9 * (seconds - high) if seconds > high else 0.1 * (high - seconds)
 
 
@@ -89,8 +107,17 @@ def measure(log: TaskLog, in_flight: int) -> Iterator[PredictionRow]:
             yield _row(name, in_flight, played, base.scored())
 
 
-def _play(log: TaskLog, predictor: Predictor, in_flight: int) -> _Played:
+def life(log: TaskLog, in_flight: int) -> Life:
+    """What deskgrid predicts of the tasks of the largest bag, the first of equals."""
+    name = Counter(task.bag for stream in log.streams for task in stream).most_common(1)[0][0]
+    told = _play(log, PREDICTORS[OWN](), in_flight, shown=name).bags[name].told or []
+    return Life(name, [seconds for seconds, _ in told], [quantiles for _, quantiles in told])
+
+
+def _play(log: TaskLog, predictor: Predictor, in_flight: int, shown: str | None = None) -> _Played:
     played = _Played()
+    if shown is not None:
+        played.bags[shown] = _Bag(told=[])
     for stream in log.streams:
         _play_stream(stream, predictor, in_flight, played)
     return played

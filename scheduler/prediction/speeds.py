@@ -2,6 +2,7 @@
 
 Rule 1: only tasks of one bag are compared, and only what a PC's plain runtimes show against the middle of all PCs that
 ran tasks of that bag. Each PC has one vote, so one that is absurd changes nothing but its own speed; from three PCs on.
+Workers that one PC runs beside each other (``lab3``, ``lab3~2``) have one vote together.
 Rule 2: the speeds that PCs state are what others are compared with, never corrected ones: corrections cannot feed
 on each other.
 Rule 3: little evidence corrects nothing. A correction is as large as nearly all comparisons say, not as their middle,
@@ -13,16 +14,18 @@ Rule 5: an ended task costs the same, however many there were: PCs are compared 
 one more task.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
-from math import exp, isfinite, log, sqrt
-from statistics import median
+from math import exp, inf, isfinite, log, sqrt
+from statistics import fmean, median
 from typing import NamedTuple
 
 # Comparisons of one PC, PCs, and bags that are remembered: those that were used last.
 COMPARISONS, PCS, BAGS = 64, 5_000, 100
 # A bag says something if so many PCs have run its tasks: of two, nobody knows which is odd.
 OTHERS = 3
+# What the broker puts between the name of a PC and the number of a further worker on it.
+NAMESAKE = "~"
 # Runs of a bag that count for where a PC stands in it: its latest ones.
 LATEST = 16
 # A PC's comparisons are believed from this many on.
@@ -147,11 +150,12 @@ class Speeds:
     def ran(self, run: Run) -> None:
         """A task has ended."""
         bag, task, pc, stated, seconds, predicted = run
+        ratio = seconds / predicted if predicted else seconds
         comparison = self._latest
         if comparison.bag != bag or comparison.relative != (predicted is not None):
             comparison = self._of(bag, predicted is not None)
-        if seconds >= SHORTEST and task not in comparison.killed:
-            self._add_run(comparison, pc, log(stated), log(seconds / predicted if predicted else seconds))
+        if seconds >= SHORTEST and ratio < inf and task not in comparison.killed:
+            self._add_run(comparison, pc, log(stated), log(ratio))
 
     def killed(self, run: Run) -> None:
         """A task was killed after so many seconds: it takes longer. That counts if most tasks take less.
@@ -167,9 +171,10 @@ class Speeds:
         if len(killed) >= KILLED and not before:
             del killed[next(iter(killed))]
         killed[task] = None
-        if before or middle is None or seconds < SHORTEST:
+        ratio = seconds / predicted if predicted else seconds
+        if before or middle is None or seconds < SHORTEST or ratio == inf:
             return
-        ran, stated = log(seconds / predicted if predicted else seconds), log(speed)
+        ran, stated = log(ratio), log(speed)
         if ran + stated > middle:
             stand = comparison.stands.get(pc)
             usual = middle if stand is None else stand.mean
@@ -198,8 +203,11 @@ class Speeds:
 
     def _compare(self, bag: _Comparison) -> None:
         """Tell by the tasks of a bag how fast the PCs are that have run some since the last time."""
-        middle = bag.middle = median([stand.mean for stand in bag.stands.values()])
-        teaches = bag.teaches
+        votes = defaultdict[str, list[float]](list)
+        for pc, stand in bag.stands.items():
+            votes[pc.partition(NAMESAKE)[0]].append(stand.mean)
+        middle = bag.middle = median([fmean(means) for means in votes.values()])
+        teaches = len(votes) >= OTHERS and bag.teaches
         for pc, stand in bag.stands.items():
             if stand.fresh:
                 if teaches:

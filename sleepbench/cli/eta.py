@@ -9,6 +9,7 @@ import click
 
 from deskgrid.cli.base import Refusal
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.etas import SMALL, EtaRow, measure, rows
 from deskgrid.sleepbench.workloads.drawn_bags import drawn_bags
 from deskgrid.sleepbench.workloads.source import WorkloadError
@@ -44,7 +45,8 @@ CAPTION = (
 @click.option(
     "--json", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the rows there."
 )
-def eta(*, tasks: Path | None, count: int, seed: int, file: Path | None) -> None:
+@picture_option("--plot", "Draw how often the intervals hold, and how wide they are.")
+def eta(*, tasks: Path | None, count: int, seed: int, file: Path | None, plot: Path | None) -> None:
     """Measure how well it is told when bags will be done.
 
     Bags of 20 to 2,000 tasks run one after the other, each on a grid of its own of 4 to 64 slots, whose PCs are
@@ -63,6 +65,10 @@ def eta(*, tasks: Path | None, count: int, seed: int, file: Path | None) -> None
         raise Refusal(str(error)) from error
     write_json(file, [asdict(row) for row in found])
     Console().print(table(f"{log.title}: {count} bags, seed {seed}", found))
+    if plot is not None:
+        from deskgrid.sleepbench.pictures.predictions import coverage
+
+        write_picture(coverage(found), plot)
 
 
 def table(title: str, found: Sequence[EtaRow]) -> "Table":

@@ -9,9 +9,9 @@ import click
 
 from deskgrid.cli.base import Refusal
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.papers import PAPERS, paper_named
 from deskgrid.sleepbench.papers.base import Asked, Paper, PaperError, Row, Trial, making
-from deskgrid.sleepbench.pictures.files import picture_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,13 +55,7 @@ def _words(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     metavar="FILE",
     help="Also write a row for each run there.",
 )
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=picture_file,
-    metavar="FILE.svg|png|pdf",
-    help="Draw the experiments.",
-)
+@picture_option("--plot", "Draw the experiments.")
 def paper(
     *,
     name: str,
@@ -101,7 +95,9 @@ def paper(
     rows = _made(trials, processes or os.cpu_count() or 1, file)
     _print(chosen, rows, Console())
     if plot is not None:
-        _draw(chosen, rows, plot)
+        from deskgrid.sleepbench.pictures.papers import figure_of
+
+        write_picture(figure_of(chosen, rows), plot)
 
 
 def _check(
@@ -160,13 +156,3 @@ def _print(chosen: Paper, rows: Sequence[Row], console: "Console") -> None:
         console.print(table)
     for sentence in notes(rows, printed):
         console.print(f"- {sentence}", style="dim", highlight=False, soft_wrap=True)
-
-
-def _draw(chosen: Paper, rows: Sequence[Row], plot: Path) -> None:
-    from deskgrid.sleepbench.pictures.papers import figure_of
-    from deskgrid.sleepbench.pictures.style import save
-
-    try:
-        save(figure_of(chosen, rows), plot)
-    except OSError as error:
-        raise click.ClickException(f"{plot} cannot be written: {error.strerror or error}") from error

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,6 +15,9 @@ from deskgrid.sleepbench.simulated import ERRORS, Trial
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
+
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +51,17 @@ class Pictures:
         from deskgrid.sleepbench.pictures.trials import gantt_of, plot_of
 
         if self.plot is not None:
-            _write(plot_of(made), self.plot)
+            write_picture(plot_of(made), self.plot)
         if self.gantt is not None:
-            _write(gantt_of(made[0][0]), self.gantt)
+            write_picture(gantt_of(made[0][0]), self.gantt)
 
 
 def _errors(trial: Trial) -> tuple[float, ...]:
     return tuple(factor_of(trial) for factor_of in ERRORS.values())
 
 
-def _write(figure: "Figure", file: Path) -> None:
+def write_picture(figure: "Figure", file: Path) -> None:
+    """Write a figure; raises `click.ClickException` if that fails."""
     from deskgrid.sleepbench.pictures.style import save
 
     try:
@@ -78,12 +82,13 @@ def picture_options(command: Callable[..., None]) -> Callable[..., None]:
     return collecting
 
 
-def _picture_option(name: str, text: str) -> Any:
+def picture_option(name: str, text: str) -> Callable[[CommandT], CommandT]:
+    """An option that names a picture; one that cannot be written there is refused before anything is run."""
     path = click.Path(dir_okay=False, path_type=Path)
     return click.option(name, type=path, callback=picture_file, metavar="FILE.svg|png|pdf", help=text)
 
 
 _OPTIONS = (
-    _picture_option("--plot", "Draw makespans by scenario beside the paper's, or all against the factors of an error."),
-    _picture_option("--gantt", "Draw the first run: slots, windows, and what ran in them."),
+    picture_option("--plot", "Draw makespans by scenario beside the paper's, or all against the factors of an error."),
+    picture_option("--gantt", "Draw the first run: slots, windows, and what ran in them."),
 )

@@ -9,8 +9,9 @@ import click
 
 from deskgrid.cli.base import Refusal
 from deskgrid.sleepbench.cli.common import check_writable, write_json
+from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.predictors import BASELINE
-from deskgrid.sleepbench.prequential import LEAST, PredictionRow, measure
+from deskgrid.sleepbench.prequential import LEAST, PredictionRow, life, measure
 from deskgrid.sleepbench.workloads.source import WorkloadError
 from deskgrid.sleepbench.workloads.task_log import read_csv, read_job_log
 
@@ -50,7 +51,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--json", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the rows there."
 )
-def predict(*, tasks: Path | None, swf: Path | None, in_flight: int, file: Path | None) -> None:
+@picture_option("--plot", "Draw what deskgrid predicts of the tasks of the largest bag.")
+def predict(*, tasks: Path | None, swf: Path | None, in_flight: int, file: Path | None, plot: Path | None) -> None:
     """Measure how well runtimes can be predicted, on a log of what tasks took.
 
     Every task is predicted when it starts, from those that have ended by then. The predictors are what was requested,
@@ -71,6 +73,10 @@ def predict(*, tasks: Path | None, swf: Path | None, in_flight: int, file: Path 
     console.print(table(f"{log.title}, {in_flight} in flight", rows))
     for note in log.notes:
         console.print(f"- {note}", style="dim", highlight=False, soft_wrap=True)
+    if plot is not None:
+        from deskgrid.sleepbench.pictures.predictions import life as drawn
+
+        write_picture(drawn(life(log, in_flight)), plot)
 
 
 def table(title: str, rows: Sequence[PredictionRow]) -> "Table":

@@ -159,3 +159,19 @@ def test_bags_and_pcs_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPat
     assert [*known._bags] == [1, 2]
     assert [*known._bags[2].stands] == ["b2", "c2", "d2", "e2"]
     assert len(known.pcs) == 4
+
+
+def test_workers_on_one_pc_have_one_vote() -> None:
+    liar = {f"liar~{number}": 20.0 for number in range(2, 17)}
+    known = taught({"a": 1.0, "b": 1.0, "c": 1.0, "liar": 20.0} | liar, 100)
+    assert corrected(known, "a", "b", "c") == [1.0, 1.0, 1.0]
+    assert taught({"a": 0.5, "liar": 1.0} | liar, 100).moved == {}
+
+
+def test_a_prediction_of_next_to_no_time_says_nothing() -> None:
+    known = taught({"a": 1.0, "b": 0.5, "c": 1.0}, predicted=5e-324)
+    assert [*known.pcs] == []
+    known = taught({"a": 1.0, "b": 1.0, "c": 1.0})
+    runs = known._bags[1].runs
+    known.killed(Run(1, 99, "b", 1.0, 20.0, 5e-324))
+    assert known._bags[1].runs == runs
