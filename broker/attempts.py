@@ -67,7 +67,9 @@ class Attempts:
             self._note_given(event.worker)
         for command in self._state.handle(event, now):
             self.carry_out(command)
-        if isinstance(event, ev.WorkerLeft | ev.HoldExpired) and self.gangs.table:
+        if isinstance(event, ev.WorkerLeft):
+            self.gangs.table.drop_dead([gang.attempt for gang in self.gangs.table.given_to(event.worker)])
+        elif isinstance(event, ev.HoldExpired):
             self.gangs.table.drop_dead()
 
     def carry_out(self, command: ev.Command) -> None:

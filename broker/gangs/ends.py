@@ -137,11 +137,11 @@ class Ends:
 
     def let_go(self, gang: Gang, now: float) -> None:
         """Some ranks go on. Workers all of whose ranks have succeeded are needed no more."""
+        go_on = {at.worker for rank, at in enumerate(gang.ranks) if rank not in gang.ended}
         for name in gang.awaited if gang.ended else ():
-            ranks = gang.at(name)
-            if all(rank in gang.ended for rank in ranks):
+            if name not in go_on:
                 gang.over.add(name)
-                self._table.handle(ev.RanksEnded(gang.attempt, ranks), now)
+                self._table.handle(ev.RanksEnded(gang.attempt, gang.at(name)), now)
 
     def end_failed(self, gang: Gang, now: float) -> None:
         """The ranks of an attempt have been stopped after a failure, or there was long enough time for that."""

@@ -60,7 +60,7 @@ class Gangs:
 
     def begun_at(self, worker: str) -> Sequence[Attempt]:
         """The attempts that have begun and have ranks at a worker."""
-        return [gang.attempt for gang in self.table if gang.stage != Stage.PREPARING and gang.at(worker)]
+        return [gang.attempt for gang in self.table.given_to(worker) if gang.stage != Stage.PREPARING]
 
     def look(self, now: float) -> None:
         """Give up what has taken too long."""

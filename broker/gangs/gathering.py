@@ -59,7 +59,7 @@ class Gathering:
         """The ranks that a joining worker has: those that it names, and those whose ends are in the journal."""
         named = {(r.task, r.number, r.rank): r.elapsed for r in running}
         held: list[ev.HeldAttempt] = []
-        for gang in self._table:
+        for gang in self._table.given_to(worker.name):
             for rank in () if worker.name in gang.over else gang.at(worker.name):
                 at, key = gang.ranks[rank], (*gang.attempt, rank)
                 if at.session == worker.session and (key in named or rank in gang.ended or rank in gang.failed):
@@ -71,7 +71,7 @@ class Gathering:
     def rejoined(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> None:
         """A worker is known again, with the ranks of `held`. What it was sent before may be lost."""
         named = {(r.task, r.number, r.rank): r.elapsed for r in running}
-        for gang in [gang for gang in self._table if gang.at(worker.name)]:
+        for gang in self._table.given_to(worker.name):
             if not self._state.scheduler.has_gang(gang.attempt):
                 self._table.drop(gang)
                 continue

@@ -25,9 +25,9 @@ class Speaking:
         gang = self._of(worker, message)
         if gang is None:
             return
-        meetings, before = gang.meetings, gang.meetings.held
-        room = GATHERED_BYTES - sum([each.meetings.size for each in self._table]) if message.data else 0
-        told = meetings.come(message, room)
+        meetings, before, size = gang.meetings, gang.meetings.held, gang.meetings.size
+        told = meetings.come(message, max(0, GATHERED_BYTES - self._table.gathered))
+        self._table.gathered += meetings.size - size
         if meetings.held > before:
             self._table.state.journal.ranks.met(message.task, meetings.held)
         found = sorted([(gang.ranks[each.rank].worker, each.serial, each.rank, each) for each in told])

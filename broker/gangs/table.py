@@ -1,6 +1,6 @@
 """The attempts of parallel tasks that have workers, and what all that drive them share."""
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -38,7 +38,11 @@ class GangTable:
         self.timed: set[int] = set()
         # What each owner's gangs have said to MPI's process manager; bytes.
         self.pmi_bytes = Counter[str]()
+        # Values that ranks of all gangs have gathered, or are gathering; bytes.
+        self.gathered = 0
         self._gangs: dict[int, Gang] = {}
+        # By worker: the tasks of which it was given ranks.
+        self._tasks_at: defaultdict[str, dict[int, None]] = defaultdict(dict)
         self._over: OrderedDict[int, Over] = OrderedDict()
 
     def __contains__(self, attempt: Attempt) -> bool:
@@ -54,6 +58,10 @@ class GangTable:
     def find(self, task: int) -> Gang | None:
         """The gang of a task; None if it has no workers."""
         return self._gangs.get(task)
+
+    def given_to(self, worker: str) -> list[Gang]:
+        """The gangs of which a worker was given ranks."""
+        return [self._gangs[task] for task in self._tasks_at.get(worker, ())]
 
     def at(self, worker: WorkerSession, task: int, number: int, rank: int | None = None) -> Gang | None:
         """The gang of an attempt if this worker was given ranks of it, or this rank; otherwise None."""
@@ -82,6 +90,8 @@ class GangTable:
     def add(self, gang: Gang, *, until: float | None = None) -> None:
         """An attempt has workers now. ``until``: it does not wait for longer than that."""
         self._gangs[gang.attempt.task] = gang
+        for name in gang.workers:
+            self._tasks_at[name][gang.attempt.task] = None
         if until is not None:
             self.wait(gang, until)
 
@@ -93,6 +103,11 @@ class GangTable:
     def remove(self, gang: Gang) -> None:
         """An attempt has no workers any more."""
         del self._gangs[gang.attempt.task]
+        for name in gang.workers:
+            del self._tasks_at[name][gang.attempt.task]
+            if not self._tasks_at[name]:
+                del self._tasks_at[name]
+        self.gathered -= gang.meetings.size
         if gang.pmi is not None:
             self.pmi_bytes[gang.bag.row.owner] -= gang.pmi.size
             self.pmi_bytes += Counter()  # without those that have none

@@ -5,7 +5,7 @@ Rule 2: a gang has all its slots, or none. Only after a restart, its ranks come 
 Rule 3: what a gang does costs no more than the slots that it has, however many slots and waiting tasks there are.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -184,7 +184,8 @@ class GangTable:
         if running is None:
             return
         gang.running = None
-        running.site.running.remove(running)
+        its = running.site.running
+        del its[its.index(running, bisect_left(its, running.ends, key=_ends))]
         for host, ranks in running.ranks:
             machine = self.machines[host.name]
             host.frees.remove(machine.gangs.pop(task))
