@@ -5,6 +5,7 @@ do: it goes when it always goes, whatever it announces. What had the smaller err
 Rule 2: a PC with a single window or none is judged by what holds for most other PCs. Each PC has one vote, so one that
 is absurd changes nothing.
 Rule 3: who does as announced is taken at its word, to the second.
+Rule 4: a window of less than a minute says nothing about the next one, whatever was planned.
 """
 
 from collections import deque
@@ -21,8 +22,8 @@ WINDOWS, PCS = 16, 5_000
 OWN, OTHERS = 2, 3
 # Plans hold if they are wrong by less than this on average (of the logarithm).
 HOLD = 0.02
-# Windows shorter than this say nothing. Seconds.
-SHORTEST = 1.0
+# Windows that last less say nothing: somebody started a worker and stopped it again. Seconds.
+SHORTEST = 60.0
 
 
 class Kept(NamedTuple):

@@ -241,25 +241,25 @@ def test_how_a_pc_keeps_its_hours_is_explained_kept_and_forgotten(open_office: O
     office = open_office()
     for _ in range(2):
         worker = office.worker("pc1", "one")
-        worker.join(uptime=10.0)
-        office.now += 4.0
+        worker.join(uptime=100.0)
+        office.now += 70.0
         worker.send(wire.Leave("its window closed", True, False, (), ()))
         office.settle()
     office.now += WRITE_S
     office.settle()
 
     office = open_office()
-    office.worker("pc1", "one").join(uptime=10.0)
-    bag = office.client().submit([b"0"], runtime=6.0)
+    office.worker("pc1", "one").join(uptime=100.0)
+    bag = office.client().submit([b"0"], runtime=80.0)
     office.settle()
     why = office.client().ask("explain", bag=bag, item=0)["text"]
-    assert any("it leaves on average 6 s early" in line for line in why), why
+    assert any("it leaves on average 30 s early" in line for line in why), why
     (row,) = office.client().ask("status")["workers"]
-    assert row["hours"] == {"seen": 2, "lasts_s": [4.0, 4.0], "early_s": None, "goes_s": [4.0, 4.0]}
+    assert row["hours"] == {"seen": 2, "lasts_s": [70.0, 70.0], "early_s": None, "goes_s": [70.0, 70.0]}
     hours = office.sessions.state.learning.hours
-    assert hours.lengths("pc1", 10.0) == pytest.approx([4.0, 4.0])
+    assert hours.lengths("pc1", 100.0) == pytest.approx([70.0, 70.0])
     office.client(ADMIN).ask("forget learned")
-    assert hours.lengths("pc1", 10.0) == []
+    assert hours.lengths("pc1", 100.0) == []
 
 
 # --- speeds ----------------------------------------------------------------------------------------------------------
