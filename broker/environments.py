@@ -21,9 +21,8 @@ from deskgrid.broker.worker_session import EnvironmentAt, WorkerSession
 from deskgrid.durations import duration
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.forecast.picture import Preparing
+from deskgrid.scheduler.forecast.preparing import PREPARING_AT_ONCE
 
-# Workers that prepare one environment at a time: the broker's network is shared by all of them.
-AT_ONCE = 8
 # How fast PCs are assumed to prepare environments, until they have shown it: bytes of wheels fetched and of files
 # written, per second. What a PC shows is believed within these bounds.
 BYTES_PER_S = 20e6
@@ -203,7 +202,7 @@ class Environments:
             if at is not None and at.state != "failed" and worker.state == "up":
                 waiting -= worker.join.slots
                 asked += at.state == "asked"
-        if waiting <= 0 or asked >= AT_ONCE:
+        if waiting <= 0 or asked >= PREPARING_AT_ONCE:
             return
         # The seconds that the shortest waiting task needs.
         shortest = [
@@ -213,7 +212,7 @@ class Environments:
         shortest += [job.need.seconds(job.runtime, job.need.most) for each in jobs for job in each]
         least_s = min(shortest, default=0.0) + grid.policy.requirement.margin
         for worker in sorted(self._by_peer.values(), key=lambda worker: -self._left_s(worker, now)):
-            if waiting <= 0 or asked >= AT_ONCE:
+            if waiting <= 0 or asked >= PREPARING_AT_ONCE:
                 return
             at = worker.environments.get(key)
             if at is not None and (at.state != "failed" or at.again_at > now):

@@ -7,7 +7,7 @@ Rule 3: nothing that goes wrong here harms the grid: the answer is "unknown", an
 """
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from deskgrid.broker.bags import OpenBag, Told
@@ -21,7 +21,7 @@ from deskgrid.durations import precise
 from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look, Prepares
-from deskgrid.scheduler.forecast.picture import Durations, Picture
+from deskgrid.scheduler.forecast.picture import PC, Durations, Picture
 from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.wire import TaskOptions
@@ -233,7 +233,11 @@ class Etas:
             bag = self._state.book.by_number.get(number)
             if bag is not None and not bag.complete:
                 key, pcs = bag.environment_key, asked.picture.pcs
-                ready = not key or raws[row].median < math.inf or any(pc.ready_at(key) < math.inf for pc in pcs)
+                ready = (
+                    not key
+                    or raws[row].median < math.inf
+                    or any(pc.room_at(pc.prepares_s(key)) < math.inf for pc in pcs)
+                )
                 why = NOTHING_KNOWN if number in asked.guessed else self._endless(bag, raws[row], longest, ready)
                 found[number] = why or self._estimate(bag, raws[row], asked.made)
                 yield READ_UNITS
@@ -301,3 +305,9 @@ def _answer(median: float | None, low: float | None, high: float | None, why: st
     if high == math.inf:
         high = None
     return {"median_s": median, "low_s": low, "high_s": high, "confidence": CONFIDENCE, "why": why}
+
+
+def _is_ready_somewhere(environment: str, pcs: Sequence[PC]) -> bool:
+    """Whether any PC has an environment, or can prepare it in a window that is known."""
+    takes = ((pc, pc.prepares_s(environment)) for pc in pcs)
+    return not environment or any(not takes_s or pc.room_at(takes_s) < math.inf for pc, takes_s in takes)

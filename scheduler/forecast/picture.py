@@ -74,14 +74,20 @@ class PC:
     labels: frozenset[str] = frozenset()
     prepares: tuple[Preparing, ...] = ()
 
-    def ready_at(self, environment: str, needs_s: float = 0.0) -> float:
-        """When an environment is ready: it is prepared in the first window that has ``needs_s`` left after that."""
+    @property
+    def stays_s(self) -> float:
+        """When its first window closes."""
+        return self.spans[0].closes if self.spans else 0.0
+
+    def prepares_s(self, environment: str) -> float:
+        """How long it takes to prepare an environment; 0 if it need not."""
         each = next((each for each in self.prepares if each.environment == environment), None)
-        if each is None or each.ready:
-            return 0.0
-        least_s = each.takes_s + needs_s
-        begins = [max(0.0, span.opens) for span in self.spans if span.closes - max(0.0, span.opens) > least_s]
-        return min(begins, default=inf) + each.takes_s
+        return 0.0 if each is None or each.ready else each.takes_s
+
+    def room_at(self, seconds: float, after: float = 0.0) -> float:
+        """When, from ``after`` on, a window first has more than so many seconds left; infinity: never."""
+        begins = [(max(after, span.opens), span.closes) for span in self.spans]
+        return min([opens for opens, closes in begins if closes - opens > seconds], default=inf)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from random import Random
 from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.picture import PC, Group, Picture, Running, Share, Waiting
+from deskgrid.scheduler.forecast.preparing import ready_at
 
 # A bag drifts: each of so many parts of it has a factor of its own.
 PARTS = 4
@@ -93,12 +94,11 @@ class Plan:
         self.begins = {place: bag.begins for place, bag in enumerate(bags) if bag.begins > 0.0}
         # When their environments are ready, by places of bag and PC: only those that are not ready now.
         needy = [(place, bag, _shortest(bag)) for place, bag in enumerate(bags) if bag.environment]
-        found = {
-            (place, pc): each.ready_at(bag.environment, least_s)
+        self.ready = {
+            (place, pc): at
             for place, bag, least_s in needy
-            for pc, each in enumerate(picture.pcs)
+            for pc, at in ready_at(picture.pcs, bag.environment, least_s).items()
         }
-        self.ready = {places: at for places, at in found.items() if at > 0.0}
         self.shares = [known.get(name, Share(name, 0.0)) for name in names]
         # The share of each kind.
         self.share_of = [names.index(bags[kind.bag].share) for kind in self.kinds]

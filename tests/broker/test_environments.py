@@ -124,7 +124,7 @@ def test_each_sort_of_pc_gets_its_build_and_one_without_a_build_nothing(office: 
 def test_only_a_few_workers_prepare_at_a_time_and_no_more_than_the_tasks_need(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(module, "PREPARING_AT_ONCE", 2)
     pcs = [Pc(office, f"pc{number}") for number in range(5)]
     office.client(ANN).submit([b"0"] * 3, template=template())
     asked = {pc.name: told[0].key for pc in pcs if (told := pc.told())}

@@ -10,6 +10,7 @@ import pytest
 
 from deskgrid.scheduler.forecast.ahead import CERTAIN, USUAL, WEEK_S, Uncertainty, forecast
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.preparing import PREPARING_AT_ONCE, ready_at
 
 OPEN = (Span(0.0, inf),)
 TEN = Durations((10.0,), 50)
@@ -96,8 +97,25 @@ def test_a_pc_prepares_an_environment_in_the_first_window_that_leaves_time_for_a
     spans = (Span(0.0, 20.0), Span(100.0, 130.0), Span(200.0, 300.0))
     pc = preparing(12.0, spans=spans)
     assert end(Picture((pc,), (bag(1, group(1, needs_s=10.0), environment="numpy"),))) == 122.0
-    assert pc.ready_at("numpy") == 12.0
-    assert pc.ready_at("nothing") == 0.0
+    assert ready_at([pc], "numpy") == {0: 12.0}
+    assert ready_at([pc], "nothing") == {}
+
+
+def test_only_a_few_pcs_prepare_an_environment_at_a_time_and_those_that_stay_longest_come_first() -> None:
+    many = [preparing(7.0)] * (2 * PREPARING_AT_ONCE + 1)
+    picture = Picture(tuple(many), (bag(1, group(len(many)), environment="numpy"),))
+    assert sorted(ready_at(many, "numpy").values()) == [7.0] * PREPARING_AT_ONCE + [14.0] * PREPARING_AT_ONCE + [21.0]
+    assert end(picture) == 27.0
+    brief = preparing(7.0, spans=(Span(0.0, 50.0),))
+    assert ready_at([brief, *many], "numpy")[0] == 21.0
+
+
+def test_a_pc_that_has_no_time_left_when_it_may_prepare_an_environment_does_so_in_its_next_window() -> None:
+    brief = preparing(7.0, spans=(Span(0.0, 10.0), Span(100.0, 200.0)))
+    late = preparing(7.0, spans=(Span(50.0, 200.0),))
+    never = preparing(7.0, spans=(Span(0.0, 10.0),))
+    found = ready_at([brief, late, never, *[preparing(7.0)] * PREPARING_AT_ONCE], "numpy")
+    assert [found[place] for place in range(4)] == [107.0, 57.0, inf, 7.0]
 
 
 def test_a_bag_whose_environment_no_pc_can_prepare_never_ends() -> None:

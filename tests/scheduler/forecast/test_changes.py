@@ -81,7 +81,7 @@ def test_windows_come_in_order(windows: tuple[tuple[float, float], ...]) -> None
 def test_on_more_pcs_no_environment_is_ready_yet() -> None:
     pc = replace(LAB_1[0], prepares=(Preparing("numpy", 9.0, ready=True),))
     (found,) = more_pcs([pc], 1, "*")
-    assert (pc.ready_at("numpy"), found.ready_at("numpy")) == (0.0, 9.0)
+    assert (pc.prepares_s("numpy"), found.prepares_s("numpy")) == (0.0, 9.0)
 
 
 def test_more_pcs_are_like_those_that_are_there_and_idle() -> None:
