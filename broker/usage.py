@@ -65,6 +65,7 @@ class Usage:
         found = sorted(grid.shares.shares.values(), key=lambda share: (-share.standing(now), share.name))
         yield ROW_UNITS * len(found)
         waiting = {category.account.share for category in grid.categories.waiting.values() if len(category)}
+        waiting |= {queue.category.account.share for queue in grid.gangs.queues.values() if len(queue)}
         return {
             "shares": [
                 {

@@ -15,6 +15,7 @@ from deskgrid.broker.home_files import FILE_BYTES, LICENCES, SHARES, licences_fi
 from deskgrid.broker.operations import TURN_UNITS
 from deskgrid.broker.usage import WRITE_S
 from deskgrid.scheduler.state.shares import HALF_LIFE_S
+from tests.broker.gang_peers import rank_worker, settled_in
 from tests.broker.office import Office, OfficeLine, OpenOffice
 from tests.broker.test_events import ERROR
 from tests.peers import BareWorker, Client
@@ -423,6 +424,19 @@ def test_what_people_used_is_kept_and_fades(open_office: OpenOffice) -> None:
     office = open_office(wall=1_800_000_000.0 + HALF_LIFE_S)
     (row,) = office.client(ANN).ask("shares")["shares"]
     assert row["used_s"] == pytest.approx(20.0, rel=1e-3)
+
+
+def test_a_share_waits_while_its_parallel_tasks_wait(office: Office) -> None:
+    ann = office.client(ANN)
+    rank_worker(office)
+    settled_in(office)
+    bag = ann.submit([b"0"], runtime=50.0, options=options(ranks=(2, 2), gang=True))
+    office.settle()
+    (row,) = ann.ask("shares")["shares"]
+    assert (row["running"], row["waits"]) == (0, True)
+    ann.ask("cancel", bag=bag)
+    (row,) = ann.ask("shares")["shares"]
+    assert not row["waits"]
 
 
 def test_who_used_less_has_their_turn_and_it_is_explained(office: Office) -> None:
