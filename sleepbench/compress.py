@@ -80,7 +80,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Squeezed:
-    """The result of a group. ``seconds``: CPU time spent on compressing."""
+    """How a setting did on files of one kind: those of a group, or of several. ``seconds``: CPU time for compressing.
+
+    ``ratio``: before over after; ``speed``: megabytes per second of CPU.
+    """
 
     setting: str
     kind: str
@@ -88,6 +91,14 @@ class Squeezed:
     before: int
     after: int
     seconds: float
+
+    @property
+    def ratio(self) -> float:
+        return self.before / self.after
+
+    @property
+    def speed(self) -> float:
+        return self.before / 1e6 / max(self.seconds, 1e-9)
 
 
 def library() -> Path:
@@ -196,37 +207,17 @@ def _grouped(setting: str, kind: str, files: Sequence[Source], cost: Cost, targe
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a setting did on one kind of file. ``ratio``: before over after; ``speed``: megabytes per second of CPU."""
-
-    setting: str
-    kind: str
-    files: int
-    before: int
-    after: int
-    seconds: float
-
-    @property
-    def ratio(self) -> float:
-        return self.before / self.after
-
-    @property
-    def speed(self) -> float:
-        return self.before / 1e6 / max(self.seconds, 1e-9)
-
-
-def standings(results: Iterable[Squeezed]) -> dict[str, list[Standing]]:
+def standings(results: Iterable[Squeezed]) -> dict[str, list[Squeezed]]:
     """All settings by kind of file, the one with the smallest result first; a tie goes to the faster one."""
     sums: dict[tuple[str, str], list[float]] = {}
     for result in results:
         row = sums.setdefault((result.kind, result.setting), [0, 0, 0, 0.0])
         for place, more in enumerate((result.files, result.before, result.after, result.seconds)):
             row[place] += more
-    table: dict[str, list[Standing]] = {}
+    table: dict[str, list[Squeezed]] = {}
     for (kind, setting), (files, before, after, seconds) in sums.items():
-        standing = Standing(setting, kind, int(files), int(before), int(after), seconds)
-        table.setdefault(kind, []).append(standing)
+        whole = Squeezed(setting, kind, int(files), int(before), int(after), seconds)
+        table.setdefault(kind, []).append(whole)
     for rows in table.values():
         rows.sort(key=lambda row: (row.after, row.seconds))
     return {kind: table[kind] for kind in KINDS if kind in table}

@@ -21,7 +21,6 @@ from deskgrid.sleepbench.compress import (
     Group,
     Source,
     Squeezed,
-    Standing,
     affordable,
     groups,
     library,
@@ -243,7 +242,7 @@ def _lines(console: "Console") -> "Callable[[StatusDocument], None]":
 # --- at the end ------------------------------------------------------------------------------------------------------
 
 
-def _table(results: "dict[str, list[Standing]]") -> "Table":
+def _table(results: dict[str, list[Squeezed]]) -> "Table":
     """A row for each kind of file: the setting with the smallest result, and the fastest one."""
     from rich import box
     from rich.table import Table
@@ -261,7 +260,7 @@ def _table(results: "dict[str, list[Standing]]") -> "Table":
     return drawn
 
 
-def _cells(row: Standing) -> tuple[str, str, str]:
+def _cells(row: Squeezed) -> tuple[str, str, str]:
     return row.setting, f"{row.ratio:.2f}", f"{row.speed:.1f}"
 
 

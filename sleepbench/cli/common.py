@@ -42,6 +42,11 @@ SEED_OPTION = click.option(
 )
 
 
+def json_option(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option that names the file to which rows go, too; ``text`` is its help."""
+    return click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=text)
+
+
 def check_writable(file: Path | None) -> None:
     """Refuse a file that cannot be written now, rather than after the run."""
     if file is not None and not file.absolute().parent.is_dir():

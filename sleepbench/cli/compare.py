@@ -8,7 +8,14 @@ import click
 
 from deskgrid.cli.base import Refusal
 from deskgrid.scheduler.policies import DEFAULT
-from deskgrid.sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.common import (
+    SCALE_OPTION,
+    SEED_OPTION,
+    check_writable,
+    json_option,
+    progress_bar,
+    write_json,
+)
 from deskgrid.sleepbench.cli.gang_runs import GangRuns, gang_options
 from deskgrid.sleepbench.cli.values import chosen_policies, scenario_numbers
 from deskgrid.sleepbench.scenarios import Row, Scenario, paper_row, paper_scenario
@@ -39,13 +46,7 @@ if TYPE_CHECKING:
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="How many live runs of each.")
 @SEED_OPTION
 @click.option("--check", is_flag=True, help="Exit with code 1 if any of them does not agree.")
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write there what each comparison came to, with all rows and what was measured.",
-)
+@json_option("Also write there what each comparison came to, with all rows and what was measured.")
 def compare(
     *,
     scenario: tuple[int, ...],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.cli.base import Refusal
-from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.etas import SMALL, EtaRow, measure, rows
 from deskgrid.sleepbench.workloads.drawn_bags import drawn_bags
@@ -42,9 +42,7 @@ CAPTION = (
     help="How many bags are played. If the log has fewer, they are played again, with nothing learned.",
 )
 @SEED_OPTION
-@click.option(
-    "--json", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the rows there."
-)
+@json_option("Also write the rows there.")
 @picture_option("--plot", "Draw how often the intervals hold, and how wide they are.")
 def eta(*, tasks: Path | None, count: int, seed: int, file: Path | None, plot: Path | None) -> None:
     """Measure how well it is told when bags will be done.

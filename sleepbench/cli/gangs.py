@@ -7,7 +7,7 @@ import click
 
 from deskgrid.cli.base import Refusal
 from deskgrid.scheduler.policies import DEFAULT
-from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, write_json
+from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, write_json
 from deskgrid.sleepbench.cli.values import chosen_policies
 from deskgrid.sleepbench.gangs.scenario import GangRow
 from deskgrid.sleepbench.scenarios import ScenarioError
@@ -30,13 +30,7 @@ from deskgrid.sleepbench.scenarios import ScenarioError
     help="Which policies.",
 )
 @SEED_OPTION
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the rows there.",
-)
+@json_option("Also write the rows there.")
 def gangs(*, scenario_file: Path, policy: tuple[str, ...], seed: int, file: Path | None) -> None:
     """Simulate gangs on sites of PCs: when and where each runs, and what its policy considered.
 

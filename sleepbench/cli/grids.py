@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.sleepbench.cli.common import Factor, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.common import Factor, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.grids import (
     BEST,
     BEST_QUEUED,
@@ -58,13 +58,7 @@ CAPTION = (
 @click.option(
     "--processes", "-j", type=click.IntRange(min=1), help="How many grids at once.  [default: one for each core]"
 )
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write a row for each grid there.",
-)
+@json_option("Also write a row for each grid there.")
 def grids(
     *, count: int, seed: int, mean: float, runtime_error: float, processes: int | None, file: Path | None
 ) -> None:

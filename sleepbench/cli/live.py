@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from deskgrid.scheduler.policies import DEFAULT
-from deskgrid.sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_rows
+from deskgrid.sleepbench.cli.common import (
+    SCALE_OPTION,
+    SEED_OPTION,
+    check_writable,
+    json_option,
+    progress_bar,
+    write_rows,
+)
 from deskgrid.sleepbench.cli.gang_runs import GangRuns, gang_options
 from deskgrid.sleepbench.cli.values import chosen_policies
 from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
@@ -31,13 +38,7 @@ from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
 @SCALE_OPTION
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="How many runs.")
 @SEED_OPTION
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the rows there, in the paper's minutes and seconds.",
-)
+@json_option("Also write the rows there, in the paper's minutes and seconds.")
 def live(
     *,
     scenario: int,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.cli.base import Refusal
-from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.papers import PAPERS, paper_named
 from deskgrid.sleepbench.papers.base import Asked, Paper, PaperError, Row, Trial, making
@@ -48,13 +48,7 @@ def _words(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @click.option(
     "--processes", "-j", type=click.IntRange(min=1), help="How many runs at once.  [default: one for each core]"
 )
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write a row for each run there.",
-)
+@json_option("Also write a row for each run there.")
 @picture_option("--plot", "Draw the experiments.")
 def paper(
     *,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.cli.base import Refusal
-from deskgrid.sleepbench.cli.common import check_writable, write_json
+from deskgrid.sleepbench.cli.common import check_writable, json_option, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.predictors import BASELINE
 from deskgrid.sleepbench.prequential import LEAST, PredictionRow, life, measure
@@ -48,9 +48,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="N",
     help="How many tasks run at a time: of each bag of the CSV file, or of the whole job log.",
 )
-@click.option(
-    "--json", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the rows there."
-)
+@json_option("Also write the rows there.")
 @picture_option("--plot", "Draw what deskgrid predicts of the tasks of the largest bag.")
 def predict(*, tasks: Path | None, swf: Path | None, in_flight: int, file: Path | None, plot: Path | None) -> None:
     """Measure how well runtimes can be predicted, on a log of what tasks took.

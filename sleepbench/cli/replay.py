@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.cli.base import Refusal
-from deskgrid.sleepbench.cli.common import check_writable
+from deskgrid.sleepbench.cli.common import check_writable, json_option
 
 if TYPE_CHECKING:
     from deskgrid.sleepbench.replay import Played, Replay
@@ -34,13 +34,9 @@ class Moment(click.ParamType[float]):
 @click.option("--policy", "policies", metavar="NAME,...", help="Which policies.  [default: all]")
 @click.option("--since", type=Moment(), metavar="DATE", help="Only what was submitted since then.")
 @click.option("--bag", "bags", multiple=True, metavar="ID", help="Only this bag; may be given several times.")
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help='Also write there: "rows" as of the other benchmarks, "bags" with turnarounds, what was "assumed", and how '
-    '"etas" held.',
+@json_option(
+    'Also write there: "rows" as of the other benchmarks, "bags" with turnarounds, what was "assumed", and how '
+    '"etas" held.'
 )
 def replay(*, home: Path, policies: str | None, since: float | None, bags: tuple[str, ...], file: Path | None) -> None:
     """Replay a broker's past under every policy: HOME is the folder of a broker that is stopped.

@@ -11,7 +11,7 @@ import click
 
 from deskgrid.cli.base import Refusal
 from deskgrid.sleepbench.cli.chosen import Chosen, Sweep, new_policies
-from deskgrid.sleepbench.cli.common import SEED_OPTION, Factor, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.common import SEED_OPTION, Factor, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import Pictures, picture_options
 from deskgrid.sleepbench.cli.problems import Asked, Grids, Problems, problems
 from deskgrid.sleepbench.cli.values import (
@@ -104,13 +104,7 @@ from deskgrid.sleepbench.workloads.options import Sources, source_options
 @click.option(
     "--processes", "-j", type=click.IntRange(min=1), help="How many runs at once.  [default: one for each core]"
 )
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the rows there, in the scenario's minutes and seconds.",
-)
+@json_option("Also write the rows there, in the scenario's minutes and seconds.")
 @picture_options
 def simulate(
     *,

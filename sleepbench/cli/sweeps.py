@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.sleepbench.cli.common import check_writable, write_json
+from deskgrid.sleepbench.cli.common import check_writable, json_option, write_json
 from deskgrid.sleepbench.sweeps import GOALS, ORDERS, POINTS, PREDICTORS, SweepRow, measure, needed
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 @click.command("sweeps")
 @click.option("--sweeps", "count", type=click.IntRange(1, 10_000), default=60, show_default=True, metavar="N")
 @click.option("--seed", type=int, default=1, show_default=True, help="Draws the sweeps.")
-@click.option(
-    "--json", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the rows there."
-)
+@json_option("Also write the rows there.")
 def sweeps(*, count: int, seed: int, file: Path | None) -> None:
     """Measure how soon a parameter sweep is known, by the order in which its tasks are run.
 

@@ -84,13 +84,19 @@ def rank_worker(office: Office, name: str = "pc1", session: str | None = None, *
     return worker
 
 
-def begun(office: Office, ranks: int, **options: Any) -> tuple[str, list[RankWorker]]:
-    """A bag of one gang that runs, with one rank on each of some workers, by rank."""
-    workers = [rank_worker(office, f"pc{number}") for number in range(ranks)]
+def asked_to_prepare(office: Office, ranks: int, **options: Any) -> tuple[str, list[RankWorker]]:
+    """A bag of one gang, with one rank on each of some workers that were just told of it."""
+    workers = [rank_worker(office, f"pc{number}", mpi=options.get("mpi", False)) for number in range(ranks)]
     settled_in(office)
     bag = gang_bag(office, ranks, **options)
     for worker in workers:
         worker.prepare()
+    return bag, workers
+
+
+def begun(office: Office, ranks: int, **options: Any) -> tuple[str, list[RankWorker]]:
+    """A bag of one gang that runs, with one rank on each of some workers, by rank."""
+    bag, workers = asked_to_prepare(office, ranks, **options)
     workers.sort(key=lambda worker: worker.ranks)
     for worker in workers:
         worker.ready(4711 if worker is workers[0] else 0)

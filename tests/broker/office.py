@@ -87,6 +87,13 @@ class Office:
         self.journal.shorten_log()
         self.deliver(leaving)
 
+    def wait(self, seconds: float, *workers: BareWorker) -> None:
+        """Let time pass in which these workers say that they are there."""
+        self.now += seconds
+        for worker in workers:
+            worker.send(wire.Heartbeat(None, None))
+        self.settle()
+
     def deliver(self, leaving: Leaving) -> None:
         """Carry messages to those that are there."""
         for peer, message in [*leaving.work, *leaving.words]:

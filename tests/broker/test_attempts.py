@@ -26,6 +26,17 @@ def lost(office: Office, worker: BareWorker) -> None:
     office.settle()
 
 
+def with_nobody(open_office: OpenOffice, how: str) -> tuple[Office, str, wire.Work, BareWorker]:
+    """A bag of one task whose worker is gone, or whose broker was started again; the broker comes first."""
+    office = open_office()
+    bag, work, worker = given(office)
+    if how == "lost":
+        lost(office, worker)
+    else:
+        office = open_office()
+    return office, bag, work, worker
+
+
 def progress(office: Office, bag: str) -> tuple[int, int]:
     """How many are done, and running."""
     row = office.client().ask("progress", bag=bag)
@@ -42,12 +53,7 @@ def say_finished(worker: BareWorker, work: wire.Work, elapsed: float) -> None:
 def test_what_is_with_nobody_is_answered_only_by_the_worker_it_was_given_to(
     open_office: OpenOffice, how: str, name: str
 ) -> None:
-    office = open_office()
-    bag, work, worker = given(office)
-    if how == "lost":
-        lost(office, worker)
-    else:
-        office = open_office()
+    office, bag, work, worker = with_nobody(open_office, how)
     thief = office.worker(name)
     thief.join(uptime=1.0)  # too short to be given it by right
     say_finished(thief, work, 1.0)
@@ -63,12 +69,7 @@ def test_what_is_with_nobody_is_answered_only_by_the_worker_it_was_given_to(
 def test_what_is_with_nobody_is_adopted_by_nobody_else_who_is_told_to_stop_it(
     open_office: OpenOffice, how: str
 ) -> None:
-    office = open_office()
-    bag, work, worker = given(office)
-    if how == "lost":
-        lost(office, worker)
-    else:
-        office = open_office()
+    office, bag, work, _ = with_nobody(open_office, how)
     thief = office.worker("pc1")
     thief.join(uptime=1.0, running=(wire.Running(work.task, work.number, 0, 5.0),))
     assert thief.expect(wire.Stop).attempts == (wire.Ref(work.task, work.number),)

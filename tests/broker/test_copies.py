@@ -20,17 +20,9 @@ def copied(
     (original,) = first.work()
     second.join()
     office.settle()
-    wait(office, 1.5 * runtime, first, second)
+    office.wait(1.5 * runtime, first, second)
     (copy,) = second.work()
     return bag, (first, original), (second, copy)
-
-
-def wait(office: Office, seconds: float, *workers: BareWorker) -> None:
-    """Let time pass in which these workers say that they are there."""
-    office.now += seconds
-    for worker in workers:
-        worker.send(wire.Heartbeat(None, None))
-    office.settle()
 
 
 def outcome(office: Office, bag: str) -> tuple[int, bytes, str]:
@@ -99,10 +91,10 @@ def test_a_restart_knows_the_second_copy_and_the_first_that_took_the_originals_p
     office = open_office()
     bag, (first, _), (second, copy) = copied(office)
     first.close()
-    wait(office, LEASE_S + 1.0, second)
+    office.wait(LEASE_S + 1.0, second)
     third = office.worker("pc3")
     third.join()
-    wait(office, RUNTIME * 1.5, second, third)
+    office.wait(RUNTIME * 1.5, second, third)
     (again,) = third.work()
     assert again.number > copy.number
     office.settle()
@@ -122,7 +114,7 @@ def test_an_attempt_that_began_anew_makes_recorded_copies_void(open_office: Open
     bag, (first, _), (second, copy) = copied(office)
     first.close()
     second.close()
-    wait(office, LEASE_S + 1.0)
+    office.wait(LEASE_S + 1.0)
     third = office.worker("pc3")
     third.join()
     (again,) = third.work()
@@ -157,7 +149,7 @@ def test_a_copy_that_its_worker_has_no_room_for_is_not_waited_for(
     office.settle()
     (full,) = [worker.peer for worker in office.sessions.workers.by_name.values() if worker.name == "pc2"]
     monkeypatch.setattr(office.sessions.state, "waiting", lambda peer: 2**40 if peer == full else 0)
-    wait(office, 1.5 * RUNTIME, first, second)
+    office.wait(1.5 * RUNTIME, first, second)
     assert office.client().ask("progress", bag=bag)["copies"] == 0
     first.finish(original, payload=b"done")
     assert outcome(office, bag) == (0, b"done", "pc1")

@@ -75,6 +75,22 @@ def tasks(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
+def end(office: Office, worker: BareWorker, seconds: float) -> None:
+    """A worker does its next task, in so many seconds."""
+    work = worker.work()
+    office.now += seconds
+    worker.finish(*work, elapsed=seconds)
+
+
+def learned_from(office: Office, client: Client) -> str:
+    """A bag of 30 tasks without a runtime, of which 20 have taken 4 s each on the only worker."""
+    worker = joined(office)
+    bag = client.submit(tasks(30), runtime=None)
+    for _ in range(20):
+        end(office, worker, 4.0)
+    return bag
+
+
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
@@ -87,12 +103,7 @@ def test_an_estimate_is_an_interval_about_its_median(office: Office, client: Cli
 
 
 def test_what_was_learned_counts_more_than_what_was_assumed(office: Office, client: Client) -> None:
-    worker = joined(office)
-    bag = client.submit(tasks(30), runtime=None)
-    for _ in range(20):
-        work = worker.work()
-        office.now += 4.0
-        worker.finish(*work, elapsed=4.0)
+    bag = learned_from(office, client)
     told = client.ask("eta", bag=bag)
     assert 30.0 < told["median_s"] < 50.0
     said = client.submit(tasks(10), runtime=1_000.0)
@@ -103,12 +114,7 @@ def test_what_was_learned_counts_more_than_what_was_assumed(office: Office, clie
 def test_what_was_learned_is_without_the_files_of_tasks_and_estimates_are_with_them(
     office: Office, client: Client
 ) -> None:
-    worker = joined(office)
-    bag = client.submit(tasks(30), runtime=None)
-    for _ in range(20):
-        work = worker.work()
-        office.now += 4.0
-        worker.finish(*work, elapsed=4.0)
+    bag = learned_from(office, client)
     before = client.ask("eta", bag=bag)["median_s"]
     office.bag(bag).transfer_s = 6.0
     office.now += KEEP_S + 1.0
@@ -374,10 +380,7 @@ def lasting(office: Office, worker: BareWorker, factor: float = 1.0) -> str:
     """A bag of which nobody asks anything, whose tasks take so many times as long in its second half."""
     bag = office.client().submit(tasks(24), runtime=None)
     for place in range(24):
-        seconds = 10.0 if place < 12 else 10.0 * factor
-        work = worker.work()
-        office.now += seconds
-        worker.finish(*work, elapsed=seconds)
+        end(office, worker, 10.0 if place < 12 else 10.0 * factor)
         office.settle()
         office.settle()
     return bag
@@ -410,9 +413,7 @@ def test_intervals_widen_if_bags_take_longer_than_they_should(open_office: OpenO
     client = office.client()
     bag = client.submit(tasks(24), runtime=None)
     for _ in range(12):
-        work = worker.work()
-        office.now += 10.0
-        worker.finish(*work, elapsed=10.0)
+        end(office, worker, 10.0)
     told = client.ask("eta", bag=bag)
     assert told["high_s"] / told["median_s"] > 3.0
     office.now += WRITE_S

@@ -10,7 +10,7 @@ from deskgrid.broker.gangs.pmi import LINE_BYTES
 from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S
 from deskgrid.scheduler.state.rests import FIRST_REST_S, SILENT_REST_S
 from deskgrid.wire import LARGE_BYTES, Outcome
-from tests.broker.gang_peers import RankWorker, begun, gang_bag, rank_worker, settled_in
+from tests.broker.gang_peers import RankWorker, asked_to_prepare, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import LEASE_S, Office, OpenOffice
 
 
@@ -105,27 +105,17 @@ def test_a_worker_that_is_not_ready_ends_the_start_everywhere_and_it_is_tried_ag
         status = office.client().ask("status")
         notes = {row["name"]: row["note"] for row in status["workers"]}
         assert notes[workers[1].name].startswith("gets no gangs for ")
-        office.now += rest - pause - 0.1
-        for worker in workers:
-            worker.send(wire.Heartbeat(None, None))
-        office.settle()
+        office.wait(rest - pause - 0.1, *workers)
     assert any(
         "its disk is full" in row["facts"].get("reason", "") for row in office.client().ask("events", after=0)["events"]
     )
 
 
 def test_who_takes_too_long_to_be_ready_ends_the_start(office: Office) -> None:
-    workers = [rank_worker(office, f"pc{number}") for number in range(2)]
-    settled_in(office)
-    bag = gang_bag(office, 2)
-    for worker in workers:
-        worker.prepare()
+    bag, workers = asked_to_prepare(office, 2)
     workers[0].ready()
     for _ in range(7):
-        office.now += PREPARE_S / 7 + 0.1
-        for worker in workers:
-            worker.send(wire.Heartbeat(None, None))
-        office.settle()
+        office.wait(PREPARE_S / 7 + 0.1, *workers)
     for worker in workers:
         worker.stopped()
     assert state_of(office, bag) == "PAUSED"
@@ -168,10 +158,7 @@ def test_single_tasks_that_it_ends_do_not_help_a_worker_that_never_gets_ready(of
     others[0].prepare()
     others[0].ready()
     for _ in range(7):
-        office.now += PREPARE_S / 7 + 0.1
-        for worker in (hole, *others):
-            worker.send(wire.Heartbeat(None, None))
-        office.settle()
+        office.wait(PREPARE_S / 7 + 0.1, hole, *others)
     assert not_trusted(office) == [(hole.name, SILENT_REST_S)]
     hole.stopped()
     office.client().submit([b"single"], runtime=1.0)
@@ -219,9 +206,7 @@ def test_what_follows_from_a_lost_pc_is_no_failure_of_the_task(office: Office) -
     workers[0].fail(0, "ConnectionError")
     workers[0].stopped()
     for _ in range(12):
-        office.now += LEASE_S / 10
-        workers[0].send(wire.Heartbeat(None, None))
-        office.settle()
+        office.wait(LEASE_S / 10, workers[0])
     assert state_of(office, bag) == "WAITING"
     assert office.client().ask("progress", bag=bag)["failed"] == 0
 
@@ -231,10 +216,7 @@ def test_a_worker_that_never_stops_its_ranks_does_not_hold_up_the_end(office: Of
     workers[0].fail(0, "ValueError")
     workers[0].stopped()
     for _ in range(25):
-        office.now += LEASE_S / 10
-        for worker in workers:
-            worker.send(wire.Heartbeat(None, None))
-        office.settle()
+        office.wait(LEASE_S / 10, *workers)
     assert wire.read_failure(only_result(office, bag).payload).kind == "ValueError"
 
 
@@ -245,10 +227,7 @@ def test_a_gang_that_failed_is_tried_again_as_a_whole_and_what_it_printed_is_kno
     workers[1].stopped()  # the other has ended its rank
     log = office.client().ask("logs", bag=bag, item=0)
     assert "out of 1" in log["stdout"]
-    office.now += 20.0
-    for worker in workers:
-        worker.send(wire.Heartbeat(None, None))
-    office.settle()
+    office.wait(20.0, *workers)
     for worker in workers:
         worker.prepare()
         worker.ready()
@@ -264,9 +243,7 @@ def test_a_crash_says_where_it_crashed(office: Office) -> None:
         workers[rank].fail(rank, "Crash", outcome=Outcome.CRASH)
         for worker in workers:
             worker.stopped()
-        office.now += 5.0
-        for worker in workers:
-            worker.send(wire.Heartbeat(None, None))
+        office.wait(5.0, *workers)
         if rank < 2:
             for worker in workers:
                 worker.prepare()
@@ -310,9 +287,7 @@ def test_a_pc_whose_ranks_have_ended_may_leave_and_they_count(office: Office) ->
     workers[1].end(1, b"second")
     workers[1].close()
     for _ in range(25):  # its lease ends
-        office.now += LEASE_S / 10
-        workers[2].send(wire.Heartbeat(None, None))
-        office.settle()
+        office.wait(LEASE_S / 10, workers[2])
     assert state_of(office, bag) == "SENT"
     workers[2].end(2, b"third")
     result = only_result(office, bag)
@@ -448,10 +423,7 @@ def test_what_an_earlier_attempt_had_printed_is_not_that_of_a_new_one(office: Of
     assert office.bag(bag).size == before + len(b"first attempt")
     first = workers[1].ref
     workers[1].stopped()
-    office.now += FIRST_REST_S
-    for worker in workers:
-        worker.send(wire.Heartbeat(None, None))
-    office.settle()
+    office.wait(FIRST_REST_S, *workers)
     for worker in workers:
         worker.prepare()
         worker.ready()
@@ -514,9 +486,7 @@ def test_a_gang_whose_ranks_do_not_all_come_back_is_lost(open_office: OpenOffice
     office.settle()
     assert state_of(office, bag) == "HELD"
     for _ in range(21):
-        office.now += LEASE_S / 10
-        back.send(wire.Heartbeat(None, None))
-        office.settle()
+        office.wait(LEASE_S / 10, back)
     back.stopped()
     assert state_of(office, bag) == "WAITING"
 
@@ -589,11 +559,8 @@ def test_nobody_speaks_for_ranks_of_others(office: Office) -> None:
 
 
 def test_what_is_said_of_ranks_that_do_not_run_changes_nothing(office: Office) -> None:
-    workers = [rank_worker(office, f"pc{number}") for number in range(2)]
-    settled_in(office)
-    bag = gang_bag(office, 2)
+    bag, workers = asked_to_prepare(office, 2)
     for worker in workers:
-        worker.prepare()
         worker.end(worker.ranks[0])
         worker.send(wire.Meet(*worker.ref, worker.ranks[0], 1, False, False, b""))
     worker.end(1000)
@@ -671,11 +638,8 @@ def test_what_all_gangs_of_a_submitter_say_to_process_managers_is_bounded(
     line = b"cmd=barrier_in\n"
     monkeypatch.setattr(speaking, "KEPT_BYTES_OF_OWNER", len(line) - 1 + LINE_BYTES)
     office = open_office()
-    workers = [rank_worker(office, f"pc{number}", mpi=True) for number in range(2)]
-    settled_in(office)
-    bag = gang_bag(office, 2, mpi=True)
+    bag, workers = asked_to_prepare(office, 2, mpi=True)
     for worker in workers:
-        worker.prepare()
         worker.ready()
     workers.sort(key=lambda worker: worker.ranks)
     workers[0].send(wire.PmiBytes(*workers[0].ref, 0, 0, line))

@@ -8,7 +8,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.gangs.together import Pc, Together, most_together
 from deskgrid.scheduler.parallel.need import Need
-from tests.broker.gang_peers import begun, gang_bag, rank_worker, settled_in
+from tests.broker.gang_peers import asked_to_prepare, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import ADMIN, Office, OpenOffice
 
 HOUR = 3600.0
@@ -99,11 +99,7 @@ def test_a_single_task_is_told_that_a_gang_has_the_slot(office: Office) -> None:
 
 def test_a_gang_that_is_under_way_says_how_far_it_is(open_office: OpenOffice) -> None:
     office = open_office()
-    workers = [rank_worker(office, f"pc{number}") for number in range(2)]
-    settled_in(office)
-    bag = gang_bag(office, 2)
-    for worker in workers:
-        worker.prepare()
+    bag, workers = asked_to_prepare(office, 2)
     workers[0].ready()
     assert why(office, bag) == ["task 0 (predicted 1 min 40 s) is being prepared on pc0, pc1; not ready yet: pc1"]
     workers[1].send(wire.RanksUnready(*workers[1].ref, "its disk is full"))
@@ -113,10 +109,7 @@ def test_a_gang_that_is_under_way_says_how_far_it_is(open_office: OpenOffice) ->
     assert "pauses, and is tried again in" in paused
     assert last == "its last start failed: pc1: its disk is full"
     for _ in range(2):
-        office.now += 6.0
-        for worker in workers:
-            worker.send(wire.Heartbeat(None, None))
-        office.settle()
+        office.wait(6.0, *workers)
     for worker in workers:
         worker.prepare()
         worker.ready()

@@ -21,14 +21,6 @@ LICENSED = wire.TaskOptions(licences=("lic=1",), retries=3)
 Attempt = tuple[int, int]
 
 
-def waited(office: Office, seconds: float, *workers: BareWorker) -> None:
-    """Let time pass in which these workers say that they are there."""
-    office.now += seconds
-    for worker in workers:
-        worker.send(wire.Heartbeat(None, None))
-    office.settle()
-
-
 # --- copies ----------------------------------------------------------------------------------------------------------
 
 
@@ -39,7 +31,7 @@ def test_whatever_a_pc_answers_for_a_copy_but_its_result_the_original_counts(tmp
     honest.join()
     (original,) = honest.work()
     liar.join()
-    waited(office, 1.6 * RUNTIME, honest, liar)
+    office.wait(1.6 * RUNTIME, honest, liar)
     (copy,) = liar.work()
     task, number = copy.task, copy.number
     told = wire.payload_of(account("E", "e", "", b""))
@@ -67,7 +59,7 @@ def test_a_copy_that_gives_way_again_and_again_is_not_started_too_often_and_leav
     slow.join()
     (original,) = slow.work()
     other.join()
-    waited(office, 1.6 * RUNTIME, slow, other)
+    office.wait(1.6 * RUNTIME, slow, other)
     old = list[wire.Work]()
     for _ in range(times):
         old += other.work()
@@ -77,9 +69,9 @@ def test_a_copy_that_gives_way_again_and_again_is_not_started_too_often_and_leav
         other.finish(*old[:-1], payload=b"late")  # it goes on with what it was told to stop
         other.finish(work)
         client.ask("forget", bag=short)
-        waited(office, 1.0, slow, other)
+        office.wait(1.0, slow, other)
         assert not taken_by(other), "copies are started again and again"
-        waited(office, AGAIN_S, slow, other)
+        office.wait(AGAIN_S, slow, other)
         office.sessions.state.scheduler.check(office.now)
     rows = office.journal.db.execute("SELECT count(*) FROM copies").fetchone()
     assert rows[0] <= 1
@@ -123,9 +115,9 @@ def test_a_licence_of_a_cancelled_task_is_free_when_its_pc_has_stopped_it_or_its
         else:
             holder.close()
             pcs.remove(holder)
-            waited(office, LEASE_S - 1.0, *pcs)
+            office.wait(LEASE_S - 1.0, *pcs)
             assert not any(map(taken_by, pcs)), "the PC may still run it"
-            waited(office, 2.0, *pcs)
+            office.wait(2.0, *pcs)
         office.settle()
         (next_one,) = [pc for pc in pcs if taken_by(pc)]
         next_one.finish(*next_one.work())
@@ -158,7 +150,7 @@ def test_the_licences_of_tasks_that_a_silent_pc_was_sent_ahead_are_in_use_until_
     other = office.worker("other")
     other.join()
     for _ in range(5):
-        waited(office, 2.0, silent, other)
+        office.wait(2.0, silent, other)
     assert not taken_by(other)
     silent.send(wire.Returned(tuple([wire.Ref(each.task, each.number) for each in work])))
     office.settle()
@@ -257,7 +249,7 @@ class Storm:
         self.gone[name] = self.office.now + LEASE_S
 
     def wait(self) -> None:
-        waited(self.office, self.dice.choice((0.5, LEASE_S / 2)), *self.pcs.values())
+        self.office.wait(self.dice.choice((0.5, LEASE_S / 2)), *self.pcs.values())
 
 
 @pytest.mark.parametrize("seed", range(6))

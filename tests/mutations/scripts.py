@@ -188,10 +188,7 @@ def black_hole(seed: int, home: Path) -> None:
         taken = len(hole.work(4))
         good.join()
         for _ in range(14):
-            office.now += 1.0
-            for worker in (hole, good):
-                worker.send(wire.Heartbeat(None, None))
-            office.settle()
+            office.wait(1.0, hole, good)
             office.sessions.state.scheduler.check(office.now)
             done = client.ask("progress", bag=bag)["done"]
             if office.now > 1.0 + GRACE_S and done < taken:

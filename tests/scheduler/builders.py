@@ -193,6 +193,19 @@ def in_order(queue: ReadableQueue) -> list[int]:
     return tasks
 
 
+def at_work(slots: int = 1) -> Grid:
+    """At 10 s: a worker that leaves at 100 runs a task, one without end has no work, and one of ``slots`` is away."""
+    grid = Grid(pgs())
+    grid.pc("c", 5, slots=slots)
+    grid.tell(ev.WorkerLeft("c", planned=True, windows=[(50, 200), (1000, 20)]))
+    grid.pc("a", 100, windows=[(300, 60)], site="lab")
+    first, _ = grid.tasks(30, 20)
+    grid.expect(a=[first])
+    grid.wait(10)
+    grid.pc("b")
+    return grid
+
+
 def _place(worker: str, slot: int) -> str:
     return f"{worker}_{slot}" if slot else worker
 

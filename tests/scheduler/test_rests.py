@@ -19,6 +19,16 @@ def refuse(lab: Lab, task: int, *blamed: str, silent: bool = False, pause: float
     lab.grid.tell(ev.GangRefused(lab.grid.attempts[task], pause, blamed, silent))
 
 
+def resting() -> tuple[Lab, int]:
+    """Two workers, of which the first has refused a gang of one rank; and the gang's task, which waits."""
+    lab = Lab()
+    lab.pcs("a", "b")
+    (task,) = lab.submit(10, need=ONE)
+    lab.starts()
+    refuse(lab, task, "a")
+    return lab, task
+
+
 def rest_of(lab: Lab, name: str) -> float | None:
     """For how long a worker gets no gangs."""
     until = lab.grid.scheduler.rests_until(name)
@@ -130,11 +140,7 @@ def test_a_bag_that_no_worker_gets_ready_makes_no_rest_longer() -> None:
 
 
 def test_a_worker_cannot_end_its_rest_by_leaving_and_joining_anew() -> None:
-    lab = Lab()
-    lab.pcs("a", "b")
-    (task,) = lab.submit(10, need=ONE)
-    lab.starts()
-    refuse(lab, task, "a")
+    lab, task = resting()
     lab.grid.leave("a")
     lab.grid.tell(ev.WorkerForgotten("a"))
     lab.pcs("a")
@@ -147,11 +153,7 @@ def test_a_worker_cannot_end_its_rest_by_leaving_and_joining_anew() -> None:
 
 
 def test_a_worker_that_is_forgotten_after_its_rest_is_a_new_one() -> None:
-    lab = Lab()
-    lab.pcs("a", "b")
-    (task,) = lab.submit(10, need=ONE)
-    lab.starts()
-    refuse(lab, task, "a")
+    lab, _ = resting()
     lab.grid.wait(FIRST_REST_S)
     lab.grid.tell(ev.PassDue())
     lab.grid.leave("a")

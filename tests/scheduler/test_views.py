@@ -33,7 +33,7 @@ from deskgrid.scheduler.views.snapshot import (
     queues_view,
     worker_view,
 )
-from tests.scheduler.builders import Grid, pgs
+from tests.scheduler.builders import Grid, at_work, pgs
 from tests.scheduler.test_illegal import picture
 
 MOST = 10
@@ -74,19 +74,6 @@ def bags(scheduler: Scheduler, now: float) -> list[BagView]:
 
 def away(grid: Grid) -> dict[str, object]:
     return {name: worker_view(grid.inside, name, grid.now, MOST, MOST).windows for name in grid.inside.away}
-
-
-def at_work() -> Grid:
-    """At 10 s: one worker that leaves at 100 and runs a task, one without end and work, and one that is away."""
-    grid = Grid(pgs())
-    grid.pc("c", 5)
-    grid.tell(ev.WorkerLeft("c", planned=True, windows=[(50, 200), (1000, 20)]))
-    grid.pc("a", 100, windows=[(300, 60)], site="lab")
-    first, _ = grid.tasks(30, 20)
-    grid.expect(a=[first])
-    grid.wait(10)
-    grid.pc("b")
-    return grid
 
 
 # --- the snapshot --------------------------------------------------------------------------------------------------

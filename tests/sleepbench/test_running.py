@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,28 +20,14 @@ from deskgrid.sleepbench.scenarios import Scenario
 from deskgrid.wire.joinline import parse_join_line
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("places")]
 
-ROOT = Path(__file__).resolve().parents[2]
 # Of a hundredth of the given seconds: a second of a scenario is 10 ms.
 SCALE = 0.01
 # By how much a task may end later than predicted on a busy machine, if none is to be lost for it.
 BUSY_MARGIN_S = 0.4
 # How long a busy machine may take for what is waited for.
 PATIENCE_S = 40.0
-
-
-@pytest.fixture(autouse=True)
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder that temporary files go to; at the end nothing may be left in it."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    for name in ("TMPDIR", "TEMP", "TMP"):
-        monkeypatch.setenv(name, str(folder))
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    yield folder
-    assert eventually(lambda: not list(folder.iterdir())), list(folder.iterdir())
 
 
 # --- the benchmark ---------------------------------------------------------------------------------------------------

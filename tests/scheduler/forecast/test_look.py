@@ -21,7 +21,7 @@ from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
-from tests.scheduler.builders import Grid, fcfs, packing, pgs
+from tests.scheduler.builders import Grid, at_work, fcfs, packing, pgs
 
 TEN = Durations((10.0,), 3)
 
@@ -41,14 +41,7 @@ def taken(grid: Grid, learned: Learned = ten) -> Look:
 
 
 def test_a_picture_has_the_pcs_with_their_windows_and_what_they_run() -> None:
-    grid = Grid(pgs())
-    grid.pc("c", 5, slots=2)
-    grid.tell(ev.WorkerLeft("c", planned=True, windows=[(50, 200), (1000, 20)]))
-    grid.pc("a", 100, windows=[(300, 60)], site="lab")
-    first, _ = grid.tasks(30, 20)
-    grid.expect(a=[first])
-    grid.wait(10)
-    grid.pc("b")
+    grid = at_work(slots=2)
     assert taken(grid).picture.pcs == (
         PC("a", (Span(0.0, 90.0), Span(290.0, 350.0)), 1, (Running(0, 0, 10.0),), "lab"),
         PC("b", (Span(0.0, inf),)),

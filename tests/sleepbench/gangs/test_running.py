@@ -1,35 +1,15 @@
 """Gangs on real workers: one small scenario, and that nothing is left behind."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Measured
 from deskgrid.sleepbench.gangs.live import run_gangs
 from deskgrid.sleepbench.gangs.scenario import GangScenario, RunningGang, SiteOfPCs, WaitingGang
-from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parents[3]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("places")]
 
 
-@pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder that temporary files go to; at the end nothing may be left in it."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    for name in ("TMPDIR", "TEMP", "TMP"):
-        monkeypatch.setenv(name, str(folder))
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    yield folder
-    assert eventually(lambda: not list(folder.iterdir())), list(folder.iterdir())
-
-
-@pytest.mark.usefixtures("places")
 def test_gangs_run_where_and_for_how_long_the_scenario_says() -> None:
     halved = Need(1, 2, speedup=Measured(((1, 1.0), (2, 2.0))), gang=True)
     scenario = GangScenario(
