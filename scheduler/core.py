@@ -1,41 +1,36 @@
-"""The scheduler: events in, commands out, and every decision in between.
+"""The scheduler: events in, commands out, and a driver's questions.
 
 Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
 Rule 2: an illegal event raises and changes nothing; a stale but legal one (an old attempt's answer, say) is ignored.
 Placements are decided only at `PassDue`, once for everything that had arrived.
 
-The state is in `deskgrid.scheduler.grid`. Decisions are made in `workers` (windows open and close), `answers` (attempts
-end), `placing` (a pass) and `trust` (silent workers). This module handles the events about tasks, and the questions of
-a driver.
+The state is in `deskgrid.scheduler.grid`. Decisions are made in `bags` (tasks come, and are given up),
+`workers` (windows open and close), `answers` (attempts end), `placing` (a pass) and `trust` (silent workers). This
+module gives each event to the one that handles it.
 """
 
 import math
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.answers import Answers
+from deskgrid.scheduler.bags import Bags
 from deskgrid.scheduler.comparing import correct_moved
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.invariants import check
 from deskgrid.scheduler.metrics import Counters
-from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
-from deskgrid.scheduler.parallel.need import SINGLE
-from deskgrid.scheduler.people import People, bar
+from deskgrid.scheduler.model import Attempt, IllegalEvent, State
+from deskgrid.scheduler.people import People
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.speeds import Speeds
-from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
-from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
-from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING, TaskBatch
+from deskgrid.scheduler.queues.task_ranges import Spans
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
-from deskgrid.scheduler.state.slots import Copy
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
 
@@ -62,17 +57,18 @@ class Scheduler:
         self._placing = Placing(self.grid)
         answers = Answers(self.grid, self.trust, self._gangs, crash_limit)
         people = People(self.grid)
+        bags = Bags(self.grid, self._gangs, self._workers)
         self._table: dict[type, Callable[[Any, float], None]] = {
-            ev.TasksSubmitted: self._submitted,
-            ev.RuntimesUpdated: self._runtimes_updated,
-            ev.BagPredicted: self._bag_predicted,
-            ev.TasksCancelled: self._cancelled,
+            ev.TasksSubmitted: bags.submitted,
+            ev.RuntimesUpdated: bags.runtimes_updated,
+            ev.BagPredicted: bags.predicted,
+            ev.TasksCancelled: bags.cancelled,
             ev.BagGated: people.bag_gated,
             ev.TasksRouted: people.routed,
             ev.SharesArranged: people.shares_arranged,
             ev.UsageRestored: people.usage_restored,
             ev.LicencesCounted: people.licences_counted,
-            ev.BagForgotten: self._forgotten,
+            ev.BagForgotten: bags.forgotten,
             ev.WorkerMeasured: self._workers.measured,
             ev.GangBegan: self._gangs.began,
             ev.RanksEnded: answers.ranks_ended,
@@ -86,7 +82,7 @@ class Scheduler:
             ev.AttemptsReturned: answers.returned,
             ev.CheckpointKept: answers.kept,
             ev.CheckpointDropped: answers.dropped,
-            ev.HoldExpired: self._hold_expired,
+            ev.HoldExpired: bags.hold_expired,
             ev.PolicyChanged: self._policy_changed,
             ev.PassDue: self._pass_due,
         }
@@ -107,192 +103,6 @@ class Scheduler:
     def check(self, now: float) -> None:
         """Raise `InvariantBroken` if the state at ``now`` contradicts itself. For tests: it looks at everything."""
         check(self.grid, self._placing, now)
-
-    # --- tasks -------------------------------------------------------------------------------------------------------
-
-    def _submitted(self, event: ev.TasksSubmitted, now: float) -> None:
-        grid = self.grid
-        ended = ((event.done, State.DONE), (event.failed, State.FAILED), (event.cancelled, State.CANCELLED))
-        self._check_restored(event)
-        key = event.key
-        if event.min_piece is not None:
-            key = key._replace(piece=rounded_piece(event.min_piece))
-        if event.need is not SINGLE:
-            key = key._replace(need=key_need(event.need))
-        batch = self._add(event, key, now)
-        bag, parallel = batch.bag, batch.bag.category.parallel
-        grid.counters.submitted += event.count
-        for tasks, state in ended:
-            for task in tasks:
-                grid.tasks.move(task, state)
-        for attempt in event.held:
-            grid.tasks.move(attempt.task, State.HELD)
-            grid.orphans[attempt.task] = attempt.number
-            grid.put_out(attempt.task, 1, 0.0)
-        for attempt in event.held_copies:
-            grid.copies[attempt.task] = Copy(attempt.number)
-        for saved in event.saved:
-            grid.tasks.progress.restore(saved.task, batch.runtime(saved.task), saved.fraction, saved.left_s)
-        grid.tasks.predict({saved.task: saved.left_s for saved in event.saved})
-        if bag.barred:
-            bar(batch, event.first, event.count)
-        elif parallel:
-            grid.jobs(bag.category).come(batch, event.first, event.count)
-        else:
-            grid.categories.add_new(bag.category, batch.waiting(event.first, event.count))
-        if event.probes and bag.piece is None and not parallel:
-            bag.category.probing.setdefault(event.bag, []).extend(event.probes)
-        grid.changes += 1
-
-    def _add(self, event: ev.TasksSubmitted, key: CategoryKey, now: float) -> TaskBatch:
-        """The batch of a submission, in its bag, which it may begin."""
-        grid, numbers = self.grid, (event.bag, event.first, event.count)
-        batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
-        bag = batch.bag
-        bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
-        # Two attempts of one task would need its memory twice.
-        bag.copies = event.copies and not (bag.piece or bag.category.parallel or event.need.memory)
-        if bag.total == event.count:
-            # A policy for parallel tasks takes an environment for one more label.
-            need = event.need.within(key.environment) if event.need.parallel else event.need
-            bag.reserve_s, bag.need = event.reserve_s, need
-        if batch.first == event.first:
-            batch.came = now
-        if bag.copies:
-            grid.tasks.copied.add(event.bag)
-        if bag.category.parallel:
-            grid.jobs(bag.category)  # from now on
-        return batch
-
-    def _category(self, key: CategoryKey) -> Category:
-        return self.grid.categories.enter(key, self.grid.shares.account(key.owner))
-
-    def _check_restored(self, event: ev.TasksSubmitted) -> None:
-        """Raise `IllegalEvent` unless a batch names only its own tasks, restored ones once, and earlier attempts."""
-        held = [attempt.task for attempt in event.held]
-        known = [*event.done, *event.failed, *event.cancelled, *held]
-        if any(not 0 <= task - event.first < event.count for task in known) or len(set(known)) < len(known):
-            raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
-        probes = event.probes
-        if any(not 0 <= task - event.first < event.count for task in probes) or len(set(probes)) < len(probes):
-            raise IllegalEvent(f"the batch from {event.first} on has probes that are not its own, or one twice")
-        copied = [attempt.task for attempt in event.held_copies]
-        if not set(copied) <= set(held) or len(set(copied)) < len(copied) or (copied and not event.copies):
-            raise IllegalEvent(f"the batch from {event.first} on is restored with copies of tasks that have none")
-        if any(attempt.number >= self.grid.next_attempt for attempt in (*event.held, *event.held_copies)):
-            raise IllegalEvent("an attempt is held whose number has not been given yet")
-        ended = {*event.done, *event.failed, *event.cancelled}
-        if any(not 0 <= saved.task - event.first < event.count or saved.task in ended for saved in event.saved):
-            raise IllegalEvent(f"the batch from {event.first} on has checkpoints of other tasks, or of ended ones")
-
-    def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
-        if len(event.tasks) != len(event.runtimes):
-            raise IllegalEvent(f"{len(event.tasks)} tasks with {len(event.runtimes)} runtimes")
-        for runtime in event.runtimes:
-            checked_runtime(runtime)
-        # If a task is named twice, its last runtime counts.
-        news = dict(zip(event.tasks, event.runtimes, strict=True))
-        if progress := self.grid.tasks.progress:
-            news = {task: progress.left_of(task, runtime) for task, runtime in news.items()}
-        grid = self.grid
-        before = grid.tasks.predict(news)
-        chosen: dict[Category, list[tuple[int, int]]] = {}
-        for batch, part in by_batch(tasks := list(before), grid.tasks.known):
-            chosen.setdefault(batch.bag.category, []).extend([(task, 1) for task in tasks[part]])
-        for category, spans in chosen.items():
-            grid.predict(category, spans, {before[task] for task, _ in spans}, news.__getitem__)
-        self._predictions_changed(news, now)
-        self._gangs.predicted([gang for task, gang in grid.gangs.running.items() if task in news], now)
-
-    def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
-        checked_runtime(event.runtime)
-        grid = self.grid
-        spans, before = grid.tasks.predict_bag(event.bag, event.runtime)
-        category = grid.tasks.bags[event.bag].category
-        grid.predict(category, spans, before - {event.runtime}, lambda task: event.runtime)
-        self._predictions_changed(self._bound_of(event.bag, spans), now)
-        self._gangs.predicted([gang for gang in grid.gangs.running.values() if gang.bag.number == event.bag], now)
-
-    def _scale(self, task: int) -> float:
-        """What a second counts of ``task`` where it runs now, in seconds of its predicted runtime."""
-        gang = self.grid.gangs.running.get(task)
-        if gang is not None:
-            return self.grid.tasks.runtime(task) / gang.seconds if gang.seconds > 0.0 else 1.0
-        slot = self.grid.bound.get(task)
-        return 1.0 if slot is None else slot.speed
-
-    def _bound_of(self, bag: int, spans: Spans) -> Iterable[int]:
-        """The tasks of a bag, all in ``spans``, that are bound to a slot; searched for where there are fewer tasks."""
-        grid, owner = self.grid, self.grid.tasks.bags[bag]
-        if owner.total >= len(grid.bound):
-            return within(grid.bound, spans)
-        found = [span for batch in owner.batches for span in batch.spans(ELSEWHERE, batch.first, batch.count)]
-        return chain.from_iterable(range(first, first + many) for first, many in found)
-
-    def _predictions_changed(self, tasks: Iterable[int], now: float) -> None:
-        """Give queued tasks another chance to be placed (paper, Section 2.1)."""
-        grid = self.grid
-        grid.changes += 1
-        slots = {grid.bound[task].number: grid.bound[task] for task in tasks if task in grid.bound}
-        for slot in slots.values():
-            grid.change(slot)
-            grid.to_priority(grid.release_queue(slot))
-            for sent in slot.sent:
-                grid.put_out(sent.attempt.task, 0, grid.tasks.runtime(sent.attempt.task) - sent.runtime)
-            slot.sent = deque(sent._replace(runtime=grid.tasks.runtime(sent.attempt.task)) for sent in slot.sent)
-            slot.ahead_s = sum(sent.runtime for sent in islice(slot.sent, 1, None))
-            self._workers.recall_excess(slot, now)
-
-    def _cancelled(self, event: ev.TasksCancelled, now: float) -> None:
-        grid = self.grid
-        pieces = list(grid.tasks.pieces(event.spans))
-        stops: dict[str, list[Attempt]] = {}
-        for batch, first, count in pieces:
-            spans = batch.spans(OPEN, first, count)
-            for task, _ in batch.spans(ELSEWHERE, first, count):
-                if (gang := grid.gangs.running.get(task)) is not None:
-                    self._gangs.cancel(gang, now)
-                else:
-                    self._take_out(task, stops, now)
-            for waiting in batch.spans(WAITING, first, count):
-                grid.discard(batch.bag.category, *waiting)
-            if grid.orphans:
-                grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
-            grid.counters.cancelled += grid.tasks.cancel(batch, spans)
-            grid.changes += bool(spans)
-        grid.commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
-
-    def _take_out(self, task: int, stops: dict[str, list[Attempt]], now: float) -> None:
-        """Take out a cancelled task that is in neither queue. ``stops`` collects the attempts to stop, by worker."""
-        grid = self.grid
-        state = grid.tasks.state(task)
-        if state == State.SENT:
-            slot = grid.bound[task]
-            attempt = grid.withdraw(slot, slot.place_of(task), now)
-            grid.stop(slot.worker.name, attempt)
-            stops.setdefault(slot.worker.name, []).append(attempt)
-            grid.drop_copy(task)
-        else:
-            grid.unqueue(task, state)
-
-    def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
-        category = self.grid.tasks.forget(event.bag)
-        category.probing.pop(event.bag, None)
-        self.grid.categories.leave(category)
-        if category.key not in self.grid.categories.by_key:
-            self.grid.gangs.queues.pop(category.key, None)
-        self.grid.quarantine.forget_bag(event.bag)
-        self.grid.rests.forget_bag(event.bag)
-
-    def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
-        grid = self.grid
-        self._gangs.expire(now)
-        lost = [task for task in grid.orphans if grid.tasks.state(task) == State.HELD]
-        for task in lost:
-            grid.unqueue(task, State.HELD)
-            if grid.tasks.known(task).bag.category.parallel:
-                del grid.orphans[task]  # no answer of it will count: a gang has one attempt
-        grid.to_priority(lost)
 
     # --- passes ------------------------------------------------------------------------------------------------------
 
@@ -502,3 +312,11 @@ class Scheduler:
         }
         longest = self.longest_window(now) if found else 0.0
         return {task: outlived(seconds, longest) for task, seconds in found.items()}
+
+    def _scale(self, task: int) -> float:
+        """What a second counts of ``task`` where it runs now, in seconds of its predicted runtime."""
+        gang = self.grid.gangs.running.get(task)
+        if gang is not None:
+            return self.grid.tasks.runtime(task) / gang.seconds if gang.seconds > 0.0 else 1.0
+        slot = self.grid.bound.get(task)
+        return 1.0 if slot is None else slot.speed

@@ -1,6 +1,6 @@
 """The scheduler's state: tasks, workers with their slots, the queues, and where each task is; and how tasks move.
 
-It decides nothing. `deskgrid.scheduler.core`, `workers`, `answers`, `placing` and `trust` decide. They share only this
+It decides nothing. `deskgrid.scheduler.bags`, `workers`, `answers`, `placing` and `trust` decide. They share only this
 state.
 """
 

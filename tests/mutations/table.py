@@ -40,7 +40,7 @@ MUTATIONS = (
     ),
     Mutation(
         "requeue twice what was held for a worker",
-        "deskgrid.scheduler.core:Scheduler._hold_expired",
+        "deskgrid.scheduler.bags:Bags.hold_expired",
         "if grid.tasks.state(task) == State.HELD",
         "",
         first=15,
@@ -60,7 +60,7 @@ MUTATIONS = (
     ),
     Mutation(
         "free the licences of a task that is cancelled before its PC has stopped it",
-        "deskgrid.scheduler.core:Scheduler._take_out",
+        "deskgrid.scheduler.bags:Bags._take_out",
         "grid.stop(slot.worker.name, attempt)",
         "pass",
         "licences",
@@ -643,7 +643,7 @@ MUTATIONS = (
     ),
     Mutation(
         "forget the ranks of a gang that are back when the hold expires",
-        "deskgrid.scheduler.core:Scheduler._hold_expired",
+        "deskgrid.scheduler.bags:Bags.hold_expired",
         "self._gangs.expire(now)",
         "pass",
         "gangs in the scheduler",
