@@ -17,10 +17,9 @@ from random import Random
 from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.gang_plan import GangPlan, Size
+from deskgrid.scheduler.forecast.gang_slots import SlotRun
 from deskgrid.scheduler.forecast.picture import PC, Running
-from deskgrid.scheduler.forecast.singles import BLOCK, OpenWindow, Run
-from deskgrid.scheduler.parallel.choices import PLAIN
-from deskgrid.scheduler.parallel.hosts import seats
+from deskgrid.scheduler.forecast.singles import BLOCK, OpenWindow
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 from deskgrid.scheduler.parallel.sizes.share import MOST
@@ -61,23 +60,12 @@ class _Reserved(NamedTuple):
     slots: frozenset[int]
 
 
-class GangRun(Run):
-    """One run. Slots that find nothing to do are idle until their windows close, because others may join them."""
-
-    _plan: GangPlan
+class GangRun(SlotRun):
+    """One run: what happens on its slots, and which gangs and single tasks begin on those that are idle."""
 
     def __init__(self, plan: GangPlan, own: Random, common: float) -> None:
         super().__init__(plan, own, common)
-        self._suits = self._has_needs
-        # When something happens on a slot. Of several entries of a slot, that of `_next` counts.
-        self._heap: list[tuple[float, int]] = []
-        self._next = [inf] * len(plan.slots)
-        # By site, and PC: slots that are idle; and how many they are, by site.
-        self._idle: list[dict[int, list[int]]] = [{} for _ in plan.sites]
-        self._count = [0] * len(plan.sites)
-        # By PC: bytes that are occupied; by slot: those that it frees. By the first of its slots: a lane.
-        self._used = [0.0] * len(plan.pcs)
-        self._holds: dict[int, int] = {}
+        # By the first of its slots: a lane.
         self._lanes: dict[int, _Lane] = {}
         # By bag: how many of its gangs run.
         self._running = Counter[int]()
@@ -111,14 +99,7 @@ class GangRun(Run):
             self._ends[self._plan.kinds[kind].bag] = inf
         return self._ends
 
-    # --- slots -------------------------------------------------------------------------------------------------------
-
-    def _occupy(self, slots: Sequence[int], until: float) -> None:
-        """Slots do the same until then, and the first of them says so."""
-        for slot in slots:
-            self._next[slot] = until
-        if until < inf:
-            heappush(self._heap, (until, slots[0]))
+    # --- what happens at a moment ------------------------------------------------------------------------------------
 
     def _ended(self, slot: int) -> Sequence[int]:
         """The slots that are free with this one."""
@@ -127,32 +108,6 @@ class GangRun(Run):
             return (slot,)
         self._running[self._plan.kinds[lane.kind].bag] -= 1
         return lane.slots
-
-    def _is_free(self, slot: int, now: float) -> bool:
-        """What a slot did is over, or its window is; whether it is idle now."""
-        pc = self._plan.slots[slot]
-        site = self._plan.site_of[pc]
-        if slot in self._holds:
-            self._used[pc] -= self._holds.pop(slot)
-        its = self._idle[site].setdefault(pc, [])
-        if slot in its:
-            its.remove(slot)
-            self._count[site] -= 1
-        while (window := self._open[slot]) is not None and now >= min(window[1:]):
-            self._next_window(slot)
-        if window is None:
-            return False
-        if now < window[0]:
-            self._occupy([slot], window[0])
-            return False
-        its.append(slot)
-        self._count[site] += 1
-        return True
-
-    def _take_idle(self, pc: int, slot: int) -> None:
-        site = self._plan.site_of[pc]
-        self._idle[site][pc].remove(slot)
-        self._count[site] -= 1
 
     def _place(self, now: float, fresh: Iterable[int]) -> None:
         """All that happens at a moment has happened: gangs begin, and then single tasks."""
@@ -171,10 +126,6 @@ class GangRun(Run):
             if window is not None and self._is_idle(slot):
                 self._occupy([slot], min(window[1:]))
 
-    def _is_idle(self, slot: int) -> bool:
-        pc = self._plan.slots[slot]
-        return slot in self._idle[self._plan.site_of[pc]].get(pc, ())
-
     # --- single tasks ------------------------------------------------------------------------------------------------
 
     def _place_single(self, slot: int, now: float) -> None:
@@ -189,17 +140,6 @@ class GangRun(Run):
         self._take_idle(pc, slot)
         self._hold(slot, self._plan.needs[kind].memory)
         self._occupy([slot], end)
-
-    def _has_needs(self, slot: int, kind: int) -> bool:
-        """Whether a slot's PC has what tasks of a kind need."""
-        need, place = self._plan.needs[kind], self._plan.slots[slot]
-        pc = self._plan.pcs[place]
-        return pc.labels >= need.labels and (not need.memory or self._used[place] + need.memory <= pc.memory)
-
-    def _hold(self, slot: int, memory: int) -> None:
-        if memory:
-            self._used[self._plan.slots[slot]] += memory
-            self._holds[slot] = memory
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 
@@ -332,20 +272,6 @@ class GangRun(Run):
             if not short:
                 return _Choice(chosen, ranks, speed, needs_s)
             left_out |= short
-
-    def _by_speed(self, site: int, left_out: set[int]) -> Iterable[int]:
-        """The PCs of a site that are idle, the fastest first."""
-        pcs = self._plan.pcs
-        found = [pc for pc, slots in self._idle[site].items() if slots and pc not in left_out]
-        return sorted(found, key=lambda pc: -pcs[pc].speed)
-
-    def _room(self, pc: int, need: Need) -> int:
-        """How many ranks a PC has room for now."""
-        its = self._plan.pcs[pc]
-        if not its.labels >= need.labels:
-            return 0
-        idle = self._idle[self._plan.site_of[pc]][pc]
-        return seats(len(idle), its.memory - self._used[pc], need, PLAIN)
 
     def _lasts(self, pc: int, ranks: int, need: Need, end: float) -> bool:
         """Whether so many ranks that begin on a PC now may run there until ``end``."""

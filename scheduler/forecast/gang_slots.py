@@ -1,0 +1,96 @@
+"""The slots of one run with parallel tasks: which are idle, until when others are busy, and what memory they leave.
+
+What begins on them is in `deskgrid.scheduler.forecast.gangs`.
+"""
+
+from collections.abc import Iterable, Sequence
+from heapq import heappush
+from math import inf
+from random import Random
+
+from deskgrid.scheduler.forecast.gang_plan import GangPlan
+from deskgrid.scheduler.forecast.singles import Run
+from deskgrid.scheduler.parallel.choices import PLAIN
+from deskgrid.scheduler.parallel.hosts import seats
+from deskgrid.scheduler.parallel.need import Need
+
+
+class SlotRun(Run):
+    """A run whose slots, if they find nothing to do, are idle until their windows close: others may join them."""
+
+    _plan: GangPlan
+
+    def __init__(self, plan: GangPlan, own: Random, common: float) -> None:
+        super().__init__(plan, own, common)
+        self._suits = self._has_needs
+        # When something happens on a slot. Of several entries of a slot, that of `_next` counts.
+        self._heap: list[tuple[float, int]] = []
+        self._next = [inf] * len(plan.slots)
+        # By site, and PC: slots that are idle; and how many they are, by site.
+        self._idle: list[dict[int, list[int]]] = [{} for _ in plan.sites]
+        self._count = [0] * len(plan.sites)
+        # By PC: bytes that are occupied; by slot: those that it frees.
+        self._used = [0.0] * len(plan.pcs)
+        self._holds: dict[int, int] = {}
+
+    def _occupy(self, slots: Sequence[int], until: float) -> None:
+        """Slots do the same until then, and the first of them says so."""
+        for slot in slots:
+            self._next[slot] = until
+        if until < inf:
+            heappush(self._heap, (until, slots[0]))
+
+    def _is_free(self, slot: int, now: float) -> bool:
+        """What a slot did is over, or its window is; whether it is idle now."""
+        pc = self._plan.slots[slot]
+        site = self._plan.site_of[pc]
+        if slot in self._holds:
+            self._used[pc] -= self._holds.pop(slot)
+        its = self._idle[site].setdefault(pc, [])
+        if slot in its:
+            its.remove(slot)
+            self._count[site] -= 1
+        while (window := self._open[slot]) is not None and now >= min(window[1:]):
+            self._next_window(slot)
+        if window is None:
+            return False
+        if now < window[0]:
+            self._occupy([slot], window[0])
+            return False
+        its.append(slot)
+        self._count[site] += 1
+        return True
+
+    def _take_idle(self, pc: int, slot: int) -> None:
+        site = self._plan.site_of[pc]
+        self._idle[site][pc].remove(slot)
+        self._count[site] -= 1
+
+    def _is_idle(self, slot: int) -> bool:
+        pc = self._plan.slots[slot]
+        return slot in self._idle[self._plan.site_of[pc]].get(pc, ())
+
+    def _by_speed(self, site: int, left_out: set[int]) -> Iterable[int]:
+        """The PCs of a site that are idle, the fastest first."""
+        pcs = self._plan.pcs
+        found = [pc for pc, slots in self._idle[site].items() if slots and pc not in left_out]
+        return sorted(found, key=lambda pc: -pcs[pc].speed)
+
+    def _room(self, pc: int, need: Need) -> int:
+        """How many ranks a PC has room for now."""
+        its = self._plan.pcs[pc]
+        if not its.labels >= need.labels:
+            return 0
+        idle = self._idle[self._plan.site_of[pc]][pc]
+        return seats(len(idle), its.memory - self._used[pc], need, PLAIN)
+
+    def _has_needs(self, slot: int, kind: int) -> bool:
+        """Whether a slot's PC has what tasks of a kind need."""
+        need, place = self._plan.needs[kind], self._plan.slots[slot]
+        pc = self._plan.pcs[place]
+        return pc.labels >= need.labels and (not need.memory or self._used[place] + need.memory <= pc.memory)
+
+    def _hold(self, slot: int, memory: int) -> None:
+        if memory:
+            self._used[self._plan.slots[slot]] += memory
+            self._holds[slot] = memory
