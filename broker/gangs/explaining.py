@@ -142,5 +142,6 @@ def _under_way(gang: Gang) -> str:
         return f"was running when the broker stopped, and waits for {', '.join(missing[:NAMED])} to come back"
     if gang.stage == Stage.ENDING:
         return f"has failed, and is being stopped on {on}"
-    ended = f"; {len(gang.ended)} of its {len(gang.ranks)} ranks have ended" if gang.ended else ""
+    have = "has" if len(gang.ended) == 1 else "have"
+    ended = f"; {len(gang.ended)} of its {len(gang.ranks)} ranks {have} ended" if gang.ended else ""
     return f"runs on {on}{ended}"

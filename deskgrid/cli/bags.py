@@ -179,6 +179,8 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
             raise Refusal(_failure(item or 0, error)) from error
         for path in found:
             say(str(path))
+        if not found:
+            say("deskgrid: there are no files to fetch", err=True)
 
 
 @click.command()

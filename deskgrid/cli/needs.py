@@ -53,9 +53,12 @@ class SpeedupType(click.ParamType[Any]):
             self.fail(f"{value!r} is not a speed-up like {_SPEEDUPS}{why}", param, ctx)
         try:
             pairs = [pair.split(":") for pair in value.split(",")]
-            return {int(ranks): float(speedup) for ranks, speedup in pairs}
+            table = {int(ranks): float(speedup) for ranks, speedup in pairs}
         except ValueError:
             self.fail(f"{value!r} is not a speed-up like {_SPEEDUPS}", param, ctx)
+        if len(table) < len(pairs):
+            self.fail(f"{value!r} has a number of ranks twice", param, ctx)
+        return table
 
 
 class SizeType(click.ParamType[int]):

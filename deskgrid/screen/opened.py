@@ -95,7 +95,7 @@ def _about(worker: WorkerState, width: int, now: datetime) -> Iterable[Entry]:
     coming = [f"in {duration(starts)} for {duration(lasts)}" for starts, lasts in worker["windows"]]
     yield _labelled("next", ", ".join(coming) or "no further window is announced")
     yield _labelled("ended", counted(worker["ended"], "task"))
-    fast = "as fast as any PC" if worker["speed"] == 1.0 else f"{worker['speed']:.2f} of the fastest PC's"
+    fast = "that of a fast desktop PC" if worker["speed"] == 1.0 else f"{worker['speed']:.2f} of a fast desktop PC's"
     used = f"others use {worker_rows.percent(worker['load'])} of {counted(worker['processors'], 'processor')}"
     shown = (
         "" if worker["speed"] == worker["stated_speed"] else f", as tasks show ({worker['stated_speed']:.2f} measured)"

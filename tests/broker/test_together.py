@@ -117,7 +117,7 @@ def test_a_gang_that_is_under_way_says_how_far_it_is(open_office: OpenOffice) ->
     assert why(office, bag) == ["task 0 (predicted 1 min 40 s) runs on pc0, pc1"]
     office.now += 1.0
     workers[0].end(0)
-    assert why(office, bag)[0].endswith("runs on pc0, pc1; 1 of its 2 ranks have ended")
+    assert why(office, bag)[0].endswith("runs on pc0, pc1; 1 of its 2 ranks has ended")
     workers[1].fail(1, "ValueError")
     assert why(office, bag)[0].endswith("has failed, and is being stopped on pc0, pc1")
     office = open_office()

@@ -51,6 +51,7 @@ def test_needs_arrive(grid: FakeGrid, words: str, expected: dict[str, Any]) -> N
         ("--gang 4 --speedup downey:8", "'downey:8' is not a speed-up like"),
         ("--gang 4 --speedup downey:8,1,1", "'downey:8,1,1' is not a speed-up like"),
         ("--gang 4 --speedup 1:1,2", "'1:1,2' is not a speed-up like"),
+        ("--gang 4 --speedup 1:1,2:1.9,2:3", "'1:1,2:1.9,2:3' has a number of ranks twice"),
         ("--memory 4apples", "'4apples' is not a size like 512M or 2G"),
         ("--slots 0", "0 is not in the range 1<=x<=1024"),
     ],

@@ -47,11 +47,11 @@ def test_pcs_are_found_by_their_labels() -> None:
 def test_the_page_of_a_pc_says_what_it_is_like() -> None:
     player = on(Page("pc", "pc1"), snapshot([slow(reachable=False)]), width=100)
     assert player.line_with("speed").split("speed")[1].strip() == (
-        "0.71 of the fastest PC's; others use 12 % of 1 processor"
+        "0.71 of a fast desktop PC's; others use 12 % of 1 processor"
     )
     corrected = slow() | {"stated_speed": 1.42}
     player_of_corrected = on(Page("pc", "pc1"), snapshot([corrected]), width=100)
-    assert "0.71 of the fastest PC's, as tasks show (1.42 measured)" in player_of_corrected.line_with("speed")
+    assert "0.71 of a fast desktop PC's, as tasks show (1.42 measured)" in player_of_corrected.line_with("speed")
     assert "8 G" in player.line_with("memory")
     assert "gpu, matlab" in player.line_with("labels")
     assert "gangs of several PCs leave it out" in player.line_with("network")
