@@ -6,7 +6,7 @@ difficult to place. Towards the end of the work, a task that will soon have a pl
 chance before.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from math import inf, nextafter
 from typing import NamedTuple
@@ -69,8 +69,9 @@ def _last(view: View, places: Reserved, at: OpenSlot, left: float, placed: Colle
 def choose(view: View, left: float, ample: float) -> Entry | None:
     """The task for a slot with ``left`` seconds."""
     entry = view.priority.next_fit(inf)
-    if entry is None or (best := chance_of(view, entry, left)).probability == 1.0:
-        return entry
+    if entry is None or (likely := view.runtimes(entry.task))[-1] < left:
+        return entry  # nobody doubts that it ends in time, as of most tasks
+    best = _chance(entry, likely, left)
     limits = [left / ratio for ratio in sorted(set(view.spread(entry.task).ratios)) if ratio > 0.0]
     for entry in (*(_untried(view, limit) for limit in limits), *_tried(view)):
         if entry is not None and (chance := chance_of(view, entry, left)).value > best.value:
@@ -80,7 +81,10 @@ def choose(view: View, left: float, ample: float) -> Entry | None:
 
 def chance_of(view: View, entry: Entry, left: float) -> Chance:
     """What it is worth to try this task in ``left`` seconds."""
-    likely = view.runtimes(entry.task)
+    return _chance(entry, view.runtimes(entry.task), left)
+
+
+def _chance(entry: Entry, likely: Sequence[float], left: float) -> Chance:
     in_time = [seconds for seconds in likely if seconds < left]
     return Chance(entry, len(in_time) / len(likely), sum([s * s for s in in_time]) / len(likely))
 
