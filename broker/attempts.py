@@ -259,7 +259,7 @@ class Attempts:
             elapsed = [result.elapsed for result in its if not (result.outcome or result.task in bag.checkpoints)]
             if speed != 1.0:  # learned runtimes are of speed 1
                 elapsed = [seconds * speed for seconds in elapsed]
-            bag.runs.add(elapsed, worker.first_runs(number, len(its)), self._from)
+            bag.runs.add(elapsed, worker.first_runs(number, len(its)), worker.join.name)
             drop_ended(self._state, bag, tasks[part])
             if bag.remembered:
                 bag.remembered.difference_update(tasks[part])

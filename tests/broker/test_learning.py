@@ -49,6 +49,21 @@ def new_bag(client: Client, **options: Any) -> str:
 # --- within a bag ----------------------------------------------------------------------------------------------------
 
 
+def test_workers_that_one_pc_runs_beside_each_other_count_as_one(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = open_office()
+    workers = [office.worker("pc1"), office.worker("pc1")]
+    assert [worker.join().name for worker in workers] == ["pc1", "pc1~2"]
+    office.settle()
+    office.client().submit([b"1", b"2", b"3", b"4"], runtime=None)
+    seen = list[str]()
+    monkeypatch.setattr(ObservedRuntimes, "add", lambda runs, elapsed, first, pc: seen.append(pc))
+    for worker in workers:
+        run(office, worker, 1, 2.0)
+    assert seen == ["pc1", "pc1"]
+
+
 def test_only_runs_of_slots_that_are_ready_count_once_there_are_any() -> None:
     runs = ObservedRuntimes()
     runs.add([3.0, 2.0], 2, "pc1")
