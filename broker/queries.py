@@ -234,7 +234,12 @@ class Queries:
                 *kept_back,
                 *([missing] if missing else []),
                 *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
-                *(gang or _explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now)),
+                *(
+                    gang
+                    or _explanation(
+                        why, self._state.book.item(task)[1], len(self._workers.by_name), now, bool(kept_back)
+                    )
+                ),
                 *self._failures(task, why),
             ],
             "waiting": waiting,
@@ -311,8 +316,8 @@ def _needs(why: Explanation) -> str:
     return f"a piece of it needs {needs}, with the time to begin it and to save its end{done}{idle}"
 
 
-def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:
-    """Explain in sentences why a task is in its present state."""
+def _explanation(why: Explanation, item: int, workers: int, now: float, kept_back: bool) -> list[str]:
+    """Explain in sentences why a task is in its present state. ``kept_back``: not only because of PCs."""
     start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.state != State.WAITING:
         copy = f"; a copy runs on {why.copy_on}" if why.copy_on else ""
@@ -324,14 +329,14 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
         longest = precise(why.longest_window_s)
         of = " for a PC of speed 1" if why.uneven else ""
         lines.append(f"no window that is open or announced is that long: the longest is {longest}{of}")
-    lines += [f"{slot.worker} slot {slot.slot}: {_of_slot(slot, now)}" for slot in why.slots]
+    lines += [f"{slot.worker} slot {slot.slot}: {_of_slot(slot, now, kept_back)}" for slot in why.slots]
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
         lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {precise(window.lasts_s)}: {fit}")
     return lines
 
 
-def _of_slot(slot: SlotReason, now: float) -> str:
+def _of_slot(slot: SlotReason, now: float, kept_back: bool) -> str:
     """Why a slot does not take a waiting task."""
     if slot.quarantined is not None:
         return in_quarantine(slot.quarantined, now)
@@ -343,7 +348,8 @@ def _of_slot(slot: SlotReason, now: float) -> str:
         return "its environment is not ready there"
     if slot.short_s and not slot.gang:
         return f"{precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}"
-    return "is taken by a gang, or kept for one" if slot.gang else "fits, but is busy with other work"
+    fits = "fits" if kept_back else "fits, but is busy with other work"
+    return "is taken by a gang, or kept for one" if slot.gang else fits
 
 
 def _early(slot: SlotReason) -> str:

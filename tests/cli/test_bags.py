@@ -472,6 +472,12 @@ def test_the_files_that_were_fetched_are_named(grid: FakeGrid) -> None:
     assert deskgrid("fetch", BAG, "0").stdout == "out\n"
 
 
+def test_it_is_said_if_there_is_nothing_to_fetch(grid: FakeGrid) -> None:
+    grid.bag.ended = []
+    result = deskgrid("fetch", BAG)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "deskgrid: there are no files to fetch\n")
+
+
 @pytest.mark.parametrize("error", [RemoteError("no such star"), ValueError("no such star")])
 def test_a_task_that_failed_has_no_files_but_a_reason(grid: FakeGrid, error: Exception) -> None:
     grid.bag.ended = [(0, error)]
