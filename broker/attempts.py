@@ -5,12 +5,13 @@ restarted in the meantime. Reports from anybody else change nothing, because att
 Rule 2: the elapsed time of an attempt is at most the time since the attempt was sent.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from deskgrid import wire
 from deskgrid.broker.checkpoints import EACH_S, Checkpoints, drop_ended
 from deskgrid.broker.crash_report import with_places
 from deskgrid.broker.gangs.gangs import Gangs
+from deskgrid.broker.holders import Holders
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.worker_session import WorkerSession
@@ -18,7 +19,6 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.state.quarantine import Quarantined
-from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.wire.saving import LEAD_MOST_S
 
 # Attempts predicted to take at least this long are recorded when they are sent, and the broker waits for them after a
@@ -28,9 +28,6 @@ from deskgrid.wire.saving import LEAD_MOST_S
 REMEMBERED_S = 1.0
 # Bytes of work that may wait for a worker: eight of the largest arguments. The worker gets more when it has taken some.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
-# `Attempts._given` records which session was given each attempt that no worker holds now. Outdated entries are dropped
-# when there are more entries than twice the number of such attempts, plus this.
-SPARE = 1000
 # The scheduler's outcome for each that a worker may report. A task with an unreadable checkpoint waits again.
 _OUTCOMES = {
     **{int(outcome): outcome for outcome in Outcome if outcome <= Outcome.TIMEOUT},
@@ -51,8 +48,7 @@ class Attempts:
         self._state = state
         self._send = state.send
         self._by_name = by_name
-        # For each attempt that counts although no worker holds it now: the session that was given it, and when.
-        self._given: dict[Attempt, tuple[str, float | None]] = {}
+        self.holders = Holders(state, by_name)
         # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
         # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
         self._results: dict[Attempt, wire.Result] = {}
@@ -89,47 +85,8 @@ class Attempts:
 
     def _note_given(self, name: str) -> None:
         """Remember which session was given this worker's attempts, because the worker may lose them now."""
-        session, lookup = self._by_name[name].session, self._lookup()
-        attempts = [each for each in self._state.scheduler.attempts_at(name) if each not in self.gangs.table]
-        found = [(attempt, lookup.find(attempt)) for attempt in attempts]
-        self.restore((a.task, a.number, session, None if where is None else where[1]) for a, where in found)
-
-    def restore(self, rows: Iterable[tuple[int, int, str, float | None]]) -> None:
-        """Remember attempts that no worker holds, or that none may hold soon.
-
-        ``rows``: task, attempt number, session (empty if unknown), and when it was sent (None if unknown).
-        """
-        scheduler, given = self._state.scheduler, self._given
-        if len(given) > 2 * scheduler.orphans + SPARE:
-            self._given = {attempt: to for attempt, to in given.items() if scheduler.is_orphan(attempt)}
-        self._given.update((Attempt(task, number), (session, at)) for task, number, session, at in rows)
-
-    def _lookup(self) -> AttemptLookup:
-        return AttemptLookup(self._state.scheduler.grid)
-
-    def _holder(self, attempt: Attempt, found: tuple[str, float] | None) -> str | None:
-        """The session that was given an attempt: "" if unknown, None if the attempt no longer counts.
-
-        ``found``: the result of `AttemptLookup.find` for this attempt.
-        """
-        if found is not None:
-            return self._by_name[found[0]].session
-        if not self._state.scheduler.is_orphan(attempt):
-            return None
-        return self._given.get(attempt, ("", None))[0]
-
-    def _most_s(self, attempt: Attempt, found: tuple[str, float] | None, now: float) -> float:
-        """The seconds since an attempt was sent or, if that is unknown, since its bag was submitted."""
-        if found is not None:
-            return now - found[1]
-        _, at = self._given.get(attempt, ("", None))
-        if at is not None:
-            return now - at
-        return max(0.0, self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created)
-
-    def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt], lookup: AttemptLookup) -> list[Attempt]:
-        """The attempts that count and were given to this worker, as far as is known."""
-        return [each for each in attempts if self._holder(each, lookup.find(each)) in ("", worker.session)]
+        attempts = self._state.scheduler.attempts_at(name)
+        self.holders.note(name, [each for each in attempts if each not in self.gangs.table])
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts of `its_own`, plus those that it owes an answer for, or that it was told to stop."""
@@ -137,23 +94,23 @@ class Attempts:
         owed, stopping = scheduler.owed_by(worker.name), scheduler.stopping_at(worker.name)
         others = [attempt for attempt in attempts if attempt in owed or attempt in stopping]
         ranks = [attempt for attempt in attempts if self.gangs.table.at(worker, *attempt) is not None]
-        return [*self.its_own(worker, attempts, self._lookup()), *others, *ranks]
+        return [*self.holders.its_own(worker, attempts, self.holders.lookup()), *others, *ranks]
 
     def stopped(self, worker: WorkerSession, held: Sequence[wire.Running], now: float) -> dict[Attempt, float]:
         """How long each attempt ran that was given to a worker, and that it hands back after it had begun.
 
         A slot runs one attempt at a time: if a worker names several of a slot, the first counts.
         """
-        lookup, begun = self._lookup(), {r.slot: r for r in reversed(held) if r.elapsed is not None}
+        lookup, begun = self.holders.lookup(), {r.slot: r for r in reversed(held) if r.elapsed is not None}
         ran = {Attempt(r.task, r.number): r.elapsed for r in begun.values() if r.elapsed is not None}
         return {
-            attempt: min(ran[attempt], self._most_s(attempt, lookup.find(attempt), now))
-            for attempt in self.its_own(worker, ran, lookup)
+            attempt: min(ran[attempt], self.holders.most_s(attempt, lookup.find(attempt), now))
+            for attempt in self.holders.its_own(worker, ran, lookup)
         }
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> list[ev.HeldAttempt]:
         """The attempts that a joining worker holds, except those given to other workers, which it is told to stop."""
-        lookup, held, others = self._lookup(), self.gangs.gathering.held(worker, running, now), list[wire.Ref]()
+        lookup, held, others = self.holders.lookup(), self.gangs.gathering.held(worker, running, now), list[wire.Ref]()
         for r in running:
             attempt, elapsed = Attempt(r.task, r.number), r.elapsed
             if attempt in self.gangs.table:
@@ -161,12 +118,12 @@ class Attempts:
                     others.append(wire.Ref(*attempt))
                 continue
             found = lookup.find(attempt)
-            holder = self._holder(attempt, found)
+            holder = self.holders.holder(attempt, found)
             if holder not in (None, "", worker.session):
                 others.append(wire.Ref(*attempt))
                 continue
             if elapsed is not None and holder is not None:
-                elapsed = min(elapsed, self._most_s(attempt, found, now))
+                elapsed = min(elapsed, self.holders.most_s(attempt, found, now))
             held.append(ev.HeldAttempt(attempt, r.slot, elapsed))
         if others:
             self._send(worker.peer, wire.Stop(tuple(others)))
@@ -181,7 +138,7 @@ class Attempts:
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
-        lookup, next_task, gangs = self._lookup(), self._state.book.next_task, self.gangs.table
+        lookup, next_task, gangs = self.holders.lookup(), self._state.book.next_task, self.gangs.table
         self._results = {}
         failed: list[wire.Result] = []
         for result in message.results:
@@ -190,7 +147,7 @@ class Attempts:
                 if gangs and attempt in gangs:
                     continue  # each of its ranks ends by itself
                 found = lookup.find(attempt)
-                holder = self._holder(attempt, found)
+                holder = self.holders.holder(attempt, found)
                 if holder in (None, "", worker.session):
                     self._results[attempt] = self._believable(attempt, result, found, now)
                     if result.outcome and result.outcome <= Outcome.TIMEOUT and holder is not None:
@@ -218,7 +175,7 @@ class Attempts:
         """Limit a result's elapsed time to the time since its attempt was sent: predictions are learned from it."""
         if found is None and not self._state.scheduler.is_orphan(attempt):
             return result  # a stale result changes nothing
-        most = self._most_s(attempt, found, now)
+        most = self.holders.most_s(attempt, found, now)
         return result if result.elapsed <= most else result._replace(elapsed=most)
 
     def _remember(self, result: wire.Result) -> None:
@@ -261,6 +218,8 @@ class Attempts:
                 elapsed = [seconds * speed for seconds in elapsed]
             bag.runs.add(elapsed, worker.first_runs(number, len(its)), worker.join.name)
             drop_ended(self._state, bag, tasks[part])
+            if bag.environment_key and (at := worker.environments.get(bag.environment_key)) is not None:
+                at.times = at.returned = 0  # it can use that environment
             if bag.remembered:
                 bag.remembered.difference_update(tasks[part])
             for result in its:
@@ -306,20 +265,20 @@ class Attempts:
         if message.task >= self._state.book.next_task:
             return False
         attempt = Attempt(message.task, message.number)
-        return self._holder(attempt, self._lookup().find(attempt)) == worker.session
+        return self.holders.holder(attempt, self.holders.lookup().find(attempt)) == worker.session
 
     def saved(self, worker: WorkerSession, message: wire.Saved, now: float) -> None:
         """A worker sent a checkpoint of an attempt."""
         attempt, kept = Attempt(message.task, message.number), (0, 0)
         if self.may_save(worker, message):
-            elapsed = min(message.elapsed, self._most_s(attempt, self._lookup().find(attempt), now))
+            elapsed = min(message.elapsed, self.holders.most_s(attempt, self.holders.lookup().find(attempt), now))
             kept = self._checkpoints.keep(attempt, message, elapsed, now)
         self._send(worker.peer, wire.CheckpointKept(message.task, message.serial, *kept))
 
     def resume(self, worker: WorkerSession, message: wire.Resume) -> None:
         """A worker asks for the checkpoint that an attempt goes on from."""
         attempt = Attempt(message.task, message.number)
-        if message.task < self._state.book.next_task and self.its_own(worker, [attempt], self._lookup()):
+        if message.task < self._state.book.next_task and self.holders.its_own(worker, [attempt], self.holders.lookup()):
             self._checkpoints.owe(worker.name, attempt, message)
 
     @property
@@ -331,7 +290,7 @@ class Attempts:
         """Send a checkpoint to each of some workers that have taken what they were sent before; they take turns."""
         for name, attempt, request in self._checkpoints.next_owed(self._ready):
             worker = self._by_name[name]
-            if self.its_own(worker, [attempt], self._lookup()):
+            if self.holders.its_own(worker, [attempt], self.holders.lookup()):
                 self._state.hand_out(worker.peer, self._checkpoints.sent(request))
 
     def _ready(self, name: str) -> bool | None:
@@ -401,7 +360,7 @@ class Attempts:
             return  # the worker has left in the meantime, or has done it
         refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
         if isinstance(command, ev.GiveUp):
-            self.restore((ref.task, ref.number, worker.session, None) for ref in refs)
+            self.holders.restore((ref.task, ref.number, worker.session, None) for ref in refs)
             self._note_overdue(worker.name, len(refs))
         stops = isinstance(command, ev.Stop) or (isinstance(command, ev.GiveUp) and command.stop)
         self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))

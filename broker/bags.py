@@ -37,14 +37,16 @@ Run = tuple[float, str]
 NO_WORKER = "no worker is known yet: the bag waits"
 
 
-def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> str:
+def too_long(some: int | str, bag: "OpenBag", window_s: float, margin_s: float) -> str:
     """The note of a bag with ``some`` tasks that are too long for any known window."""
-    are = "is" if some == 1 else "are"
-    return (
-        f"{some} of {total} tasks {are} longer than any window known: the longest is {precise(window_s)}, "
-        f"less {precise(margin_s)} for starting up; they wait for a longer one, unless you split them or have them "
-        f"save checkpoints"
-    )
+    window = f"the longest is {precise(window_s)}, less {precise(margin_s)} for starting up"
+    if bag.row.options.checkpoint:
+        return f"no window known is long enough for a piece of {some} of {bag.total} tasks: {window}"
+    one = bag.total == 1
+    are = "its task is" if one else f"{some} of {bag.total} tasks {'is' if some == 1 else 'are'}"
+    they = "it waits" if one or some == 1 else "they wait"
+    split = "unless you split it or have it" if one or some == 1 else "unless you split them or have them"
+    return f"{are} longer than any window known: {window}; {they} for a longer one, {split} save checkpoints"
 
 
 @dataclass(slots=True)

@@ -340,7 +340,7 @@ class Clients:
         if not longest:
             return NO_WORKER
         some = sum(needs_s(seconds) + margin >= longest for seconds in runtimes)
-        return too_long(bag.total if len(runtimes) == 1 else some, bag.total, longest, margin)
+        return too_long(bag.total if len(runtimes) == 1 else some, bag, longest, margin)
 
     def farewell(self, reason: str) -> None:
         """The broker stops: send the waiting receipts, and say goodbye."""

@@ -37,16 +37,25 @@ class EnvironmentList:
         return {"systems": [[*system, many] for system, many in found.most_common(wire.BUILDS_LIMIT)]}
 
     def rows(self) -> Slices:
-        """Every environment that a bag uses; each belongs to one owner."""
+        """Every environment that a bag uses and whose wheels are here; each belongs to one owner."""
         found: dict[str, Json] = {}
+        forgotten: set[str] = set()
         for bag in sorted(self._state.book.by_number.values(), key=lambda bag: -bag.row.number):
             yield _BAG_UNITS
-            if bag.environment is None:
+            key, environment = bag.environment_key, bag.environment
+            if environment is None or key in forgotten:
                 continue
-            if bag.environment_key not in found and len(found) == ROWS:
+            if key not in found and len(found) == ROWS:
                 break
-            _add(found.setdefault(bag.environment_key, _row(bag, bag.environment)), bag)
+            if key not in found and not self._has_wheels(bag.row.owner, environment):
+                forgotten.add(key)
+                continue
+            _add(found.setdefault(key, _row(bag, environment)), bag)
         return {"environments": list(found.values())}
+
+    def _has_wheels(self, owner: str, environment: wire.Environment) -> bool:
+        """Whether these were not released. Bags that have ended keep the environment's name."""
+        return any(self._state.journal.parts.has(owner, build.tree) for build in environment.builds)
 
     def release(self, bag: OpenBag, parts: str) -> Slices:
         """Drop wheels of all bags that have the environment of ``bag``: no task needs them any more."""

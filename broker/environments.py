@@ -1,8 +1,9 @@
 """Which workers are to have which environments, and what became of them. Pure.
 
 Rule 1: an environment is prepared before its tasks are placed, on workers where a waiting task would still fit
-afterwards: so preparing is never part of a task's time. Only a few workers prepare one at a time, and no more than its
-waiting tasks need. A parallel task may need any of them, because which are together changes.
+afterwards: so preparing is never part of a task's time. Only a few workers prepare one at a time, those with free slots
+first, and no more than its waiting tasks need: where those that have it are busy, others with free slots get it. A
+parallel task may need any of them, because which are together changes.
 Rule 2: a worker that cannot prepare one now is asked again later. When two PCs refuse one for the same reason, its bags
 are held, because every PC would.
 Rule 3: a worker is told all that it is to have, and again after each introduction: so nothing is lost with a message.
@@ -35,12 +36,16 @@ WEIGHT = 0.3
 ANYWAY_S = 2.0
 # When a PC that could not prepare an environment is asked again: the first time, and at most. Seconds.
 AGAIN_S, AGAIN_MOST_S = 60.0, 3_600.0
+# Messages in a row with which a PC hands tasks back that need an environment, before it counts as one without it.
+RETURNED = 3
 # PCs that have to fail alike before bags are held.
 ALIKE = 2
 # How often the broker looks who is to prepare what, if nothing happens; and how many workers one look considers, which
 # takes a few milliseconds. Seconds.
 LOOK_S = 1.0
 WORKERS_A_LOOK = 4_000
+# Of a worker with more slots, the first stand for all.
+SLOTS_LOOKED_AT = 16
 # PCs that an explanation names for each reason.
 NAMED = 5
 
@@ -108,20 +113,42 @@ class Environments:
         """A worker says what became of an environment."""
         worker = self._by_peer.get(peer)
         at = None if worker is None else worker.environments.get(message.key)
-        if worker is None or at is None:
+        if worker is None or at is None or at.state == "failed":
             return
         self._look_at = 0.0
         readiness = wire.Readiness(message.readiness)
         if readiness is wire.Readiness.READY:
             self._learn(message)
-            at.state, at.reason, at.times = "ready", "", 0
+            at.state, at.reason = "ready", ""
             self._tell_scheduler(worker, now)
         elif readiness is wire.Readiness.GONE:
-            del worker.environments[message.key]
+            first = at.times == 0
+            self._has_not(worker, at, "it was removed there", now)
             worker.told_environments = ()
-            self._tell_scheduler(worker, now)
+            if first:
+                at.again_at = now
         else:
             self._failed(worker, at, message, now)
+
+    def _has_not(self, worker: WorkerSession, at: EnvironmentAt, why: str, now: float) -> None:
+        """An environment cannot be used on a worker, which is asked again after a while, each time later."""
+        at.state, at.reason, at.times = "failed", why, at.times + 1
+        at.again_at = now + min(AGAIN_S * 2.0 ** min(at.times - 1, 16), AGAIN_MOST_S)
+        at.returned = 0
+        self._tell_scheduler(worker, now)
+
+    def returned(self, peer: bytes, message: wire.Returned, now: float) -> None:
+        """A worker has handed tasks back: one that always does so would keep them from workers that can run them."""
+        worker, book = self._by_peer.get(peer), self._state.book
+        if worker is None or not worker.environments:
+            return
+        for key in {book.find(ref.task)[0].environment_key for ref in message.attempts if ref.task < book.next_task}:
+            at = worker.environments.get(key)
+            if at is not None and at.state == "ready":
+                at.returned += 1
+                if at.returned >= RETURNED:
+                    self._has_not(worker, at, "it hands back tasks that need it", now)
+                    self._look_at = 0.0
 
     def _learn(self, message: wire.Prepared) -> None:
         if message.size >= TELLING_BYTES and message.seconds > 0.0:
@@ -129,16 +156,14 @@ class Environments:
             self._bytes_per_s += WEIGHT * (shown - self._bytes_per_s)
 
     def _failed(self, worker: WorkerSession, at: EnvironmentAt, message: wire.Prepared, now: float) -> None:
-        at.state, at.times = "failed", at.times + 1
-        at.again_at = now + min(AGAIN_S * 2.0 ** (at.times - 1), AGAIN_MOST_S)
-        at.reason = f"{message.package}: {message.reason}" if message.package else message.reason
-        self._tell_scheduler(worker, now)
+        why = f"{message.package}: {message.reason}" if message.package else message.reason
+        self._has_not(worker, at, why, now)
         known = self._known.get(message.key)
         facts = {"name": worker.name, "package": message.package, "reason": message.reason}
         self._state.note("environment-failed", by=worker.who.name, **facts)
         if known is not None and message.readiness == wire.Readiness.REFUSED:
-            why = known.refused[worker.join.name] = message.package, message.reason
-            if list(known.refused.values()).count(why) >= ALIKE:
+            refusal = known.refused[worker.join.name] = message.package, message.reason
+            if list(known.refused.values()).count(refusal) >= ALIKE:
                 self._hold(known, f"{at.reason} ({self._system(worker)})")
 
     def _hold(self, known: _Known, why: str) -> None:
@@ -196,13 +221,16 @@ class Environments:
         categories = {bag.category: bag for bag in bags if len(bag.category)}
         queues = {bag.category: grid.gangs.queues[bag.category.key] for bag in bags if bag.category.parallel}
         jobs = [queue.jobs for queue in queues.values() if queue.waits]
-        waiting, asked = math.inf if jobs else sum(map(len, categories)), 0
-        for worker in self._by_peer.values():
+        # Tasks for which there will be no slot at workers that have it; and for which there will be none soon.
+        later = soon = math.inf if jobs else sum(map(len, categories))
+        asked = 0
+        for worker in self._by_peer.values() if soon else ():
             at = worker.environments.get(key)
             if at is not None and at.state != "failed" and worker.state == "up":
-                waiting -= worker.join.slots
+                later -= worker.join.slots
+                soon -= self._free_soon(known.environment, worker, now)
                 asked += at.state == "asked"
-        if waiting <= 0 or asked >= PREPARING_AT_ONCE:
+        if soon <= 0 or asked >= PREPARING_AT_ONCE:
             return
         # The seconds that the shortest waiting task needs.
         shortest = [
@@ -211,8 +239,11 @@ class Environments:
         ]
         shortest += [job.need.seconds(job.runtime, job.need.most) for each in jobs for job in each]
         least_s = min(shortest, default=0.0) + grid.policy.requirement.margin
-        for worker in sorted(self._by_peer.values(), key=lambda worker: -self._left_s(worker, now)):
-            if waiting <= 0 or asked >= PREPARING_AT_ONCE:
+        free = {worker.name: self._free_soon(known.environment, worker, now) for worker in self._by_peer.values()}
+        for worker in sorted(
+            self._by_peer.values(), key=lambda worker: (not free[worker.name], -self._left_s(worker, now))
+        ):
+            if soon <= 0 or asked >= PREPARING_AT_ONCE or (later <= 0 and not free[worker.name]):
                 return
             at = worker.environments.get(key)
             if at is not None and (at.state != "failed" or at.again_at > now):
@@ -223,8 +254,18 @@ class Environments:
             if len(worker.environments) < wire.ENVIRONMENTS_LIMIT:
                 worker.environments[key] = EnvironmentAt(times=0 if at is None else at.times)
                 worker.told_environments = ()
-                waiting -= worker.join.slots
+                later -= worker.join.slots
+                soon -= free[worker.name]
                 asked += 1
+
+    def _free_soon(self, environment: wire.Environment, worker: WorkerSession, now: float) -> float:
+        """How many slots of a worker should be free by the time when it could have prepared an environment."""
+        up = self._state.scheduler.grid.slots.workers.get(worker.name)
+        if up is None:
+            return 0.0
+        until = now + (self.preparing_s(environment, worker) or 0.0)
+        looked_at = up.slots[:SLOTS_LOOKED_AT]
+        return sum([slot.free_at <= until for slot in looked_at]) * len(up.slots) / len(looked_at)
 
     def _left_s(self, worker: WorkerSession, now: float) -> float:
         """How long a worker stays; less than 0 if it is not there."""

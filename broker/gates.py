@@ -76,7 +76,10 @@ class Gates:
 
     def _refusal_by_licences(self, options: wire.TaskOptions) -> str:
         total = self._state.scheduler.grid.categories.licences.total
-        for name, many in options.licence_needs():
+        needs = options.licence_needs()
+        if len({name for name, _ in needs}) < len(needs):
+            return "a licence is named twice"
+        for name, many in needs:
             if name not in total:
                 known = f"there are {', '.join(sorted(total))}" if total else "its licences.toml names none"
                 return f"this grid has no licence {name}: {known}"
@@ -248,7 +251,9 @@ class Gates:
         return (yield from self._route(bag))
 
     def resume(self, bag: OpenBag) -> Slices:
-        """Place tasks of a bag again."""
+        """Place tasks of a bag again, if it is paused."""
+        if not bag.paused:
+            return {}
         self._state.journal.carried_out(bag.row.number, "pause")
         if bag.held:
             self._state.journal.carried_out(bag.row.number, HOLD + bag.held)

@@ -63,7 +63,10 @@ class HomeFile(Generic[Content]):
         import tomllib  # here, because most brokers have no such file
 
         try:
-            return tomllib.loads(self._path.read_text(encoding="utf-8"))
+            if not self._path.is_file():
+                raise ValueError("it is no file")
+            with self._path.open("rb") as file:
+                return tomllib.loads(file.read(FILE_BYTES).decode())
         except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"{self._path}: {error}") from error
 

@@ -12,6 +12,7 @@ Rule 3: what was learned is written down every few seconds. If the broker is kil
 import math
 from array import array
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
@@ -19,7 +20,7 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
-from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.prediction.hours import DAY, HOUR, Hours, Week
 from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
 from deskgrid.scheduler.prediction.speeds import Speeds
 
@@ -28,6 +29,21 @@ WRITE_S = 10.0
 # The most rows written at once: each has at most 1,600 bytes. The others follow with the next turn.
 ROWS = 100
 
+# The last time of which the day of the week is asked: windows may be announced for later. POSIX seconds.
+LAST_TIME = 1e11
+
+
+class WeekHere(Week):
+    """The week as clocks show it where the broker is. ``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
+
+    def __init__(self, wall_at_zero: float) -> None:
+        self._wall_at_zero = wall_at_zero
+
+    def into(self, now: float) -> float:
+        """Seconds since Monday 0:00."""
+        here = datetime.fromtimestamp(min(max(self._wall_at_zero + now, 0.0), LAST_TIME), UTC).astimezone()
+        return here.weekday() * DAY + here.hour * HOUR + here.minute * 60.0
+
 
 class Learning:
     """Learns from bags, and predicts those whose submitters gave no predictions.
@@ -35,10 +51,11 @@ class Learning:
     ``hours``: how PCs keep their hours; ``speeds``: how fast they are. The scheduler adds to both.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, wall_at_zero: float = 0.0) -> None:
+        """``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
         self._journal = journal
         self._runtimes = Runtimes()
-        self.hours, self.speeds = Hours(), Speeds()
+        self.hours, self.speeds = Hours(WeekHere(wall_at_zero)), Speeds()
         # How earlier estimates of the ends of bags held.
         self.correction = Correction()
         self._unwritten_scores = False

@@ -28,6 +28,7 @@ from deskgrid.broker.state import Leaving
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import Journal, JournalFull
 from deskgrid.broker.watchers import RECEIPT_S
+from deskgrid.durations import duration
 
 log = logging.getLogger("deskgrid.broker")
 
@@ -246,7 +247,7 @@ class Loop:
         if peer in self._ignored:
             return
         if seconds := self._penalties.barred_s(who.name, self._now()):
-            self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {seconds:.0f} s")
+            self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {duration(seconds)}")
             return
         self._suspect = peer, who.name
         message: wire.Message | None = None

@@ -142,7 +142,7 @@ class Overview:
         if bag.note != NO_WORKER or not window_s:
             return bag.note
         margin_s = self._state.scheduler.policy.requirement.margin
-        return "" if at_once_s + margin_s < window_s else too_long("some", bag.total, window_s, margin_s)
+        return "" if at_once_s + margin_s < window_s else too_long("some", bag, window_s, margin_s)
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 
@@ -299,6 +299,7 @@ class Overview:
             "elapsed_s": max(0.0, elapsed),
             "rank": next(mine, None),
             "ranks": max(1, len(ranks)),
+            "saves": bag.row.options.checkpoint,
         }
 
 

@@ -37,6 +37,9 @@ from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy, policy_options
 from deskgrid.scheduler.views.explain import Explanation, Restraint, SlotReason, Waiting, explain, restraint, waiting_of
 
+# Answers questions, by their names: from the arguments, and the time.
+Table = dict[str, Callable[[Json, float], Json | Slices]]
+
 # Explanations of tasks that do not wait.
 _STATE_TEXT = {
     State.PAUSED: "pauses, and is tried again in {again}",
@@ -71,11 +74,20 @@ class Queries:
         self.etas = Etas(state, self.operations, state.forecaster)
         self.etas.lacking = workers.need_note
         self.etas.prepares = self.environments.prepares
-        overview = Overview(state, workers, throughput, clients, self.etas)
-        self._overview = overview
-        admission = Admission(state, self._connected)
+        self._overview = Overview(state, workers, throughput, clients, self.etas)
         self.environment_list = EnvironmentList(state, workers)
-        self._table: dict[str, Callable[[Json, float], Json | Slices]] = {
+        self._table = {**self._of_the_grid(usage), **self._of_bags(), **self._of_keys()}
+        # Questions for which it matters who asks.
+        whatif = WhatIf(state, workers, self.etas)
+        self._for_whom: dict[str, Callable[[Credential, Json], Slices]] = {
+            "whatif": lambda who, args: whatif.compare(who, self._bag(args), args["changes"]),
+            "whatif new": whatif.compare_new,
+            "advise": lambda who, args: whatif.advise(who, self._bag(args)),
+        }
+
+    def _of_the_grid(self, usage: Usage) -> Table:
+        overview = self._overview
+        return {
             "ping": lambda args, now: {},
             "status": lambda args, now: overview.grid() if args.get("rows") is False else overview.status(),
             "worker": lambda args, now: overview.worker(args["name"]),
@@ -83,37 +95,40 @@ class Queries:
             "events": lambda args, now: self._events(args, now, everything=False),
             "events all": lambda args, now: self._events(args, now, everything=True),
             "bags": lambda args, now: overview.page(args.get("after") or 0),
-            "progress": lambda args, now: overview.row(self._bag(args), args.get("eta") is True),
-            "eta": lambda args, now: self.etas.eta(self._bag(args)),
-            "cancel": lambda args, now: self.orders.cancel(
-                self._bag(args), args.get("items"), spare=args.get("running") is False
-            ),
-            "pause": lambda args, now: self.orders.gates.pause(self._bag(args)),
-            "resume": lambda args, now: self.orders.gates.resume(self._bag(args)),
             "shares": lambda args, now: usage.shares(),
             "systems": lambda args, now: self.environment_list.systems(),
             "environments": lambda args, now: self.environment_list.rows(),
+            "forget learned": self._forget_learned,
+            "policy": self._policy,
+        }
+
+    def _of_bags(self) -> Table:
+        state, orders = self._state, self.orders
+        return {
+            "progress": lambda args, now: self._overview.row(self._bag(args), args.get("eta") is True),
+            "eta": lambda args, now: self.etas.eta(self._bag(args)),
+            "cancel": lambda args, now: orders.cancel(
+                self._bag(args), args.get("items"), spare=args.get("running") is False
+            ),
+            "pause": lambda args, now: orders.gates.pause(self._bag(args)),
+            "resume": lambda args, now: orders.gates.resume(self._bag(args)),
             "release": lambda args, now: self.environment_list.release(self._bag(args), args["parts"]),
             "explain": self._explain,
             "logs": lambda args, now: task_log(state, self._task(self._bag(args), args["item"])),
             "output": lambda args, now: bag_output(state, self._bag(args), args.get("after") or 0),
             "tasks": lambda args, now: task_rows(state, self._bag(args), args["state"], args.get("after")),
             "forget": self._forget,
-            "forget learned": self._forget_learned,
-            "policy": self._policy,
-            "runtimes": lambda args, now: self.orders.predict(self._bag(args), args["items"], args["runtimes"]),
+            "runtimes": lambda args, now: orders.predict(self._bag(args), args["items"], args["runtimes"]),
+        }
+
+    def _of_keys(self) -> Table:
+        admission = Admission(self._state, self._connected)
+        return {
             "keys": admission.rows,
             "keys add": admission.add,
             "keys revoke": admission.revoke,
             "keys forget": admission.forget,
             "keys enrol": admission.enrol,
-        }
-        # Questions for which it matters who asks.
-        whatif = WhatIf(state, workers, self.etas)
-        self._for_whom: dict[str, Callable[[Credential, Json], Slices]] = {
-            "whatif": lambda who, args: whatif.compare(who, self._bag(args), args["changes"]),
-            "whatif new": whatif.compare_new,
-            "advise": lambda who, args: whatif.advise(who, self._bag(args)),
         }
 
     @property
@@ -298,7 +313,7 @@ def _kept_back(why: Restraint) -> list[str]:
     """Explain in sentences why a task is not placed although it may fit."""
     lines = []
     if why.limit:
-        lines.append(f"its bag has reached its limit: {why.out} of at most {why.limit} tasks are on PCs")
+        lines.append(f"its bag has reached its limit of tasks on PCs: {why.out:,} of {why.limit:,}")
     for name, needs, free, total in why.lacking:
         lines.append(f"it needs {needs} of licence {name}, and {free} of {total} are free")
     if why.lead_s:
@@ -308,12 +323,20 @@ def _kept_back(why: Restraint) -> list[str]:
 
 def _needs(why: Explanation) -> str:
     """Say how much time a waiting task needs, and what for."""
-    needs = precise(why.needs_s)
+    needs = precise(why.needs_s) + (" on a PC of speed 1" if why.uneven else "")
     if not why.checkpointable:
         return f"it needs {needs}, which includes a safety margin of {precise(why.margin_s)}"
-    done = "" if why.fraction is None else f"; {why.fraction:.0%} of it is done"
     idle = f"; its last pieces without progress: {why.idle_pieces}" if why.idle_pieces else ""
-    return f"a piece of it needs {needs}, with the time to begin it and to save its end{done}{idle}"
+    return f"a piece of it needs {needs}, with the time to begin it and to save its end{_done(why)}{idle}"
+
+
+def _done(why: Explanation) -> str:
+    """Say what the newest checkpoint of a task has of it."""
+    if why.left_s is None:
+        return ""
+    if why.fraction is None:
+        return f"; by its newest checkpoint, about {precise(why.left_s)} of it is left"
+    return f"; {why.fraction:.0%} of it is done by its newest checkpoint"
 
 
 def _explanation(why: Explanation, item: int, workers: int, now: float, kept_back: bool) -> list[str]:
@@ -321,7 +344,7 @@ def _explanation(why: Explanation, item: int, workers: int, now: float, kept_bac
     start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.state != State.WAITING:
         copy = f"; a copy runs on {why.copy_on}" if why.copy_on else ""
-        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}{copy}"]
+        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}{_done(why)}{copy}"]
     if not workers:
         return [f"{start} waits: no worker is connected"]
     lines = [f"{start} waits: {_needs(why)}"]
@@ -332,7 +355,9 @@ def _explanation(why: Explanation, item: int, workers: int, now: float, kept_bac
     lines += [f"{slot.worker} slot {slot.slot}: {_of_slot(slot, now, kept_back)}" for slot in why.slots]
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
-        lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {precise(window.lasts_s)}: {fit}")
+        at = "" if window.speed == 1.0 else f" at speed {window.speed:.2g}"
+        lasts = precise(window.lasts_s)
+        lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {lasts}: {fit}{at}")
     return lines
 
 

@@ -134,7 +134,9 @@ class Sessions:
         states = {"done": done, "cancelled": cancelled, "failed": failed}
         known = {**states, "held": held, "held_copies": held_copies, "saved": saved}
         state.handle(bag.submitted(batch, **known), now)
-        self.workers.attempts.restore((task, number, session or "", None) for task, number, session in sent + copies)
+        self.workers.attempts.holders.restore(
+            (task, number, session or "", None) for task, number, session in sent + copies
+        )
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
         """New sessions, restored from the journal after a rollback.
@@ -180,17 +182,24 @@ class Sessions:
             self._enrolment.ask(peer, who, message)
         elif isinstance(message, wire.FROM_BOTH):
             self.transfers.receive(peer, who, message, now)
-        elif isinstance(message, wire.Prepared):
-            if self.workers.heard(peer, who, now):
-                self.queries.environments.receive(peer, message, now)
-            else:
-                self.state.send(peer, wire.Rejoin())
         elif isinstance(message, wire.FROM_WORKER):
-            self.workers.receive(peer, who, message, now)
-            if isinstance(message, wire.Join) and (worker := self.workers.by_peer.get(peer)) is not None:
-                self.queries.environments.joined(worker, now)
+            self._receive_from_worker(peer, who, message, now)
         else:
             self.clients.receive(peer, who, message, now)
+
+    def _receive_from_worker(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
+        environments = self.queries.environments
+        if isinstance(message, wire.Prepared):
+            if self.workers.heard(peer, who, now):
+                environments.receive(peer, message, now)
+            else:
+                self.state.send(peer, wire.Rejoin())
+            return
+        self.workers.receive(peer, who, message, now)
+        if isinstance(message, wire.Join) and (worker := self.workers.by_peer.get(peer)) is not None:
+            environments.joined(worker, now)
+        elif isinstance(message, wire.Returned):
+            environments.returned(peer, message, now)
 
     def _refusal(self, who: Credential, message: wire.Message) -> str:
         """Why a newcomer is not let in; empty when it is."""

@@ -113,7 +113,7 @@ class BrokerState:
         # The bytes of files that the first task of a bag on a slot needs, and each other, by bag and owner.
         self.file_needs: dict[tuple[str, str], tuple[int, int]] = {}
         self.failed_attempts = FailedAttempts()
-        self.learning = Learning(journal)
+        self.learning = Learning(journal, facts.wall_at_zero)
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         first, learned = journal.epoch << 40, self.learning

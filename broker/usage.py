@@ -40,13 +40,17 @@ class Usage:
         state.handle(ev.LicencesCounted(state.licences_file.content), now)
 
     def refresh(self, now: float) -> None:
-        """Look whether a file has changed. Raises ValueError for one that is wrong; then the last good one counts."""
-        try:
-            changed = self._state.shares_file.refresh()
-        finally:
-            changed_too = self._state.licences_file.refresh()
-        if changed or changed_too:
+        """Look whether a file has changed. Raises ValueError if some are wrong; of these, the last good ones count."""
+        changed, wrong = False, list[str]()
+        for file in (self._state.shares_file, self._state.licences_file):
+            try:
+                changed |= file.refresh()
+            except ValueError as error:
+                wrong.append(str(error))
+        if changed:
             self.arrange(now)
+        if wrong:
+            raise ValueError("; ".join(wrong))
 
     def write_down(self, now: float, last: bool = False) -> None:
         """Record what was used, if it is time, or for the ``last`` time."""

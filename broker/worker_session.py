@@ -11,12 +11,16 @@ from deskgrid.wire.status import Presence
 
 @dataclass(slots=True)
 class EnvironmentAt:
-    """An environment on a worker. ``reason``: why it failed; ``times``: how often; ``again_at``: when it is tried."""
+    """An environment on a worker. ``reason``: why it failed; ``times``: how often; ``again_at``: when it is tried.
+
+    ``returned``: messages in a row with which the worker handed tasks back that need it.
+    """
 
     state: Literal["asked", "ready", "failed"] = "asked"
     reason: str = ""
     times: int = 0
     again_at: float = 0.0
+    returned: int = 0
 
 
 @dataclass(slots=True)

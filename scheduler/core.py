@@ -171,11 +171,17 @@ class Scheduler:
 
     @property
     def wakes_at(self) -> float:
-        """When a pass is due although nothing has happened: for a new worker, after a pause, or to start a copy."""
+        """When a pass is due although nothing has happened: for a new worker, after a pause, to start a copy, or
+        because a parallel task did not start when it should."""
         grid = self.grid
         expected = grid.expected[0][0] if grid.expected else math.inf
         return min(
-            grid.pauses.next_end, grid.rests.next_end, self.trust.next_widening, self._placing.copying.due, expected
+            grid.pauses.next_end,
+            grid.rests.next_end,
+            self.trust.next_widening,
+            self._placing.copying.due,
+            self._placing.gangs.due,
+            expected,
         )
 
     @property

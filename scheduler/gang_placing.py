@@ -1,6 +1,6 @@
 """The part of a pass that places parallel tasks: it comes before single tasks, which get what is left.
 
-Rule 1: the policy is asked only if a task waits and something has changed.
+Rule 1: the policy is asked only if a task waits, and something has changed or a task did not end when it should.
 Rule 2: all slots of a gang are taken in one step. What the policy yields is tested again before that, because a policy
 may be anybody's: a start that cannot be is left out, and its job with it, until the policy is asked again.
 Rule 3: slots that are kept for a gang look to single tasks as if their windows closed when it is to start. This is done
@@ -36,6 +36,8 @@ class GangPlacing:
         self._settle = settle
         # `GridState.changes` when the policy was asked last.
         self._asked = -1
+        # When it is to be asked again although nothing has changed: what is kept should have been needed by then.
+        self.due = inf
         # What it wants to be kept, and whether slots are kept accordingly.
         self._keeps: list[Keep] = []
         self._kept = True
@@ -93,7 +95,7 @@ class GangPlacing:
         grid, table = self._grid, self._table
         for queue in table.queues.values():
             queue.fill()
-        changed = bool(table.touched) or grid.changes != self._asked
+        changed = bool(table.touched) or grid.changes != self._asked or grid.now >= self.due
         for name in table.touched:
             self._refresh(table.machines[name])
         table.touched.clear()
@@ -107,6 +109,7 @@ class GangPlacing:
         ):
             if not self._ask(queues, starts):
                 break
+        self.due = min([keep.at for keep in self._keeps if keep.at > grid.now], default=inf)
         grid.changes += bool(starts)  # plans for single tasks no longer hold
         self._asked = grid.changes if grid.budget > 0 else -1
         return starts
@@ -120,7 +123,8 @@ class GangPlacing:
             if slot.gang is not None:
                 continue
             if slot.sent or slot.queue:
-                others.append((min(slot.free_at, worker.ends_at), 1))
+                free_at = slot.free_at if slot.sent else grid.now + slot.queued_s / slot.speed
+                others.append((min(free_at, worker.ends_at), 1))
             elif slot.owes is None and slot.position < worker.width and not shut:
                 free.append(slot)
         until = grid.rests.shuts_until(worker.name, [ends for ends, _ in machine.gangs.values()]) if free else None

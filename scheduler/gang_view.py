@@ -6,6 +6,7 @@ from operator import itemgetter
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.parallel.base import Host, Job, Site
+from deskgrid.scheduler.parallel.hosts import believed
 from deskgrid.scheduler.state.gangs import host_of
 
 _Coming = tuple[float, float, Host]
@@ -29,9 +30,13 @@ class Coming:
         if rows is None:
             rows = self._known[site] = self._collect(site, now)
         start = bisect_right(rows, now, key=_opens)
-        # These may open at any time: their PCs are late.
-        late = [(now, closes, host) for _, closes, host in rows[:start] if closes > now and self._is_away(host)]
-        return late + rows[start:]
+        # The PCs of these are late.
+        late = [
+            (opens, closes, host)
+            for planned, closes, host in rows[:start]
+            if (opens := believed(planned, now)) < closes and self._is_away(host)
+        ]
+        return sorted(late + rows[start:], key=_opens) if late else rows[start:]
 
     def _is_away(self, host: Host) -> bool:
         return host.name not in self._grid.gangs.machines

@@ -357,7 +357,7 @@ class GridState:
 
     def closing(self, worker: Worker, now: float) -> float:
         """When the window of a worker is expected to close, which is looked at again then."""
-        lengths = self.hours.lengths(worker.name, worker.planned_s)
+        lengths = self.hours.lengths(worker.name, worker.planned_s, worker.opened)
         if not lengths:
             return worker.announced
         likely = closings(worker.opened, worker.announced, lengths, now)

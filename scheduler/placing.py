@@ -68,7 +68,7 @@ class Placing:
         self._unfit: list[int] = []
         self._pieces = Pieces(grid, self._hand, self._settle_slot)
         self.copying = Copying(grid)
-        self._gangs = GangPlacing(grid, self._settle_slot)
+        self.gangs = GangPlacing(grid, self._settle_slot)
 
     def place_all(self, now: float, most: float) -> list[Assign | StartGang]:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
@@ -92,10 +92,10 @@ class Placing:
         if grid.gangs.awake:
             rested = grid.rests.due(grid.gangs.machines, now)
             grid.gangs.touched.update(rested, [slot.worker.name for slot in changed.values()])
-            starts = self._gangs.decide()
+            starts = self.gangs.decide()
         categories = self._tidy()
         if grid.gangs.awake and (categories or grid.tasks.copied):
-            self._gangs.make_room()
+            self.gangs.make_room()
         if categories and grid.slots.with_room and grid.budget > 0:
             self._place(
                 [category for category in categories if category.key.piece is None],

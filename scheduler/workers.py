@@ -196,7 +196,7 @@ class Workers:
         last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
         grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap, worker)
         if event.planned:
-            grid.hours.add(worker.name, worker.planned_s, now - worker.opened)
+            grid.hours.add(worker.name, worker.planned_s, now - worker.opened, worker.opened)
         counters.departures += event.planned
         counters.losses += not event.planned
         self._gangs.worker_left(worker, now, planned=event.planned and not event.early)

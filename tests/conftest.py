@@ -8,15 +8,19 @@ In a checkout our folders could also be imported by their own names. Tests refus
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.architecture.reading import ROOMS
 from tests.counting import COUNTS
+
+if TYPE_CHECKING:
+    from deskgrid import Grid
+    from tests.live import LiveGrid
 
 
 class OneName(MetaPathFinder):
@@ -35,6 +39,15 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("fixed"), derandomize=False, max_examples=2000)
 settings.load_profile("fixed")
+
+
+@pytest.fixture
+def grid(live: "LiveGrid") -> Iterator["Grid"]:
+    """A program's Grid on the broker that a test file starts with its fixture ``live``."""
+    from deskgrid import Grid
+
+    with Grid(live.broker.ready.client_line) as opened:
+        yield opened
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -117,6 +117,9 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
     ``say`` gets a line for people whenever something changes.
     """
     try:
+        if options.run_as is not None:
+            check_account(options.run_as, PROGRAM)
+            os.umask(0o022)  # that user must be able to read the unpacked bundles
         if options.join.keys is None:
             _work(options, stopping, say)
         else:
@@ -171,9 +174,6 @@ def _identity(options: WorkerOptions) -> PcIdentity | None:
 
 
 def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
-    if options.run_as is not None:
-        check_account(options.run_as, PROGRAM)
-        os.umask(0o022)  # that user must be able to read the unpacked bundles
     wake_in, wake_out = socket.socketpair()
     wake_in.setblocking(False)
     wake_out.setblocking(False)

@@ -87,9 +87,7 @@ def owner_refusal(who: Credential, bag: str, owner: str) -> str:
     """Why ``who`` may not do anything with a bag; empty when they may."""
     if who.role == "admin" or who.name == owner:
         return ""
-    return (
-        f"bag {bag} belongs to {owner}, and you are connected as {who.name}; an admin may do this (--join @admin.join)"
-    )
+    return f"bag {bag} belongs to {owner}, and you are connected as {who.name}: only {owner} and admins may do this"
 
 
 def admin_refusal(who: Credential, what: str) -> str:

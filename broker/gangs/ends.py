@@ -78,6 +78,9 @@ class Ends:
         else:
             gang.ended[rank] = result.elapsed
             gang.size += len(result.payload)
+            size = gang.meetings.size
+            self._table.tell_ranks(gang, gang.meetings.end(rank))
+            self._table.gathered += gang.meetings.size - size
 
     def _printed(self, worker: WorkerSession, gang: Gang | None, result: wire.RankResult, now: float) -> None:
         """A rank was stopped. That counts for nothing, but what it printed until then is kept."""

@@ -49,6 +49,7 @@ class Gathering:
         for rank in ranks:
             if rank.outcome == wire.Outcome.DONE:
                 gang.ended[rank.rank] = rank.elapsed
+                gang.meetings.end(rank.rank)
                 gang.size += rank.size
             elif rank.outcome in FAILED:
                 facts = (*attempt, rank.outcome, rank.elapsed, table.payload(row.task, rank.rank), b"", b"", rank.rank)

@@ -7,6 +7,7 @@ Rule 1: what a rank says twice, because an answer may have been lost, is answere
 meeting are kept until the next is held.
 Rule 2: if a meeting does not take place, nor do all later ones of the gang, as with `threading.Barrier`: its ranks do
 not agree any more about where they are.
+Rule 3: nobody waits for a rank that has ended.
 """
 
 from collections.abc import Sequence
@@ -50,6 +51,8 @@ class Meetings:
         # What the last meeting gathered; None: the broker was started again since.
         self._values: Payload | None = b"" if held == 0 else None
         self._broken = ""
+        # Ranks that have ended: they come to no meeting any more.
+        self._over: set[int] = set()
 
     def come(self, meet: Meet, room: int) -> list[Told]:
         """A rank comes to a meeting; returns who is told what. ``room``: for so many bytes of values there is room."""
@@ -60,13 +63,25 @@ class Meetings:
         if self._now is None:
             self._now = _Meeting(self.held + 1, meet.gathers)
         if reason := self._objection(meet, self._now, room):
-            return self._break(meet, self._now, reason)
+            return self._break(self._now, reason, meet)
         if meet.rank not in self._now.values:
             self._now.values[meet.rank] = meet.data
             self.size += len(meet.data)
         if len(self._now.values) == len(self._places):
             return self._hold(self._now)
-        return self._break(meet, self._now, self._missing(self._now)) if meet.overdue else []
+        if meet.overdue:
+            return self._break(self._now, f"{self._named(self._missing(self._now))} did not come", meet)
+        return self._look(self._now)
+
+    def end(self, rank: int) -> list[Told]:
+        """A rank has ended; returns what those are told who wait for it."""
+        self._over.add(rank)
+        return [] if self._now is None else self._look(self._now)
+
+    def _look(self, now: _Meeting) -> list[Told]:
+        """A meeting to which somebody cannot come does not take place."""
+        never = [rank for rank in sorted(self._over) if rank not in now.values]
+        return self._break(now, f"{self._named(never)} ended without coming") if never else []
 
     def _before(self, meet: Meet) -> Told:
         """What somebody is told who did not hear that an earlier meeting was held."""
@@ -94,12 +109,16 @@ class Meetings:
         self.held, self._now, self._values, self.size = now.serial, None, values, len(values)
         return [Told(rank, now.serial, values=values) for rank in sorted(now.values)]
 
-    def _break(self, meet: Meet, now: _Meeting, reason: str) -> list[Told]:
+    def _break(self, now: _Meeting, reason: str, meet: Meet | None = None) -> list[Told]:
+        """``meet``: of the rank that is told last, perhaps at another meeting."""
         self._broken, self._now, self.size = reason, None, len(self._values or b"")
-        others = [Told(rank, now.serial, reason) for rank in sorted(now.values) if rank != meet.rank]
-        return [*others, Told(meet.rank, meet.serial, reason)]
+        others = [rank for rank in sorted(now.values) if meet is None or rank != meet.rank]
+        told = [Told(rank, now.serial, reason) for rank in others]
+        return told if meet is None else [*told, Told(meet.rank, meet.serial, reason)]
 
-    def _missing(self, now: _Meeting) -> str:
-        missing = [place for rank, place in enumerate(self._places) if rank not in now.values]
-        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        return f"{', '.join(missing[:NAMED])}{more} did not come"
+    def _missing(self, now: _Meeting) -> list[int]:
+        return [rank for rank in range(len(self._places)) if rank not in now.values]
+
+    def _named(self, ranks: Sequence[int]) -> str:
+        more = f" and {len(ranks) - NAMED} more" if len(ranks) > NAMED else ""
+        return ", ".join([self._places[rank] for rank in ranks[:NAMED]]) + more

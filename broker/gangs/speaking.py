@@ -1,7 +1,5 @@
 """Passes on what the ranks of an attempt say to each other through the broker: at meetings, and by PMI-1."""
 
-from itertools import groupby
-
 from deskgrid import wire
 from deskgrid.broker.gangs.ends import Ends
 from deskgrid.broker.gangs.gang import Gang, Stage
@@ -30,10 +28,7 @@ class Speaking:
         self._table.gathered += meetings.size - size
         if meetings.held > before:
             self._table.state.journal.ranks.met(message.task, meetings.held)
-        found = sorted([(gang.ranks[each.rank].worker, each.serial, each.rank, each) for each in told])
-        for (name, serial), its in groupby(found, lambda row: row[:2]):
-            *_, said = next(its)
-            self._table.tell(name, wire.Met(*gang.attempt, serial, said.reason, said.values))
+        self._table.tell_ranks(gang, told)
 
     def pmi(self, worker: WorkerSession, message: wire.PmiBytes, now: float) -> None:
         """A rank speaks to MPI's process manager."""

@@ -2,11 +2,13 @@
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.gangs.gang import Gang, RankAt, Stage
+from deskgrid.broker.gangs.meetings import Told
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
@@ -148,6 +150,13 @@ class GangTable:
             if worker is not None and until is not None and until != was:
                 facts = {"name": name, "for_s": round(until - now, 1), "why": why}
                 self.state.note("worker-gets-no-gangs", by=worker.who.name, **facts)
+
+    def tell_ranks(self, gang: Gang, told: Sequence[Told]) -> None:
+        """Tell ranks what became of a meeting: each worker once, however many of them it has."""
+        found = sorted([(gang.ranks[each.rank].worker, each.serial, each.rank, each) for each in told])
+        for (name, serial), its in groupby(found, lambda row: row[:2]):
+            *_, said = next(its)
+            self.tell(name, wire.Met(*gang.attempt, serial, said.reason, said.values))
 
     def tell(self, name: str, message: wire.Message) -> None:
         """Send a message to a worker, if it is known."""

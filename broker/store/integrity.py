@@ -95,6 +95,13 @@ def teach_checksums(db: sqlite3.Connection) -> None:
     db.create_function("checksum", -1, checksum, deterministic=True)
 
 
+def drop_damaged_checkpoints(db: sqlite3.Connection) -> int:
+    """Delete checkpoints that are not what was written, and return how many: tasks go on from earlier ones."""
+    wrong = "typeof(data) = 'blob' AND checksum IS NOT checksum(data)"
+    whole = "number NOT IN (SELECT checkpoint FROM checkpoint_parts WHERE checkpoint IS NOT NULL)"
+    return db.execute(f"DELETE FROM checkpoints WHERE {wrong} AND {whole}").rowcount
+
+
 def wrong_with_values(db: sqlite3.Connection) -> str:
     """Check every long value, about a second for each GiB. Call this when the pages are whole."""
     for query, what in _CHECKED:

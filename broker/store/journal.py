@@ -9,6 +9,7 @@ Payloads are opaque. Arguments are read back on demand, so the arguments of a wa
 of a restart are in `deskgrid.broker.store.recovery`.
 """
 
+import logging
 import os
 import shutil
 import sqlite3
@@ -27,6 +28,7 @@ from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import (
     checksum,
     checksum_of_block,
+    drop_damaged_checkpoints,
     had_begun,
     teach_checksums,
     wrong_with_files,
@@ -51,10 +53,13 @@ from deskgrid.broker.store.result_blocks import (
     names_in,
     rows_in,
 )
-from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, UsageRow, WindowEnd, WindowRow
+from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, UsageRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
+from deskgrid.broker.store.windows import WindowTable
 from deskgrid.private_files import make_private
 from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of
+
+log = logging.getLogger("deskgrid.broker")
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: more than the few that the slots of a lab are working through.
@@ -74,9 +79,6 @@ _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 LOG_BYTES = 4 * 1024 * 1024
 # A disk that was full has to take this much before anything else is written to it.
 TRIAL_BYTES = 1024 * 1024
-# Windows that closed longer ago are deleted at the next opening, so that the table does not grow for ever: a year, and
-# a month to look back at it.
-WINDOWS_KEPT_S = 400 * 86_400.0
 
 
 class JournalError(Exception):
@@ -143,12 +145,15 @@ class Journal:
             raise JournalError(f"{home} has a journal of format {found}; this deskgrid reads and writes {FORMAT}")
         try:
             bring_up(self.db, found)
+            if dropped := drop_damaged_checkpoints(self.db):
+                log.warning("damaged checkpoints: %d are left out, and their tasks go on from earlier ones", dropped)
             self._refuse(wrong_with_values(self.db))
             self._refuse(self.values.open(self.db, self._write))
             self.purge = Purge(self.db, self._write, self.values)
             self.parts = Parts(self.db, self._write, self.values)
             self.learned = Learned(self.db, self._write)
             self.etas = EtaTable(self.db, self._write)
+            self.windows = WindowTable(self.db, self._write)
             self.ranks = RankTable(self.db, self._write, self.values)
             self.checkpoints = CheckpointTable(self.db, self._write, self._insert, self.values)
             # Delete templates that no bag uses: after a restart nothing else would ever delete them.
@@ -173,7 +178,7 @@ class Journal:
         """Record one more opening: the numbers of attempts depend on it."""
         row = self.db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
         self.epoch = int(row[0]) + 1 if row else 1
-        self.db.execute("DELETE FROM windows WHERE closed < ?", (self.recovery.last_known() - WINDOWS_KEPT_S,))
+        self.windows.forget_old(self.recovery.last_known())
         self._write_epoch()
         self.db.execute("COMMIT")
 
@@ -331,20 +336,6 @@ class Journal:
         """Record new predictions for a batch; its first predictions are kept, too."""
         packed = array("d", runtimes).tobytes()
         self._write("INSERT OR REPLACE INTO predictions VALUES (?, ?, ?)", [(first, packed, checksum(packed))])
-
-    def add_windows(self, rows: Sequence[WindowRow]) -> None:
-        """Record windows that opened."""
-        values = [(r.number, r.worker, r.session, r.site, r.slots, r.opened, r.planned) for r in rows]
-        self._write("INSERT INTO windows VALUES (?,?,?,?,?,?,?,NULL,NULL,NULL,NULL)", values)
-
-    def end_windows(self, rows: Sequence[WindowEnd]) -> None:
-        """Record windows that closed."""
-        self._write("UPDATE windows SET closed = ?, how = ?, kills = ?, wasted_s = ? WHERE number = ?", rows)
-
-    def end_all_windows(self, closed: float) -> None:
-        """Close the windows that an earlier broker left open, at ``closed``, but never before they opened."""
-        update = "UPDATE windows SET closed = max(opened, ?), how = 'broker', kills = 0, wasted_s = 0"
-        self._write(f"{update} WHERE closed IS NULL", [(closed,)])
 
     def seen(self, time: float) -> None:
         """Record that the broker runs at this time, POSIX seconds."""

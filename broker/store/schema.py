@@ -141,6 +141,10 @@ CREATE INDEX ranks_of_bag ON ranks (bag);
 CREATE TABLE gang_lines (number INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER, rank INTEGER, ends INTEGER, line BLOB);
 CREATE INDEX lines_of_gang ON gang_lines (task);
 """,
+    # How PCs keep their hours now says at which hour of the week each window opened.
+    """
+DELETE FROM learned WHERE kind = 'hours';
+""",
 )
 FORMAT = len(_FORMATS)
 

@@ -73,13 +73,13 @@ class WindowLog:
     def write_down(self, now: float) -> None:
         """Write the collected events into the journal."""
         if self._left_open is not None:
-            self._journal.end_all_windows(self._left_open)
+            self._journal.windows.end_all(self._left_open)
             self._left_open = None
         if self._opened:
-            self._journal.add_windows(self._opened)
+            self._journal.windows.add(self._opened)
             self._opened = []
         if self._ended:
-            self._journal.end_windows(self._ended)
+            self._journal.windows.end(self._ended)
             self._ended = []
         if now >= self._seen_at + SEEN_S:
             self._journal.seen(self._wall_at_zero + now)

@@ -6,6 +6,7 @@ Rule: stdout has only the requested output, so that it can be piped; remarks abo
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deskgrid.cli.base import Folder, Refusal, Seconds, join_option, open_grid, say, show
+from deskgrid.durations import precise
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
@@ -25,6 +27,9 @@ Value = TypeVar("Value")
 FAILED = 1
 # How much of the last line of a command's stderr is printed with its failure. Characters.
 LAST_WORDS = 200
+STOPPED = "you stopped waiting; bag {} goes on"
+# The states of a task that has not ended, or not by itself: what its log has is of an attempt that failed.
+UNFINISHED = ("waiting", "barred", "paused", "queued", "sent", "held", "cancelled")
 
 bag_argument = click.argument("bag_id", metavar="BAG")
 bags_argument = click.argument("bag_ids", metavar="BAG...", nargs=-1, required=True)
@@ -32,17 +37,23 @@ item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min
 
 
 @click.command()
-@click.option("--timeout", type=Seconds(), help="Wait at most this long [default: as long as it takes].")
-@bag_argument
+@click.option("--timeout", type=Seconds(), help="Wait at most this long in all [default: as long as it takes].")
+@bags_argument
 @join_option
-def wait(*, timeout: float | None, bag_id: str, join: str | None) -> None:
-    """Wait until every task of BAG has ended. The exit code is 1 if a task failed, or if it took too long."""
-    with open_grid(join) as grid, _waiting(bag_id):
-        bag = _attached(grid, bag_id)
-        ended = bag.wait(timeout)
-        progress = bag.progress()
-    click.echo(f"deskgrid: {_summary(progress)}{'' if ended else '; the bag has not ended'}", err=True)
-    if not ended or progress.failed or progress.cancelled:
+def wait(*, timeout: float | None, bag_ids: tuple[str, ...], join: str | None) -> None:
+    """Wait until every task of each BAG has ended. The exit code is 1 if a task failed, or if it took too long."""
+    until = None if timeout is None else time.monotonic() + timeout
+    several = len(bag_ids) > 1
+    fine = True
+    with open_grid(join) as grid, _waiting(bag_ids[0], "you stopped waiting; the bags go on" if several else STOPPED):
+        for bag in [_attached(grid, bag_id) for bag_id in bag_ids]:
+            ended = bag.wait(None if until is None else max(0.0, until - time.monotonic()))
+            progress = bag.progress()
+            whose = f"bag {bag.id}: " if several else ""
+            said = f"{whose}{_summary(progress)}{'' if ended else '; the bag has not ended'}"
+            say(f"deskgrid: {said}", err=True)
+            fine = fine and ended and not progress.failed and not progress.cancelled
+    if not fine:
         sys.exit(FAILED)
 
 
@@ -55,7 +66,7 @@ def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
 
 
 @contextmanager
-def _waiting(bag_id: str, stopped: str = "you stopped waiting; bag {} goes on") -> Iterator[None]:
+def _waiting(bag_id: str, stopped: str = STOPPED) -> Iterator[None]:
     """After Ctrl-C, say what was ``stopped``, and what was not."""
     try:
         yield
@@ -200,11 +211,7 @@ def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
 
 
 def _print_log(item: int, log: "TaskLog") -> None:
-    where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
-    if log.rank is not None and log.error is not None:
-        where = f" in rank {log.rank}{where}"
-    later = " to a PC; its output is shown when it ends" if log.state == "sent" else ""
-    say(f"deskgrid: task {item}: {log.state}{where}{later}", err=True)
+    say(f"deskgrid: task {item}: {_state(log)}", err=True)
     # The error of a command is the end of its stderr, and a line that says how it ended. Of a gang, its first line
     # names the rank and its PC, as ours did.
     told = log.error or ""
@@ -213,14 +220,28 @@ def _print_log(item: int, log: "TaskLog") -> None:
     printed, _, ending = told.rpartition("\n")
     error = ending if printed.strip() and printed.strip() in log.stderr else told
     for rank in log.ranks:
-        after = f" after {rank.elapsed_s:.3g} s" if rank.elapsed_s else ""
-        ended = {"stopped": f", stopped with the others{after}", "running": ", still running"}.get(rank.state, after)
-        say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker}{ended}:", err=True)
+        after = f" after {precise(rank.elapsed_s)}" if rank.elapsed_s else ""
+        ended = {"stopped": f", stopped with the others{after}:", "running": ", still running"}
+        say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker}{ended.get(rank.state, f'{after}:')}", err=True)
         _print_output(rank.stdout, rank.stderr)
     if not log.ranks:
         _print_output(log.stdout, log.stderr)
     if error:
         show(error, err=True)
+
+
+def _state(log: "TaskLog") -> str:
+    """Say where a task is, or where and how it ended; of one that is tried again, also how it failed before."""
+    where = f" in rank {log.rank}" if log.rank is not None and log.error is not None else ""
+    where += f" on {log.worker} after {precise(log.elapsed_s)}" if log.worker else ""
+    if log.state not in UNFINISHED:
+        return f"{log.state}{where}"
+    state = log.state
+    if any(rank.state == "running" for rank in log.ranks):
+        state = "running; the output of each rank is shown when it ends"
+    elif state == "sent":
+        state = "sent to a PC; its output is shown when it ends"
+    return f"{state}; its last attempt failed{where}" if where else state
 
 
 def _print_output(stdout: str, stderr: str) -> None:
@@ -264,6 +285,7 @@ def pause(*, bag_ids: tuple[str, ...], join: str | None) -> None:
     with open_grid(join) as grid:
         for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
             bag.pause()
+            click.echo(f"paused {bag.id}")
 
 
 @click.command()
@@ -274,6 +296,7 @@ def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
     with open_grid(join) as grid:
         for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
             bag.resume()
+            click.echo(f"resumed {bag.id}")
 
 
 @click.command()

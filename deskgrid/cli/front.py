@@ -24,7 +24,7 @@ COMMANDS = {
     ),
     "Have work done": (
         ("submit", "deskgrid.cli.submit:submit", "Submit a bag of commands; print its id."),
-        ("wait", "deskgrid.cli.bags:wait", "Wait until a bag has ended."),
+        ("wait", "deskgrid.cli.bags:wait", "Wait until bags have ended."),
         ("eta", "deskgrid.cli.eta:eta", "Say when a bag will be done."),
         ("results", "deskgrid.cli.bags:results", "Print the results of a bag, in order."),
         ("fetch", "deskgrid.cli.bags:fetch", "Fetch the files that tasks left."),

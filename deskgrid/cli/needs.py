@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from deskgrid.sizes import read_size
-from deskgrid.wire import RANKS_LIMIT, SLOTS_LIMIT
+from deskgrid.wire import MEMORY_LIMIT, RANKS_LIMIT, SLOTS_LIMIT
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -62,16 +62,19 @@ class SpeedupType(click.ParamType[Any]):
 
 
 class SizeType(click.ParamType[int]):
-    """A number of bytes, perhaps with a unit."""
+    """A number of bytes of memory, perhaps with a unit."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the bytes in ``value``; a usage error if it is no size."""
+        """Return the bytes in ``value``; a usage error if no PC can have so much."""
         try:
-            return read_size(value)
+            size = read_size(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if not 1 <= size <= MEMORY_LIMIT:
+            self.fail(f"{value!r} is {'more than any PC has' if size else 'no memory: leave it out'}", param, ctx)
+        return size
 
 
 _OPTIONS = (

@@ -4,6 +4,7 @@ Rule: stdout has only the id of the bag, so that it can be piped; remarks go to 
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from click.core import ParameterSource
 
 from deskgrid.cli.base import Refusal, Seconds, join_option, open_grid, say
 from deskgrid.cli.needs import check_needs, needs_options
+from deskgrid.wire import LICENCE
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag
@@ -26,6 +28,7 @@ NEED_ANOTHER = {
     "checkpoint_signal": "checkpoint",
     "checkpoint_exit": "checkpoint",
     "min_piece": "checkpoint",
+    "explore": "each",
     "when": "after",
     "speedup": "gang",
     "mpi": "gang",
@@ -37,9 +40,12 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     found: dict[str, int] = {}
     for text in given:
         name, equals, many = text.partition("=")
-        if not name or name in found or not (many.isdecimal() if equals else True):
-            raise click.BadParameter(f"{text!r}: a licence is NAME or NAME=N, each name once")
-        found[name] = int(many) if equals else 1
+        many = many if equals else "1"
+        if name in found or not re.fullmatch(LICENCE, f"{name}={many}"):
+            raise click.BadParameter(
+                f"{text!r}: a licence is NAME or NAME=N, each name once: letters, digits or . _ -, and N from 1 to 9999"
+            )
+        found[name] = int(many)
     return found
 
 
@@ -161,7 +167,7 @@ def submit(
     \b
     ls *.png | deskgrid submit --runtime 20 --each - -- convert {} {}.jpg
     """
-    _check_pairs(click.get_current_context(), options)
+    _check_pairs(click.get_current_context(), {**options, "each": lines})
     check_needs(options["gang"], options["speedup"])
     with open_grid(join) as grid:
         bag = grid.command(
@@ -198,6 +204,8 @@ def _environment(env: str | None, more: Sequence[str]) -> list[str | Path] | Non
         if env not in ("mine", "script") and not (env and os.path.exists(env)):
             raise click.BadParameter(f"{env!r} is not mine or script, and there is no such file", param_hint="--env")
         first.append(env if env in ("mine", "script") else Path(env))
+    if not all(each.strip() for each in more):
+        raise click.BadParameter("a requirement is a name such as numpy, not nothing", param_hint="--with")
     return [*first, *more] or None
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,7 @@ from deskgrid.wire import SLOTS_LIMIT, SPEED_LEAST, SPEED_MOST
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
 
 if TYPE_CHECKING:
+    from deskgrid.worker.agent import WorkerOptions
     from deskgrid.worker.windows.uptime import Plan
 
 # Seconds between two checks for the join line of a broker that is started at the same time.
@@ -146,28 +147,7 @@ LINE_LOOK_S = 0.005
 @level_option
 @stdin_option
 def worker(
-    *,
-    join: str | None,
-    address: str | None,
-    home: Path,
-    run_as: str | None,
-    slots: int | None,
-    name: str | None,
-    site: str,
-    windows: Path | None,
-    task_memory: int,
-    files: Path | None,
-    files_bytes: int,
-    env_bytes: int,
-    labels: tuple[str, ...],
-    memory: int | None,
-    speed: float | None,
-    mpi: bool,
-    mpi_ports: tuple[int, int] | None,
-    until: str | None,
-    cycle: Path | None,
-    log_level: str,
-    until_stdin_closes: bool,
+    *, join: str | None, name: str | None, mpi: bool, log_level: str, until_stdin_closes: bool, **given: Any
 ) -> None:
     """Make this PC work for a grid, in each of its windows, until you stop it.
 
@@ -177,10 +157,9 @@ def worker(
     Give at most one of --windows, --until and --cycle. Without them, the windows that the broker has for this name
     apply; if it has none, the PC is open-ended: it may be given tasks of any length.
     """
-    from deskgrid.worker.agent import WorkerError, WorkerOptions, run_worker
+    from deskgrid.worker.agent import WorkerError, run_worker
     from deskgrid.worker.identities import IdentityError
-    from deskgrid.worker.pc.processors import cores
-    from deskgrid.worker.run.accounts import AccountError, find_account
+    from deskgrid.worker.run.accounts import AccountError
     from deskgrid.worker.windows.uptime import PlanError
 
     hide(join)
@@ -192,30 +171,46 @@ def worker(
         with Stopping(until_stdin_closes) as stopping:
             if until_stdin_closes:
                 _wait_for_line(join or "", stopping)
-            line, known_as = _place(join, address, name, home.expanduser())
-            options = WorkerOptions(
-                join=line,
-                slots=slots or min(cores(), SLOTS_LIMIT),
-                name=known_as,
-                home=home.expanduser(),
-                site=site,
-                plan=_plan(windows, until, cycle),
-                task_memory=task_memory,
-                run_as=None if run_as is None else find_account(run_as),
-                files=None if files is None else files.expanduser().absolute(),
-                files_bytes=files_bytes,
-                env_bytes=env_bytes,
-                labels=labels,
-                memory=memory or None,
-                speed=speed,
-                mpi=mpi,
-                mpi_ports=mpi_ports,
-            )
+            options = _options(join, name, mpi=mpi, **given)
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
             run_worker(options, stopping, lambda line: log.info("%s", line))
     except (WorkerError, PlanError, JoinLineError, IdentityError, AccountError) as error:
         raise Refusal(str(error)) from error
+
+
+def _options(
+    join: str | None,
+    name: str | None,
+    *,
+    address: str | None,
+    home: Path,
+    slots: int | None,
+    run_as: str | None,
+    files: Path | None,
+    memory: int | None,
+    windows: Path | None,
+    until: str | None,
+    cycle: Path | None,
+    **as_given: Any,
+) -> "WorkerOptions":
+    """Return the worker's options. Raises JoinLineError, IdentityError, PlanError and AccountError."""
+    from deskgrid.worker.agent import WorkerOptions
+    from deskgrid.worker.pc.processors import cores
+    from deskgrid.worker.run.accounts import find_account
+
+    line, known_as = _place(join, address, name, home.expanduser())
+    return WorkerOptions(
+        join=line,
+        name=known_as,
+        home=home.expanduser(),
+        slots=slots or min(cores(), SLOTS_LIMIT),
+        run_as=None if run_as is None else find_account(run_as),
+        files=None if files is None else files.expanduser().absolute(),
+        memory=memory or None,
+        plan=_plan(windows, until, cycle),
+        **as_given,
+    )
 
 
 def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":

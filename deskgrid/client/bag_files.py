@@ -243,7 +243,7 @@ def command_files(inputs: Iterable[str], outputs: Sequence[str]) -> tuple[list[S
     if isinstance(outputs, str) or len(outputs) > wire.PATTERNS_LIMIT:
         raise BagRejected(f"outputs is a list of at most {wire.PATTERNS_LIMIT} patterns")
     for pattern in outputs:
-        if os.path.isabs(pattern) or ".." in pattern.replace("\\", "/").split("/"):
+        if not pattern or os.path.isabs(pattern) or ".." in pattern.replace("\\", "/").split("/"):
             raise BagRejected(
                 f"{pattern!r:.200} is not a pattern for files in the folder of the task, such as 'out/*.npz'"
             )

@@ -66,6 +66,9 @@ class Futures:
         self._link = link
         self._known = known
         self._environments = environments
+        # Held while a stream is begun, which may ask the broker. Who holds it may take the lock, and not the reverse.
+        self._beginning = threading.Lock()
+        # Held for moments only, because the link's thread takes it, too, and nobody gets an answer while that waits.
         self._lock = threading.Lock()
         # The streams, with what their bags bring.
         self._by_key: dict[_Key, tuple[Stream, Carried]] = {}
@@ -104,24 +107,27 @@ class Futures:
         call = _Call(payload, b"".join(common), (noted.functions or {}).values())
         if common or noted.trees:
             self._send_files(key, call, common, noted.trees)
-        with self._lock:
-            if self._closed:
-                raise closed()
+        with self._beginning:
             stream = self._stream(key, call)
-            self._owner = owner
-            return stream.submit(payload, runtime)
+            with self._lock:
+                if self._closed:
+                    raise closed()
+                self._owner = owner
+                return stream.submit(payload, runtime)
 
     def _send_files(
         self, key: _Key, call: "_Call", common: Mapping[bytes, Stored], own: Mapping[bytes, Stored]
     ) -> None:
         """Send the files that a call needs, of its function and its own, before the call."""
-        with self._lock:
+        with self._beginning:
             files = self._stream(key, call).files
         files.need_once([*common.values(), *own.values()])
         files.send()
 
     def _stream(self, key: _Key, call: "_Call") -> Stream:
-        """Return the stream for a call of ``key``, a new one if it needs more modules. The caller has the lock."""
+        """Return the stream for a call of ``key``, a new one if it needs more modules. The caller is ``_beginning``."""
+        if self._closed:
+            raise closed()
         stream, carried = self._by_key.get(key, (None, None))
         if stream is not None and carried is not None and (stream.full or carried.lacks(call.payload)):
             stream.close()
@@ -149,8 +155,11 @@ class Futures:
         template = carried.template([call.payload], call.functions, named)
         files.send()
         stream = Stream(self._link, template, key.name, key.options, self._ended, files=files)
-        self._by_key[key] = stream, carried
-        self._streams.append(stream)
+        with self._lock:
+            if self._closed:
+                raise closed()
+            self._by_key[key] = stream, carried
+            self._streams.append(stream)
         return stream
 
     # --- closing -----------------------------------------------------------------------------------------------------

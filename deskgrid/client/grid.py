@@ -31,6 +31,7 @@ from deskgrid.client.submission import Runtime, checked_seconds
 from deskgrid.client.task import Task, as_task, chunks
 from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
+from deskgrid.durations import precise
 from deskgrid.errors import GridUnreachable
 from deskgrid.files import Shared
 from deskgrid.wire import TaskOptions
@@ -110,7 +111,9 @@ class Grid(Executor):
         while len(self.status()["workers"]) < count:
             if time.monotonic() > end:
                 self.shutdown()
-                raise GridUnreachable(f"not all {count} workers of the local grid have joined within {seconds:g} s")
+                raise GridUnreachable(
+                    f"not all {count} workers of the local grid have joined within {precise(seconds)}"
+                )
             never.wait(_LOOK_S)
 
     def __repr__(self) -> str:

@@ -88,7 +88,7 @@ def _table(given: Mapping[Any, Any]) -> Measured:
         if type(ranks) is not int or not 1 <= ranks <= wire.RANKS_LIMIT or type(value) not in (int, float):
             raise BagRejected(f"speedup has numbers of ranks and their speed-ups, not {ranks!r:.40}: {value!r:.40}")
     if given.get(1) != 1:
-        raise BagRejected(f"speedup begins with one rank, whose speed-up is 1: give {{1: 1, ...}}, not {given!r:.80}")
+        raise BagRejected("a table of speed-ups begins with 1: 1, which is the speed-up of one rank")
     if len(given) > SPEEDUPS_LIMIT:
         raise BagRejected(f"speedup has {SPEEDUPS_LIMIT} numbers of ranks at most, not {len(given)}")
     try:

@@ -106,8 +106,8 @@ class NewBags:
         script, reached = reached_by_command(argv)
         if not script and (kinds := {"mine", "script"}.intersection(wanted)):
             raise BagRejected(
-                f'env="{kinds.pop()}" looks into the Python file that the command names, and it names no Python '
-                "file here: name one, or list the libraries"
+                f'"{kinds.pop()}" looks into the Python file that the command names, and it names no Python file here: '
+                "name one, or list the libraries"
             )
         return self._environments.bring(wanted, reached.libraries, script, files)
 

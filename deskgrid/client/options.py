@@ -157,6 +157,8 @@ def checked_options(options: TaskOptions) -> TaskOptions:
     if type(options.checkpoint) is not bool:
         raise BagRejected(f"checkpoint is True or False, not {options.checkpoint!r:.80}")
     options = replace(options, min_piece=checked_seconds(options.min_piece, "min_piece"))
+    if options.min_piece != TaskOptions().min_piece and not options.checkpoint:
+        raise BagRejected("min_piece is for tasks that save checkpoints: give checkpoint, too, or leave it out")
     if options.checkpoint and options.copies:
         raise BagRejected(
             "checkpoint and copies exclude each other: two attempts of a task would each save a state of its own, and "

@@ -14,6 +14,7 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 from deskgrid.client.by_value import pickle_by_value
+from deskgrid.durations import precise
 from deskgrid.errors import (
     BagRejected,
     PicklingFailed,
@@ -297,5 +298,5 @@ def _rebuilt(pickled: bytes) -> Exception | None:
 
 
 def _where(result: BagResult, bag: str) -> str:
-    on = f" on {result.worker} after {result.elapsed:.3g} s" if result.worker else ""
+    on = f" on {result.worker} after {precise(result.elapsed)}" if result.worker else ""
     return f"task {result.item} of bag {bag}{on}"

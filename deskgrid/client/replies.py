@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from deskgrid import wire
 from deskgrid.client.conversation import Handler, Reply
+from deskgrid.durations import precise
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
 
 # How long a question may stay unanswered. A busy broker answers within milliseconds, a restarting broker within
@@ -76,7 +77,7 @@ def ask(link: Asked, what: str, args: dict[str, Any], seconds: float = ANSWER_S)
     reply = waiter.get(seconds)
     if reply is None:
         link.withdraw(number)
-        raise GridUnreachable(f"the broker at {link.address} has not answered for {seconds:g} s")
+        raise GridUnreachable(f"the broker at {link.address} has not answered for {precise(seconds)}")
     if isinstance(reply, wire.Failed):
         raise RequestFailed(reply.reason)
     try:

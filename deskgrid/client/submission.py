@@ -20,6 +20,7 @@ from deskgrid.client.conversation import Reply
 from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
 from deskgrid.client.template import Template
+from deskgrid.durations import precise
 from deskgrid.errors import BagRejected, DeskgridError, PythonMismatch
 from deskgrid.wire import TaskOptions
 
@@ -272,7 +273,7 @@ def checked_seconds(value: object, what: str) -> float:
     if not 0.0 <= seconds < math.inf:
         raise BagRejected(f"{what} is {seconds} s; it has to be a finite number, and not negative")
     if seconds > wire.SECONDS_LIMIT:
-        raise BagRejected(f"{what} is {seconds} s; it has to be {wire.SECONDS_LIMIT:g} s at most")
+        raise BagRejected(f"{what} is {precise(seconds)}; it has to be {precise(wire.SECONDS_LIMIT)} at most")
     return seconds
 
 

@@ -11,6 +11,7 @@ from deskgrid.screen.drawing import counted
 from deskgrid.screen.listing import END, Listing, chosen, line, move
 from deskgrid.screen.questions import cancel_of, gate_of
 from deskgrid.screen.view import FOLDINGS, SORTS, VIEWS, Kind, Order, Page, Seen, View
+from deskgrid.screen.worker_rows import IDLE, LATE, STEPS
 from deskgrid.wire import clean
 
 LISTS = frozenset({"pcs", "bags", "people", "timeline", "events"})
@@ -241,7 +242,7 @@ KEYS: tuple[Key, ...] = (
         ANYWHERE,
         _mover(lambda row, room: END),
     ),
-    Key(("?",), "?", "keys", "Show all keys.", ANYWHERE - {"keys"}, _help),
+    Key(("?",), "?", "keys", "Show all keys, and what the signs of PCs mean.", ANYWHERE - {"keys"}, _help),
     Key(("q", "Q"), "q", "quit", "Quit.", ANYWHERE, _quit),
 )
 
@@ -259,6 +260,18 @@ def hints(kind: Kind) -> list[Text]:
     ]
 
 
+# What the columns of PCs hold beside words; the bars have their legends above them.
+SIGNS: tuple[tuple[str, str], ...] = (
+    (f"{STEPS[1]} {STEPS[4]} {STEPS[7]}", "A slot's task: how much of its predicted runtime has passed."),
+    (LATE, "A slot whose task has run longer than predicted."),
+    (IDLE, "An idle slot."),
+    ("12/40", "Of a PC with many slots: how many of them run tasks."),
+    ("~2 h", "Time left, as the broker expects it, not as the PC announced it."),
+)
+
+
 def help_page() -> Listing:
-    """All keys."""
-    return Listing([Text("Keys", "bold")], [line(f"{each.shown:12}{each.does}") for each in KEYS])
+    """All keys, and what the signs of PCs mean."""
+    keys = [line(f"{each.shown:12}{each.does}") for each in KEYS]
+    signs = [line(f"{sign:12}{meaning}") for sign, meaning in SIGNS]
+    return Listing([Text("Keys and signs", "bold")], [*keys, line(""), line("PCs: slots, time left", "bold"), *signs])

@@ -245,7 +245,10 @@ def said_of(worker: WorkerState, slot: SlotState, task: RunningTask) -> Text:
     if slot["copy"]:
         text.append(", a copy", "dim")
     if beyond(worker, slot):
-        text.append(", too long for this window", "bold yellow")
+        if task["saves"]:
+            text.append(", goes on in another window", "dim")
+        else:
+            text.append(", too long for this window", "bold yellow")
     if waiting := slot["ahead"] + slot["queued"]:
         text.append(f", then {waiting:,} for {duration(slot['ahead_s'] + slot['queued_s'])}", "dim")
     return text

@@ -49,6 +49,7 @@ class RunningTask(TypedDict):
     elapsed_s: float
     rank: int | None  # of a gang: which of its ranks; null if the task is no gang
     ranks: int  # how many ranks the attempt has; 1 if the task is no gang
+    saves: bool  # it is checkpointable: what it has not done when the window closes is done later
 
 
 class SlotState(TypedDict):

@@ -34,17 +34,20 @@ class GangPlan(Plan):
             self.turns[kind] = self.bags[bag].groups[group].turn
         powers = [sum([self.pcs[pc].slots * self.pcs[pc].speed for pc in its]) for its in self.sites]
         self.power, self.largest = sum(powers), max(powers, default=0.0)
-        self._most: dict[tuple[int, int], int] = {}
+        self._rooms: dict[int, list[int]] = {}
 
     def seats(self, pc: PC, need: Need) -> int:
         """How many ranks a PC has room for, if it is idle."""
         return seats(pc.slots, pc.memory, need, PLAIN) if pc.labels >= need.labels else 0
 
-    def most(self, kind: int, ranks: int) -> int:
-        """How many gangs of so many ranks can run at the same time, if all PCs are there."""
-        found = self._most.get((kind, ranks))
+    def rooms(self, kind: int) -> list[int]:
+        """How many ranks each site has room for, if all PCs are there and idle."""
+        found = self._rooms.get(kind)
         if found is None:
             need = self.needs[kind]
-            rooms = [sum([self.seats(self.pcs[pc], need) for pc in its]) for its in self.sites]
-            found = self._most[kind, ranks] = sum([room // ranks for room in rooms])
+            found = self._rooms[kind] = [sum([self.seats(self.pcs[pc], need) for pc in its]) for its in self.sites]
         return found
+
+    def most(self, kind: int, ranks: int) -> int:
+        """How many gangs of so many ranks can run at the same time, if all PCs are there."""
+        return sum([room // ranks for room in self.rooms(kind)])

@@ -248,7 +248,7 @@ class GangRun(SlotRun):
         jobs = sum([self._waits[kind] for _, kind in self._gangs]) + self._running.total()
         power = min(plan.power / (jobs + 1), MOST * plan.largest)
         each = need.slots * plan.power / len(plan.slots)
-        most = max(need.least, min(ceil(power / each), working_set(need)))
+        most = max(need.least, min(ceil(power / each), working_set(need), max(plan.rooms(kind), default=0)))
         return max(need.least, ceil(ENOUGH * most)), most
 
     def _choose(self, site: int, kind: int, least: int, most: int, now: float) -> _Choice | None:

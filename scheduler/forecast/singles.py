@@ -30,6 +30,8 @@ PRIOR = 2
 MOST_KNOWN = 64
 # Draws of one kind that are made before the runs.
 DRAWN = 512
+# The least that the tasks of a bag are drawn to take, as a part of what is expected of them.
+LEAST = 1e-9
 # A slot takes a block of this fraction of the waiting tasks, divided by the number of slots.
 BLOCK = 0.5
 # A task that has run longer than all known ones goes on by this law (Pareto): twice as long for an eighth of them.
@@ -146,7 +148,7 @@ class Run:
         own, known, drift = self._own, kind.known, self._plan.uncertainty.drift
         if kind.mean and self._plan.uncertainty.mean:
             common *= sum(own.choices(kind.points, k=known)) / known / kind.mean
-        return [common * exp(drift * own.gauss(0.0, 1.0)) for _ in range(PARTS)]
+        return [max(LEAST, common * exp(drift * own.gauss(0.0, 1.0))) for _ in range(PARTS)]
 
     def ends(self) -> list[float]:
         """When each bag ends."""

@@ -64,6 +64,8 @@ class Look:
     free: dict[tuple[Site, int, int, frozenset[str]], tuple[int, list[tuple[float, Host, int]]]] = field(
         default_factory=dict
     )
+    # What `capacity` has found: by site, the ranks that each PC could have.
+    whole: dict[tuple[int, int, frozenset[str]], list[list[tuple[Host, int]]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

@@ -6,8 +6,10 @@ it, and if the choice of the next backfills, others start that do not delay it.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
 
 from deskgrid.scheduler.parallel.base import Job, Keep, ParallelView, Start
+from deskgrid.scheduler.parallel.capacity import smaller, within
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
 from deskgrid.scheduler.parallel.reservation import earliest
 
@@ -32,32 +34,46 @@ class Composed:
         look = Look(view, now, queue, self.sizes, self.margin, self.where.sharing)
         self.sizes.notice(look)
         while queue:
-            size = self.sizes.size(look, queue[0])
-            start = self.where.place(look, queue[0], size)
-            if start is None and (other := self.sizes.instead(look, queue[0], size)) != size:
-                size = other
-                start = self.where.place(look, queue[0], size)
+            start, reserved = self._begin(look, queue[0])
             if start is None:
-                yield from self._wait(look, size)
+                if reserved is not None:
+                    yield Keep(reserved.job, reserved.ranks, reserved.at)
+                if self.which.backfills:
+                    yield from self._fill(look, reserved)
                 return
             yield start
             del queue[0]
 
-    def _wait(self, look: Look, size: Size) -> Iterator[Start | Keep]:
-        """The head waits: for what, and what starts meanwhile."""
-        if not look.view.singles and not self.which.backfills:
-            return
-        reserved = earliest(look, look.queue[0], size)
-        if reserved is not None:
-            yield Keep(reserved.job, reserved.ranks, reserved.at)
-        if self.which.backfills:
-            yield from self._fill(look, reserved)
+    def _begin(self, look: Look, job: Job) -> tuple[Start | None, Reserved | None]:
+        """How the head starts now; or else, if that matters to others, when it can start."""
+        wanted = within(look, job, self.sizes.size(look, job))
+        start = self.where.place(look, job, wanted)
+        if start is None and (other := self.sizes.instead(look, job, wanted)) != wanted:
+            wanted = within(look, job, other)
+            start = self.where.place(look, job, wanted)
+        if start is not None or not self._matters(look, job):
+            return start, None
+        for size in smaller(job.need, wanted):
+            if size != wanted and (start := self.where.place(look, job, size)) is not None:
+                return start, None
+            if (reserved := earliest(look, job, size)) is not None:
+                return None, reserved
+        return None, None
+
+    def _matters(self, look: Look, job: Job) -> bool:
+        """Whether it matters when the head can start: to others, or because windows may be too short for its size."""
+        if look.view.singles or self.which.backfills:
+            return True
+        return job.need.least < job.need.most and any(
+            host.closes < inf for site in look.view.sites for host in site.hosts
+        )
 
     def _fill(self, look: Look, reserved: Reserved | None) -> Iterator[Start]:
         if not any(site.idle for site in look.view.sites):
             return
         failed = _Failed()
-        for job, size in self.sizes.fill(look, look.queue[1:], reserved):
+        for job, wanted in self.sizes.fill(look, look.queue[1:], reserved):
+            size = within(look, job, wanted)
             if failed.covers(job, size):
                 continue
             start = self.where.place(look, job, size, reserved)

@@ -51,6 +51,22 @@ def kept_idle(host: Host, sharing: Sharing) -> int:
     return max(0, host.slots - int(min(sharing.mpl * host.processors, host.slots)))
 
 
+def believed(at: float, now: float) -> float:
+    """When what should be over ``at`` will be, as far as anybody knows ``now``.
+
+    What is overdue will take as long again as it is late: nothing else is known of it, and if everybody waited for its
+    end at every moment, what waits for it would keep others from the PCs without limit.
+    """
+    return at if at >= now else now + (now - at)
+
+
+def frees(host: Host, now: float) -> Sequence[tuple[float, int]]:
+    """When slots that are occupied will be free, as believed ``now``; ascending, as (time, slots)."""
+    if not host.frees or host.frees[0][0] >= now:
+        return host.frees
+    return sorted([(believed(at, now), slots) for at, slots in host.frees])
+
+
 def seats(idle: int, memory: float, need: Need, sharing: Sharing) -> int:
     """How many ranks fit into so many slots and bytes of one PC."""
     count = idle if need.slots == 1 else idle // need.slots
@@ -118,19 +134,18 @@ def _usable(
     usable = [each for each in free if each[1].closes > limit]
     if reserved is None or end <= reserved.at:
         return usable
-    by_host = reserved.by_host
+    by_host, now = reserved.by_host, look.now
     return [
         (speed, host, least)
         for speed, host, count in usable
-        if (least := count if host not in by_host else min(count, _beside(host, need, reserved))) > 0
+        if (least := count if host not in by_host else min(count, _beside(host, need, reserved, now))) > 0
     ]
 
 
-def _beside(host: Host, need: Need, reserved: Reserved) -> int:
+def _beside(host: Host, need: Need, reserved: Reserved, now: float) -> int:
     """How many ranks it can have beyond the time at which ranks of another job are to start on it."""
-    at = reserved.at
     theirs = reserved.by_host[host] * reserved.job.need.slots
-    free = host.idle + sum([slots for frees, slots in host.frees if frees <= at]) - theirs
+    free = host.idle + sum([slots for at, slots in frees(host, now) if at <= reserved.at]) - theirs
     return free // need.slots
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.parallel.base import Host, Job, Site
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
-from deskgrid.scheduler.parallel.hosts import first, kept_idle, seats, strongest
+from deskgrid.scheduler.parallel.hosts import believed, first, frees, kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
 
 # PCs of a site can all have different speeds. At most so many are tried as that of the slowest rank.
@@ -63,12 +63,11 @@ def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Reserved | None:
     need = job.need
     lacks = ranks * need.slots - host.idle + kept_idle(host, look.sharing)
     at = look.now
-    for frees, slots in host.frees:
+    for free, slots in frees(host, look.now):
         if lacks <= 0:
             break
         lacks -= slots
-        at = frees
-    at = max(at, look.now)
+        at = free
     seconds = need.seconds(job.runtime, ranks) / host.speed
     if lacks > 0 or not host.labels >= need.labels or at + seconds + look.margin >= host.closes:
         return None
@@ -146,14 +145,16 @@ class _Sweep:
     def _ends(self, site: Site, up: list[Host]) -> list[_Change]:
         """When slots and memory of the PCs that are up should be free."""
         known = set(up)
-        ends = [_Change(at, 0, host, slots, 0.0) for host in up for at, slots in host.frees if at < host.closes]
+        all_ends = [(at, host, slots) for host in up for at, slots in frees(host, self.now)]
+        ends = [_Change(at, 0, host, slots, 0.0) for at, host, slots in all_ends if at < host.closes]
         if self.job.need.memory:
             for running in site.running:
                 for host, ranks in running.ranks:
                     memory = float(running.job.need.memory * ranks)
                     self._held[host] = self._held.get(host, 0.0) + memory
-                    if host in known and running.ends < host.closes:
-                        ends.append(_Change(running.ends, 0, host, 0, memory))
+                    at = believed(running.ends, self.now)
+                    if host in known and at < host.closes:
+                        ends.append(_Change(at, 0, host, 0, memory))
         ends.sort(key=_when)
         return ends
 

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
+from numbers import Real
 from typing import Protocol
 
 
@@ -25,7 +26,7 @@ class Amdahl:
     serial: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.serial <= 1.0:
+        if not (_is_number(self.serial) and 0.0 <= self.serial <= 1.0):
             raise ValueError(f"the serial fraction of a task is a number from 0 to 1, not {self.serial!r}")
 
     def of(self, ranks: int) -> float:
@@ -45,9 +46,9 @@ class Downey:
     sigma: float
 
     def __post_init__(self) -> None:
-        if not 1.0 <= self.average < inf:
+        if not (_is_number(self.average) and 1.0 <= self.average < inf):
             raise ValueError(f"the average parallelism of a task is a finite number from 1 up, not {self.average!r}")
-        if not 0.0 <= self.sigma < inf:
+        if not (_is_number(self.sigma) and 0.0 <= self.sigma < inf):
             raise ValueError(f"the variance of a task's parallelism is a finite number from 0 up, not {self.sigma!r}")
 
     def of(self, ranks: int) -> float:
@@ -94,3 +95,7 @@ class Measured:
             return below
         high, above = self.points[place]
         return below + (above - below) * (ranks - low) / (high - low)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real)

@@ -49,12 +49,13 @@ class SlotReason:
 
 @dataclass(frozen=True, slots=True)
 class ComingWindow:
-    """An announced window."""
+    """An announced window of a PC of this ``speed``."""
 
     worker: str
     starts_in_s: float
     lasts_s: float
     fits: bool
+    speed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ class Explanation:
     ``margin_s``: how many seconds a slot must have beyond the predicted runtime: to start up, and to allow for the
     prediction error. ``errors``: how often the task has failed and was tried again. ``again_s``: if it pauses, in how
     many seconds it is tried again. ``needs_s``: what a slot must have left: for all of a task, or for a piece of one
-    that is ``checkpointable``. ``fraction``: how much of that is done; ``idle_pieces``: its last pieces that brought
+    that is ``checkpointable``. ``left_s``: what is left of that by its newest checkpoint, in predicted seconds, None if
+    there is none; ``fraction``: how much of it is done, if it says so; ``idle_pieces``: its last pieces that brought
     nothing. ``longest_window_s``: in seconds of speed 1, as a task's; ``uneven``: other speeds than 1 are known.
     """
 
@@ -116,6 +118,7 @@ class Explanation:
     longest_window_s: float
     needs_s: float
     checkpointable: bool
+    left_s: float | None
     fraction: float | None
     idle_pieces: int
     copy_on: str = ""
@@ -137,10 +140,10 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     away = [(name, away.windows, list[Slot](), away.speed) for name, away in grid.away.items()]
     for name, windows, its, speed in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
-        early_s = grid.hours.early(name) if its else None
+        early_s = grid.hours.early(name, grid.slots.workers[name].opened) if its else None
         reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, bag) for slot in its]
         slots += [replace(each, early_s=early_s) for each in reasons] if early_s is not None else reasons
-        coming += _next_window(name, windows, needs / speed, now)
+        coming += _next_window(name, windows, needs, speed, now)
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
             slots, coming = _nearest(slots), _soonest(coming)
@@ -159,6 +162,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
         coming=tuple(_soonest(coming)),
         longest_window_s=longest,
         checkpointable=bag.piece is not None,
+        left_s=None if progress is None or progress.left_s == progress.whole_s else progress.left_s,
         fraction=None if progress is None else progress.fraction,
         idle_pieces=0 if progress is None else progress.idle,
         copy_on=copy.slot.worker.name if copy is not None and copy.slot is not None else "",
@@ -185,9 +189,11 @@ def _reason(
     )
 
 
-def _next_window(worker: str, windows: Iterable[Window], needs: float, now: float) -> list[ComingWindow]:
+def _next_window(worker: str, windows: Iterable[Window], needs: float, speed: float, now: float) -> list[ComingWindow]:
     """The first window of a worker that is long enough, else its first: at most one."""
-    coming = [ComingWindow(worker, w.opens - now, w.lasts, w.lasts > needs) for w in windows if w.opens > now]
+    coming = [
+        ComingWindow(worker, w.opens - now, w.lasts, w.lasts > needs / speed, speed) for w in windows if w.opens > now
+    ]
     return _soonest(coming)[:1]
 
 

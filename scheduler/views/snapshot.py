@@ -271,7 +271,8 @@ def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_wi
     if worker is None:
         away = grid.away.get(name)
         windows = () if away is None else _windows(away.windows, now, most_windows)
-        return WorkerView(name, 0.0, windows, 0, 0, (), hours=HoursView(grid.hours.habit(name)))
+        habit = grid.hours.habit(name, now + windows[0][0] if windows else now)
+        return WorkerView(name, 0.0, windows, 0, 0, (), hours=HoursView(habit))
     return WorkerView(
         name=name,
         uptime_s=_finite(worker.uptime(now)),
@@ -291,10 +292,11 @@ def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_wi
 
 
 def _hours(grid: GridState, worker: Worker, now: float) -> HoursView:
-    habit = grid.hours.habit(worker.name)
+    habit = grid.hours.habit(worker.name, worker.opened)
     if worker.ends_at == worker.announced:
         return HoursView(habit)
-    likely = closings(worker.opened, worker.announced, grid.hours.lengths(worker.name, worker.planned_s), now)
+    lengths = grid.hours.lengths(worker.name, worker.planned_s, worker.opened)
+    likely = closings(worker.opened, worker.announced, lengths, now)
     soonest, latest = usual(likely)
     return HoursView(habit, (max(0.0, soonest - now), max(0.0, latest - now)) if latest < math.inf else None)
 

@@ -55,7 +55,7 @@ OF_EVERYONE: dict[str, dict[str, Any]] = {
     "systems": {},
     "environments": {},
 }
-REFUSED = "bag {} belongs to ann, and you are connected as ben; an admin may do this (--join @admin.join)"
+REFUSED = "bag {} belongs to ann, and you are connected as ben: only ann and admins may do this"
 
 
 class Store:

@@ -4,6 +4,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker import attempts as attempts_module
+from deskgrid.broker import holders as holders_module
 from deskgrid.wire import SECONDS_LIMIT
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.peers import BareWorker
@@ -77,7 +78,7 @@ def test_what_is_with_nobody_is_adopted_by_nobody_else_who_is_told_to_stop_it(
 
 
 def test_to_whom_attempts_were_given_is_not_kept_for_ever(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts_module, "SPARE", 3)
+    monkeypatch.setattr(holders_module, "SPARE", 3)
     for _ in range(10):
         _, work, worker = given(office)
         lost(office, worker)
@@ -85,7 +86,7 @@ def test_to_whom_attempts_were_given_is_not_kept_for_ever(office: Office, monkey
         back.join(running=(wire.Running(work.task, work.number, 0, 5.0),))
         back.finish(work)
         lost(office, back)
-    assert len(office.sessions.workers.attempts._given) <= 5
+    assert len(office.sessions.workers.attempts.holders._given) <= 5
 
 
 @pytest.mark.parametrize("away", ["at a worker", "lost", "restarted"])

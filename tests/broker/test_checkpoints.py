@@ -356,6 +356,24 @@ def test_checkpoints_count_in_the_quota_and_the_task_goes_on_without(
     assert len(rows(office)) == 1
 
 
+def test_one_that_was_damaged_on_the_disk_is_left_out_and_the_one_before_counts(open_office: OpenOffice) -> None:
+    office = open_office()
+    submitted(office)
+    worker, work = given(office)
+    save(worker, work, b"first", progress=0.25)
+    save(worker, work, b"second", serial=2)
+    worker.finish(work, outcome=wire.Outcome.PIECE)
+    leave(worker)
+    office.settle()
+    office.journal.db.execute("UPDATE checkpoints SET data = ? WHERE progress = 0.5", (b"sedond",))
+    office = open_office()
+    assert [row[3] for row in rows(office)] == [0.25]
+    office.now += HOLD_LEASES * LEASE_S
+    office.settle()
+    worker, work = given(office)
+    assert resumed(worker, work) == b"first"
+
+
 def test_while_the_disk_is_nearly_full_no_checkpoint_is_kept(office: Office) -> None:
     submitted(office)
     worker, work = given(office)
@@ -417,7 +435,7 @@ def test_the_bag_of_a_long_checkpointable_task_has_no_note_that_it_is_too_long(o
     client, bag = submitted(office)
     assert office.bag(bag).note == ""
     _, short = submitted(office, min_piece=2 * HOUR_S)
-    assert "longer than any window" in office.bag(short).note
+    assert "no window known is long enough for a piece of 1 of 1 tasks" in office.bag(short).note
     _, plain = submitted(office, checkpoint=False)
     assert "longer than any window" in office.bag(plain).note
     text = client.ask("explain", bag=short, item=0)["text"]

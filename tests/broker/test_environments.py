@@ -8,7 +8,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker import environments as module
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.environments import AGAIN_S, ANYWAY_S, BYTES_PER_S, LOOK_S
+from deskgrid.broker.environments import AGAIN_MOST_S, AGAIN_S, ANYWAY_S, BYTES_PER_S, LOOK_S, RETURNED
 from deskgrid.broker.forecasts.etas import KEEP_S, NO_ENVIRONMENT
 from deskgrid.broker.server import python_minor
 from tests.broker.office import Office, OfficeLine, OpenOffice
@@ -57,6 +57,11 @@ class Pc:
             else:
                 assert self.worker._is_work(message), message
         return found
+
+    def waits(self, seconds: float) -> None:
+        """Time passes, and it is still there."""
+        self.office.now += seconds
+        self.worker.send(wire.Heartbeat(None, None))
 
     def say(self, key: str, readiness: wire.Readiness = wire.Readiness.READY, **more: Any) -> None:
         facts: dict[str, Any] = {"package": "", "reason": "", "seconds": 1.0, "size": 0} | more
@@ -268,8 +273,7 @@ def test_a_pc_in_trouble_is_asked_again_later_and_holds_no_bag(office: Office) -
     assert not office.bag(bag).held
     assert "on a, b: it cannot be prepared: No space left on device" in explained(client, bag)
     assert pcs[0].told() == []
-    office.now += AGAIN_S
-    pcs[0].worker.send(wire.Heartbeat(None, None))
+    pcs[0].waits(AGAIN_S)
     assert [wanted.key for wanted in pcs[0].told() or ()] == [key]
 
 
@@ -287,6 +291,77 @@ def test_an_attempt_that_comes_back_costs_nothing_and_the_environment_is_prepare
     assert again.number > work.number
     pc.worker.finish(again)
     assert client.ask("progress", bag=bag)["done"] == 1
+
+
+def test_where_pcs_that_have_it_are_busy_others_that_are_free_prepare_it(office: Office) -> None:
+    busy, free, client = Pc(office, "a"), Pc(office, "b"), office.client(ANN)
+    first = client.submit([b"0"], template=template(), runtime=1.0)
+    key = busy.prepare()
+    (work,) = busy.work()
+    busy.worker.finish(work)
+    assert client.ask("progress", bag=first)["done"] == 1
+    client.submit([b"0"], runtime=500.0)
+    client.submit([b"0"], runtime=500.0)
+    given = [pc for pc in (busy, free) if pc.work()]
+    assert given == [busy, free]
+    client.submit([b"0"], template=template(), runtime=1.0)
+    assert not free.told(), "it is as busy"
+    third = Pc(office, "c")
+    assert third.prepare() == key
+    assert len(third.work()) == 1
+
+
+def test_a_pc_that_loses_it_again_and_again_is_asked_later(office: Office) -> None:
+    pc = Pc(office, "a")
+    office.client(ANN).submit([b"0"] * 99, template=template())
+    key = pc.prepare()
+    pc.say(key, wire.Readiness.GONE)
+    assert pc.prepare() == key
+    pc.say(key, wire.Readiness.GONE)
+    assert not pc.told()
+    pc.waits(2 * AGAIN_S)
+    assert pc.prepare() == key
+
+
+def test_a_pc_that_hands_every_task_back_keeps_none_from_others(office: Office) -> None:
+    liar, honest, client = Pc(office, "a", slots=8), Pc(office, "b"), office.client(ANN)
+    bag = client.submit([b"0"] * 4, template=template())
+    key = liar.prepare()
+    assert not honest.told(), "the slots of the other suffice"
+    for _ in range(RETURNED):
+        given = liar.work()
+        assert given
+        liar.worker.send(wire.Returned(tuple([wire.Ref(each.task, each.number) for each in given])))
+    assert honest.prepare() == key
+    (work,) = honest.work()
+    assert "on a: it cannot be prepared: it hands back tasks that need it" in explained(client, bag)
+    honest.worker.finish(work)
+    liar.waits(AGAIN_S)
+    assert liar.prepare() == key
+
+
+def test_tasks_that_are_handed_back_now_and_then_change_nothing(office: Office) -> None:
+    pc = Pc(office, "a")
+    office.client(ANN).submit([b"0"] * 9, template=template())
+    pc.prepare()
+    for _ in range(RETURNED):
+        (work,) = pc.work()
+        pc.worker.send(wire.Returned((wire.Ref(work.task, work.number), wire.Ref(10**9, 1))))
+        (work,) = pc.work()
+        pc.worker.finish(work)
+    assert len(pc.work()) == 1
+
+
+def test_that_a_pc_fails_is_believed_once_until_it_is_asked_again(office: Office) -> None:
+    pc = Pc(office, "a")
+    office.client(ANN).submit([b"0"], template=template())
+    key = pc.first().key
+    for _ in range(2_000):
+        pc.say(key, wire.Readiness.TROUBLE, reason="no")
+    assert office.sessions.workers.by_name["a"].environments[key].times == 1
+    for _ in range(20):
+        pc.waits(AGAIN_MOST_S)
+        pc.say(pc.first().key, wire.Readiness.TROUBLE, reason="no")
 
 
 def test_a_worker_that_joins_again_is_told_again_and_keeps_what_it_has(office: Office) -> None:

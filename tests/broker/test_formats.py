@@ -136,7 +136,7 @@ def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home
         journal.add_batch(BatchRow(6, 3, 4, 1, [5.0]), [b"q4"], 3000.0)
         journal.predict(0, [1.5, 2.5])
         journal.predict(0, [1.7, 2.7])
-        journal.add_windows([WindowRow(1, "pc1", "s", "lab", 2, 3000.0, None)])
+        journal.windows.add([WindowRow(1, "pc1", "s", "lab", 2, 3000.0, None)])
     with closing(Journal(home)) as journal:
         assert journal.recovery.next_window() == 2
         query = (

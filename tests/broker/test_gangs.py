@@ -591,6 +591,19 @@ def test_who_does_not_come_is_named(office: Office) -> None:
     assert workers[0].next(wire.Met).reason == f"rank 1 on {workers[1].name} did not come"
 
 
+def test_who_waits_for_a_rank_that_ends_is_told_so_also_after_a_restart(open_office: OpenOffice) -> None:
+    office = open_office()
+    _, workers = begun(office, 3)
+    reason = f"rank 2 on {workers[2].name} ended without coming"
+    workers[0].send(wire.Meet(*workers[0].ref, 0, 1, False, False, b""))
+    workers[2].end(2)
+    assert workers[0].next(wire.Met).reason == reason
+    office = open_office()
+    back = [back_again(office, worker) for worker in workers[:2]]
+    back[1].send(wire.Meet(*back[1].ref, 1, 1, False, False, b""))
+    assert back[1].next(wire.Met).reason == reason
+
+
 def test_a_barrier_that_was_held_before_a_restart_is_known_after_it(open_office: OpenOffice) -> None:
     office = open_office()
     _, workers = begun(office, 2)

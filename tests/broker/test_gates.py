@@ -1,6 +1,7 @@
 """Bags that are paused, or that come after others; licences and shares, at the broker and across restarts."""
 
 import json
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -119,6 +120,7 @@ def test_a_bag_that_is_forgotten_meanwhile_is_not_resumed(office: Office, monkey
     monkeypatch.setattr(gates_module, "SLICE_TASKS", 1)
     client = office.client()
     bag = office.bag(client.submit([b""] * 3, runtime=5.0))
+    client.ask("pause", bag=bag.row.id)
     slices = office.sessions.queries.orders.gates.resume(bag)
     next(slices)
     client.ask("cancel", bag=bag.row.id)
@@ -363,6 +365,7 @@ def test_a_licence_that_nobody_has_is_refused(office: Office, licensed: Callable
     office.sessions.usage.refresh(office.now)
     assert refusal(client, licences=("ansys=1",)) == "this grid has no licence ansys: there are matlab, spss"
     assert refusal(client, licences=("matlab=2",)) == "each task needs 2 of licence matlab, and this grid has 1"
+    assert refusal(client, licences=("matlab=1", "matlab=1")) == "a licence is named twice"
 
 
 def test_a_licence_stays_in_use_while_the_broker_is_away(
@@ -396,7 +399,7 @@ def test_a_limit_is_kept_and_explained(office: Office) -> None:
     worker.work(1)
     assert assigned(office, worker) == []
     text = client.ask("explain", bag=bag)["text"]
-    assert text[0] == "its bag has reached its limit: 1 of at most 1 tasks are on PCs"
+    assert text[0] == "its bag has reached its limit of tasks on PCs: 1 of 1"
 
 
 # --- shares ----------------------------------------------------------------------------------------------------------
@@ -461,8 +464,10 @@ def test_a_file_that_is_wrong_is_reported_once_and_the_last_good_one_stays(offic
     file.write_text('[ann]\nweight = 2\nkeys = ["ann", "ann-laptop"]\n')
     office.sessions.usage.refresh(office.now)
     file.write_text("[ann]\nweight = 0\n")
-    with pytest.raises(ValueError, match="the weight of ann is a number above 0, not 0"):
+    (tmp_path / LICENCES).write_text("m = true")
+    with pytest.raises(ValueError, match=r"the weight of ann is a number above 0, not 0; .*licences\.toml"):
         office.sessions.usage.refresh(office.now)
+    (tmp_path / LICENCES).unlink()
     office.sessions.usage.refresh(office.now)
     assert [(row["share"], row["weight"]) for row in ann.ask("shares")["shares"]] == [("ann", 2.0)]
     file.unlink()
@@ -495,6 +500,12 @@ def test_licences_that_make_no_sense_are_refused(tmp_path: Path, text: str) -> N
     (tmp_path / LICENCES).write_text(text)
     with pytest.raises(ValueError, match=r"licences\.toml: "):
         licences_file(tmp_path).refresh()
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / SHARES)
+    with pytest.raises(ValueError, match="it is no file"):
+        shares_file(tmp_path).refresh()
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

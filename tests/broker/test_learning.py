@@ -1,5 +1,7 @@
 """The broker predicts tasks without a runtime from tasks that have ended: of their bag, function and program."""
 
+import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker import learning
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
-from deskgrid.broker.learning import WRITE_S
+from deskgrid.broker.learning import WRITE_S, Learning, WeekHere
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.scheduler.prediction import runtimes
 from deskgrid.scheduler.prediction.speeds import Run
@@ -272,9 +274,20 @@ def test_how_a_pc_keeps_its_hours_is_explained_kept_and_forgotten(open_office: O
     (row,) = office.client().ask("status")["workers"]
     assert row["hours"] == {"seen": 2, "lasts_s": [70.0, 70.0], "early_s": None, "goes_s": [70.0, 70.0]}
     hours = office.sessions.state.learning.hours
-    assert hours.lengths("pc1", 100.0) == pytest.approx([70.0, 70.0])
+    assert hours.lengths("pc1", 100.0, 0.0) == pytest.approx([70.0, 70.0])
     office.client(ADMIN).ask("forget learned")
-    assert hours.lengths("pc1", 100.0) == []
+    assert hours.lengths("pc1", 100.0, 0.0) == []
+
+
+def test_the_hour_at_which_a_window_opened_is_that_of_clocks_on_the_wall(open_office: OpenOffice) -> None:
+    journal = open_office().journal
+    monday = time.mktime((2026, 11, 23, 0, 0, 0, 0, 0, -1))
+    hours = Learning(journal, monday).hours
+    for opened in (90.0 * 60.0, 25.0 * 3600.0, -3600.0):
+        hours.add("pc1", math.inf, 3600.0, opened)
+    assert hours.kept("pc1")[2::3] == [5400.0, 90_000.0, 6 * 86_400.0 + 82_800.0]
+    for absurd in (1e300, -1e300):
+        assert 0.0 <= WeekHere(monday).into(absurd) < 7 * 86_400.0
 
 
 # --- speeds ----------------------------------------------------------------------------------------------------------

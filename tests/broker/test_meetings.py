@@ -54,6 +54,30 @@ def test_who_waits_no_longer_is_told_who_is_missing_and_so_are_all() -> None:
     assert made.come(meet(0, 2), ROOM) == [Told(0, 2, reason)]
 
 
+def test_nobody_waits_for_a_rank_that_has_ended() -> None:
+    made = meetings(3)
+    assert made.end(2) == []
+    reason = "rank 2 on pc2 ended without coming"
+    assert made.come(meet(0), ROOM) == [Told(0, 1, reason)]
+    assert made.come(meet(1), ROOM) == [Told(1, 1, reason)]
+
+
+def test_who_waits_is_told_at_once_that_a_rank_has_ended() -> None:
+    made = meetings(3)
+    made.come(meet(0, data=b"zero"), ROOM)
+    made.come(meet(1, data=b"one"), ROOM)
+    reason = "rank 2 on pc2 ended without coming"
+    assert made.end(2) == [Told(0, 1, reason), Told(1, 1, reason)]
+    assert made.size == 0
+
+
+def test_a_rank_may_end_that_has_come() -> None:
+    made = meetings(2)
+    made.come(meet(0), ROOM)
+    assert made.end(0) == []
+    assert made.come(meet(1), ROOM) == [Told(0, 1), Told(1, 1)]
+
+
 def test_the_last_may_come_late_and_nobody_is_missing() -> None:
     made = meetings(2)
     made.come(meet(0), ROOM)

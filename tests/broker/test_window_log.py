@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.store.journal import NAME, WINDOWS_KEPT_S, Journal
+from deskgrid.broker.store.journal import NAME, Journal
 from deskgrid.broker.store.rows import WindowEnd, WindowRow
 from deskgrid.broker.store.window_log import SEEN_S
+from deskgrid.broker.store.windows import KEPT_S
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.broker.records import result_of
 from tests.peers import BareWorker
@@ -239,9 +240,9 @@ def window(number: int, opened: float) -> WindowRow:
 
 def test_windows_that_closed_long_ago_are_dropped_at_the_next_opening(tmp_path: Path) -> None:
     with closing(Journal(tmp_path)) as journal:
-        journal.add_windows([window(1, 1.0), window(2, 100.0), window(3, 200.0)])
-        journal.end_windows([WindowEnd(50.0, "departure", 0, 0.0, 1), WindowEnd(150.0, "loss", 2, 9.0, 2)])
-        journal.seen(100.0 + WINDOWS_KEPT_S)
+        journal.windows.add([window(1, 1.0), window(2, 100.0), window(3, 200.0)])
+        journal.windows.end([WindowEnd(50.0, "departure", 0, 0.0, 1), WindowEnd(150.0, "loss", 2, 9.0, 2)])
+        journal.seen(100.0 + KEPT_S)
     with closing(Journal(tmp_path)) as journal:
         assert [number for (number,) in rows(journal, "number")] == [2, 3]
         assert journal.recovery.next_window() == 4
@@ -249,8 +250,8 @@ def test_windows_that_closed_long_ago_are_dropped_at_the_next_opening(tmp_path: 
 
 def test_a_window_that_opened_after_the_broker_was_last_seen_was_empty(tmp_path: Path) -> None:
     with closing(Journal(tmp_path)) as journal:
-        journal.add_windows([window(1, 70.0)])
-        journal.end_all_windows(60.0)
+        journal.windows.add([window(1, 70.0)])
+        journal.windows.end_all(60.0)
         assert rows(journal, "closed, how") == [(70.0, "broker")]
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,6 +151,8 @@ def test_the_libraries_of_a_bag_arrive(
         ("--checkpoint-exit 9", "--checkpoint-exit needs --checkpoint"),
         ("--min-piece 30", "--min-piece needs --checkpoint"),
         ("--when ended", "--when needs --after"),
+        ("--explore", "--explore needs --each"),
+        ("--with=", "--with: a requirement is a name such as numpy, not nothing"),
     ],
 )
 def test_an_option_that_would_mean_nothing_is_refused(grid: FakeGrid, words: str, said: str) -> None:
@@ -237,6 +240,35 @@ def test_waiting_ends_with_1_when_a_task_failed_or_it_took_too_long(
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", f"deskgrid: {said}\n")
 
 
+def test_waiting_for_several_bags_names_each_and_has_one_timeout(
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid.bag.ended = [(0, "a")]
+    clock, waited = iter([0.0, 10.0, 70.0]), list[float]()
+
+    def wait(timeout: float) -> bool:
+        waited.append(timeout)
+        return len(waited) == 1
+
+    monkeypatch.setattr("deskgrid.cli.bags.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(grid.bag, "wait", wait)
+    result = deskgrid("wait", "--timeout", "60", BAG, BAG)
+    assert waited == [50.0, 0.0]
+    assert result.stderr.splitlines() == [
+        f"deskgrid: bag {BAG}: 1 of 1 task done",
+        f"deskgrid: bag {BAG}: 1 of 1 task done; the bag has not ended",
+    ]
+    assert result.exit_code == 1
+
+
+def test_nothing_is_waited_for_if_one_of_several_bags_is_refused(
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid.bag, "wait", lambda timeout: pytest.fail("it waited"))
+    result = deskgrid("wait", BAG, "nope")
+    assert (result.exit_code, result.stderr) == (2, "deskgrid: no bag nope\n")
+
+
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +331,16 @@ def test_without_an_item_the_log_of_every_task_is_printed(monkeypatch: pytest.Mo
     assert result.stderr.splitlines()[-2:] == [
         "deskgrid: task 1: waiting",
         "deskgrid: task 2: sent to a PC; its output is shown when it ends",
+    ]
+
+
+def test_the_log_of_a_task_that_is_tried_again_says_how_it_failed_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = TaskLog("sent", "lab3-01", 3600.0, "", "", "ValueError: 7")
+    use(monkeypatch, FakeGrid(FakeBag(logged={0: again})))
+    assert deskgrid("logs", BAG, "0").stderr.splitlines() == [
+        "deskgrid: task 0: sent to a PC; its output is shown when it ends; its last attempt failed on lab3-01 after "
+        "1 h 00 min",
+        "ValueError: 7",
     ]
 
 
@@ -413,6 +455,15 @@ def test_ctrl_c_says_what_goes_on(
     assert result.stderr.strip() == f"deskgrid: {said}"
 
 
+def test_ctrl_c_says_that_several_bags_go_on(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(timeout: float | None) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grid.bag, "wait", interrupted)
+    result = deskgrid("wait", BAG, BAG)
+    assert (result.exit_code, result.stderr.strip()) == (130, "deskgrid: you stopped waiting; the bags go on")
+
+
 # --- what a terminal might obey --------------------------------------------------------------------------------------
 
 HARM = "\x1b[2J\x9b1m\u202e\x07"
@@ -486,8 +537,8 @@ def test_a_task_that_failed_has_no_files_but_a_reason(grid: FakeGrid, error: Exc
 
 
 def test_bags_are_paused_and_resumed(grid: FakeGrid) -> None:
-    assert (deskgrid("pause", BAG).stdout, grid.bag.paused) == ("", True)
-    assert (deskgrid("resume", BAG).stdout, grid.bag.paused) == ("", False)
+    assert (deskgrid("pause", BAG).stdout, grid.bag.paused) == (f"paused {BAG}\n", True)
+    assert (deskgrid("resume", BAG).stdout, grid.bag.paused) == (f"resumed {BAG}\n", False)
 
 
 def test_what_a_bag_needs_and_comes_after_arrives(grid: FakeGrid) -> None:
@@ -498,7 +549,7 @@ def test_what_a_bag_needs_and_comes_after_arrives(grid: FakeGrid) -> None:
     assert gates == {"priority": -3, "limit": 5, "licences": licences, "after": ("one", "two"), "when": "ended"}
 
 
-@pytest.mark.parametrize("words", ["=1", "m=", "m=x", "m --licence m=2"])
+@pytest.mark.parametrize("words", ["=1", "m=", "m=x", "m=0", "a&b", "m --licence m=2"])
 def test_a_licence_that_makes_no_sense_is_refused(grid: FakeGrid, words: str) -> None:
     result = deskgrid("submit", "--licence", *words.split(), "--", "true")
     assert result.exit_code == 2

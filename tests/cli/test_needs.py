@@ -53,6 +53,8 @@ def test_needs_arrive(grid: FakeGrid, words: str, expected: dict[str, Any]) -> N
         ("--gang 4 --speedup 1:1,2", "'1:1,2' is not a speed-up like"),
         ("--gang 4 --speedup 1:1,2:1.9,2:3", "'1:1,2:1.9,2:3' has a number of ranks twice"),
         ("--memory 4apples", "'4apples' is not a size like 512M or 2G"),
+        ("--memory 0G", "'0G' is no memory: leave it out"),
+        ("--memory 99999999T", "'99999999T' is more than any PC has"),
         ("--slots 0", "0 is not in the range 1<=x<=1024"),
     ],
 )
@@ -94,6 +96,19 @@ def test_a_rank_that_was_ended_with_the_others_has_no_time_of_its_own(monkeypatc
     assert deskgrid("logs", BAG, "0").stderr.splitlines()[1] == (
         "deskgrid: task 0, rank 0 on pc1, stopped with the others:"
     )
+
+
+def test_the_log_of_a_gang_that_runs_says_what_each_rank_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = RankLog(1, "pc2", "running", 0.0, "", "")
+    sent = TaskLog("sent", None, 0.0, "", "", None, None, (RANKS[0], runs))
+    use(monkeypatch, FakeGrid(FakeBag([(0, None)], logged={0: sent})))
+    result = deskgrid("logs", BAG, "0")
+    assert result.stdout == "one\n"
+    assert result.stderr.splitlines() == [
+        "deskgrid: task 0: running; the output of each rank is shown when it ends",
+        "deskgrid: task 0, rank 0 on pc1 after 1.5 s:",
+        "deskgrid: task 0, rank 1 on pc2, still running",
+    ]
 
 
 def test_a_gang_that_is_done_names_no_rank_in_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,11 @@ def test_options_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
         task(print, **wrong)
 
 
+def test_a_least_piece_of_a_task_without_checkpoints_is_refused() -> None:
+    with pytest.raises(BagRejected, match="min_piece is for tasks that save checkpoints: give checkpoint, too"):
+        task(print, min_piece=30)
+
+
 def test_a_task_has_checkpoints_or_copies_and_it_is_said_why() -> None:
     why = "two attempts of a task would each save a state of its own, and the task can go on from one only"
     with pytest.raises(BagRejected, match=f"checkpoint and copies exclude each other: {why}; leave out checkpoint or"):
@@ -45,6 +50,7 @@ def test_a_command_says_how_it_saves() -> None:
         ({"patterns": ["state"], "signal": "usr1"}, "signal"),
         ({"patterns": ["state"], "signal": "FOO"}, "there is no signal FOO"),
         ({"patterns": ["state"], "signal": ""}, "signal"),
+        ({"patterns": ["state"], "signal": "SIGKILL"}, "no program hears the signal KILL"),
         ({"patterns": ["state"], "exit_code": 0}, "exit code"),
         ({"patterns": ["state"], "exit_code": 256}, "exit code"),
     ],

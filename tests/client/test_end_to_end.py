@@ -7,13 +7,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deskgrid.client.bag import Bag
+from deskgrid.client.futures import Futures
 from deskgrid.client.grid import Grid
-from deskgrid.client.replies import Waiter
+from deskgrid.client.replies import Waiter, ask
 from deskgrid.client.task import task
 from deskgrid.errors import (
     BagRejected,
@@ -277,3 +280,20 @@ def test_in_a_local_grid_nobody_has_the_join_line_of_another_one(monkeypatch: py
         said = grid.submit(_environments).result(timeout=30)
     assert "PATH=" in said
     assert "DESKGRID_JOIN" not in said
+
+
+def test_calls_end_while_another_bag_begins(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the broker says is heard meanwhile: a bag that brings libraries asks it a question when it begins."""
+    begin, asked = Futures._begin, list[object]()
+
+    def begin_late(futures: Futures, *args: Any) -> Any:
+        if asked:
+            wait([first], timeout=30)
+            asked.append(ask(futures._link, "systems", {}, 10.0))
+        asked.append(None)
+        return begin(futures, *args)
+
+    monkeypatch.setattr(Futures, "_begin", begin_late)
+    first = grid.submit(abs, -1)
+    assert grid.submit(max, 1, 2).result() == 2
+    assert len(asked) == 3

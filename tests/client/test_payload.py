@@ -193,6 +193,13 @@ def test_what_befell_a_task_has_a_type_and_a_place(outcome: Outcome, kind: type,
     assert str(error) == text
 
 
+def test_how_long_a_task_ran_is_told_in_minutes_and_hours() -> None:
+    payload = wire.Failure("Died", "SIGSEGV", "", b"").packed()
+    value = value_of(wire.BagResult(7, Outcome.CRASH, 3660.0, "lab3-04", payload), "b1")
+    assert isinstance(value, Raised)
+    assert str(value.error) == "task 7 of bag b1 on lab3-04 after 1 h 01 min ended its process: SIGSEGV"
+
+
 def test_a_cancelled_task_says_so() -> None:
     value = value_of(wire.BagResult(7, Outcome.CANCELLED, 0.0, "", b""), "b1")
     assert isinstance(value, Raised)

@@ -39,12 +39,6 @@ def live(tmp_path: Path, index: Path) -> Iterator[LiveGrid]:
         yield started
 
 
-@pytest.fixture
-def grid(live: LiveGrid) -> Iterator[Grid]:
-    with Grid(live.broker.ready.client_line) as opened:
-        yield opened
-
-
 def test_tasks_import_what_the_bag_brings(grid: Grid, live: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[wire.Part] = []
     send = Link.send
@@ -109,11 +103,15 @@ def test_people_see_environments_and_have_them_forgotten(grid: Grid, live: LiveG
     forgot = deskgrid(live, "env", "forget", name)
     assert f"forgot {name} (labtools): " in forgot.stdout, forgot.stderr
     assert first.results() == [(100, "1.0")]
-    assert f"wheels of {name} cannot be seen: the broker does not" in deskgrid(live, "env", "show", name).stderr
+    # A bag that has ended still names it, but its wheels are nowhere: it is as if it had never been.
+    assert len(deskgrid(live, "env", "list").stdout.splitlines()) == 1
+    gone = f"deskgrid: no environment has an id that begins with '{name}': see deskgrid env list"
+    assert deskgrid(live, "env", "show", name).stderr.strip() == gone
     said = "deskgrid: no environment has an id that begins with 'none': see deskgrid env list"
     assert deskgrid(live, "env", "show", "none").stderr.strip() == said
     # The next bag sends them again.
     assert grid.bag(measured, [2], env=["labtools"]).results() == [(200, "1.0")]
+    assert deskgrid(live, "env", "list").stdout.splitlines()[1].split()[0] == name
 
 
 def test_an_environment_that_tasks_need_stays(grid: Grid, live: LiveGrid) -> None:

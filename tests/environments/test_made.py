@@ -184,6 +184,25 @@ def test_requirements_that_contradict_each_other_are_named(index: Path) -> None:
         asked("alpha", "beta")
 
 
+def test_requirements_that_contradict_each_other_directly_are_yours(index: Path) -> None:
+    make_wheel(index, "alpha", "1.0")
+    make_wheel(index, "alpha", "2.0")
+    with pytest.raises(BagRejected, match=r"contradict each other: you ask for alpha==1.0; you ask for alpha==2.0$"):
+        asked("alpha==1.0", "alpha==2.0")
+
+
+@pytest.mark.parametrize("line", ["num py", "alpha=2", "alpha @ nowhere", "--nonsense"])
+def test_what_is_no_requirement_is_named_without_the_file_that_pip_read(index: Path, line: str) -> None:
+    with pytest.raises(BagRejected, match=f": '{line}' is no requirement: give a name such as numpy") as refused:
+        asked(line)
+    assert "requirements.txt" not in str(refused.value)
+
+
+def test_what_is_no_condition_is_named(index: Path) -> None:
+    with pytest.raises(BagRejected, match=r"'python' after the semicolon is no condition|is no requirement"):
+        asked("alpha; python")
+
+
 def test_a_wheel_for_a_later_python_is_named(index: Path) -> None:
     make_wheel(index, "alpha", python=">=3.99")
     with pytest.raises(BagRejected, match=r"alpha is for Python '>=3.99'"):

@@ -94,6 +94,21 @@ def test_a_task_saves_once_for_each_time_that_it_is_due_and_goes_on(rig: Rig) ->
     assert 55.0 < pickle.loads(Piece(_key(second.data), bytes(second.data), (), print, 0)._body())["left"] <= 60.0
 
 
+def tells(_: int) -> float:
+    """How long the window lasts, asked at once."""
+    from deskgrid import checkpoint
+
+    return checkpoint.seconds_left()
+
+
+def test_a_task_knows_from_its_beginning_when_the_window_closes(rig: Rig) -> None:
+    digest = rig.know(python_template(tells))
+    rig.executor.tell_times(0, NEVER, time.monotonic() + 600.0, False)
+    began(rig, digest, call(0))
+    (ended,) = rig.until(1)
+    assert 500.0 < pickle.loads(bytes(ended.payload)) <= 600.0
+
+
 def _key(data: Payload) -> bytes:
     return bytes(data).split(b"\n")[1]
 

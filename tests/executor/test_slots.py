@@ -423,7 +423,7 @@ def test_a_process_that_hangs_while_it_starts_is_given_up(
     now = float(int(time.monotonic()))  # whole seconds, so that sums of them are exact
     ended = [rig.executor.poll(now + turn * START_LIMIT) for turn in range(START_ATTEMPTS + 1)]
     assert [len(some) for some in ended] == [0] * START_ATTEMPTS + [1]
-    assert error(ended[-1][0])[1] == "no process for tasks could be started: not done after 120 s"
+    assert error(ended[-1][0])[1] == "no process for tasks could be started: not done after 2 min 00 s"
 
 
 def test_close_leaves_no_process_and_no_folder(rigs: Callable[..., Rig]) -> None:

@@ -121,6 +121,38 @@ def test_the_files_are_looked_at_now_and_then_only(tmp_path: Path, monkeypatch: 
     assert held < 2**20 + 2**20 // 16
 
 
+def test_files_that_nobody_uses_go_when_their_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = FileCache(tmp_path / "cache", 10**12)
+    old, kept, new = (os.urandom(2**20) for _ in range(3))
+    first, used = fetch(cache, entry("old", old), old), fetch(cache, entry("kept", kept), kept)
+    link(used, tmp_path / "used", executable=False)
+
+    class Usage:
+        free = 2**20 // 2
+
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: Usage)
+    fresh = FileCache(tmp_path / "cache", 10**12)
+    fresh.put_tree(digest(b"tree"), b"tree")
+    assert first.exists(), "for this there is room"
+    partial = fresh.begin(entry("new", new))
+    assert partial is not None
+    partial.close()
+    assert (first.exists(), used.exists()) == (False, True)
+
+
+def test_a_tree_for_which_there_is_no_room_leaves_nothing(
+    cache: FileCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        cache.put_tree(digest(b"tree"), b"tree")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_what_another_worker_fetches_does_not_go(tmp_path: Path) -> None:
     cache = FileCache(tmp_path / "cache", 0)
     partial = cache.begin(FILE)

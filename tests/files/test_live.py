@@ -36,12 +36,6 @@ def live(tmp_path: Path) -> Iterator[LiveGrid]:
         yield started
 
 
-@pytest.fixture
-def grid(live: LiveGrid) -> Iterator[Grid]:
-    with Grid(live.broker.ready.client_line) as opened:
-        yield opened
-
-
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the program."""

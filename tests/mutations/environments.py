@@ -4,6 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from deskgrid import wire
+from deskgrid.broker.environments import AGAIN_S
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.worker.environments.install import Refused, unpack
 from tests.broker.office import Office
@@ -27,6 +28,8 @@ def at_the_broker(seed: int, home: Path) -> None:
         pcs[1].say(key, wire.Readiness.TROUBLE, package="bad-1.0.whl", reason="it is bad")
         office.settle()
         assert not office.bag(bag).held
+        pcs[1].waits(AGAIN_S)
+        assert pcs[1].first().key == key
         pcs[1].refuse(key)
         office.settle()
         assert office.bag(bag).held

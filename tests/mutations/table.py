@@ -254,9 +254,9 @@ MUTATIONS = (
     ),
     Mutation(
         "believe a worker how long others took",
-        "deskgrid.broker.attempts:Attempts.its_own",
-        'if self._holder(each, lookup.find(each)) in ("", worker.session)',
-        "if self._holder(each, lookup.find(each)) is not None",
+        "deskgrid.broker.holders:Holders.its_own",
+        'if self.holder(each, lookup.find(each)) in ("", worker.session)',
+        "if self.holder(each, lookup.find(each)) is not None",
         "raid",
     ),
     Mutation(

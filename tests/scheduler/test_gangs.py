@@ -10,6 +10,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.gang_invariants import check_gangs
 from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Outcome, State
 from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelView, Site, Start
+from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import Policy
@@ -299,6 +300,30 @@ def test_slots_are_no_longer_kept_when_the_gang_that_waited_is_gone() -> None:
     lab.grid.expect()
     lab.grid.cancel(task)
     lab.grid.expect(b=[other])
+
+
+def test_while_a_gang_is_overdue_single_tasks_run_beside_it_that_are_shorter_than_it_is_late() -> None:
+    lab = Lab()
+    policy: Any = lab.grid.scheduler.policy
+    policy.parallel = default_policy()
+    lab.pcs("a", "b", "c")
+    (late,) = lab.submit(1)
+    assert lab.starts() == {late: "a b"}
+    lab.began(late)
+    lab.submit(10, need=Need(3, 3), bag=2)
+    short, long = lab.grid.tasks(1.5, 30, bag=1)
+    lab.grid.expect()
+    lab.grid.wait(1.5)
+    lab.grid.expect()  # c is kept from 2 on
+    lab.grid.wait(1)
+    assert lab.grid.scheduler.wakes_at == 2.0
+    lab.grid.expect()  # from 4 on
+    assert lab.grid.scheduler.wakes_at == 4.0
+    lab.grid.wait(1.5)
+    lab.grid.expect(c=[short])  # from 7 on
+    lab.grid.wait(100)
+    lab.grid.end(short)
+    lab.grid.expect(c=[long])
 
 
 def test_what_is_kept_in_windows_to_come_keeps_no_slot_now() -> None:
@@ -1076,7 +1101,15 @@ def test_windows_to_come_are_known_of_pcs_that_are_up_and_away() -> None:
     lab.grid.wait(16)
     lab.submit(10)
     lab.starts()
-    assert seen[2] == [[], [(16, 24, "b"), (20, 25, "a")]]
+    assert seen[2] == [[], [(17, 24, "b"), (20, 25, "a")]]  # it is late by a second, and may be late by another
+    lab.grid.wait(3)
+    lab.submit(10)
+    lab.starts()
+    assert seen[4] == [[], [(20, 25, "a"), (23, 24, "b")]]
+    lab.grid.wait(0.5)
+    lab.submit(10)
+    lab.starts()
+    assert seen[6] == [[], [(20, 25, "a")]]
 
 
 def test_a_gang_is_one_task_and_its_slots_are_busy() -> None:

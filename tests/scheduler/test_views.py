@@ -311,6 +311,7 @@ def test_a_task_waits_because_every_slot_is_so_many_seconds_short() -> None:
         longest_window_s=200,
         needs_s=120,
         checkpointable=False,
+        left_s=None,
         fraction=None,
         idle_pieces=0,
     )

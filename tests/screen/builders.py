@@ -54,12 +54,19 @@ def slot(
     left_s: float | None = 3600.0,
     copy: bool = False,
     rank: int | None = None,
+    saves: bool = False,
 ) -> SlotState:
     """A slot, idle unless ``elapsed_s`` is given."""
     running = None
     if elapsed_s is not None:
         running = RunningTask(
-            bag=BAG, item=item, runtime_s=runtime_s, elapsed_s=elapsed_s, rank=rank, ranks=1 if rank is None else 4
+            bag=BAG,
+            item=item,
+            runtime_s=runtime_s,
+            elapsed_s=elapsed_s,
+            rank=rank,
+            ranks=1 if rank is None else 4,
+            saves=saves,
         )
     return SlotState(
         slot=slot,

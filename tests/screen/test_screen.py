@@ -231,6 +231,8 @@ def test_a_copy_is_marked() -> None:
 def test_a_task_that_outlasts_the_window_is_said_to() -> None:
     pc = worker("pc", slot(10.0, 600.0), uptime_s=60.0)
     assert "too long for this window" in line_with("#17", lines(snapshot([pc])))
+    saves = worker("pc", slot(10.0, 600.0, saves=True), uptime_s=60.0)
+    assert "goes on in another window" in line_with("#17", lines(snapshot([saves])))
 
 
 def test_each_slot_has_a_glyph_in_the_row_of_its_worker() -> None:

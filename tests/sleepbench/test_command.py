@@ -1,7 +1,7 @@
 """``deskgrid sleepbench live``: its options, its table and its JSON, with runs that are only pretended."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ from deskgrid.sleepbench import live
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.costs import measure
 from deskgrid.sleepbench.live import LiveRun
-from deskgrid.sleepbench.processes import ProcessError
 from deskgrid.sleepbench.scenarios import Measured, Scenario
 
 FIELDS = "scenario policy run seed makespan_min lower_bound_min paper_min tasks kills planned_kills wasted_s idle_s"
@@ -58,16 +57,9 @@ def test_the_json_has_a_row_for_each_run_and_seeds_that_differ(
 
 
 def test_runs_that_were_finished_are_kept_when_a_later_one_fails(
-    runs: list[tuple[int | str, float, str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: list[tuple[int | str, float, str, int]], tmp_path: Path, fail_second: Callable[[Sized], None]
 ) -> None:
-    good = live.run_live
-
-    def fail_second(*arguments: object) -> LiveRun:
-        if runs:
-            raise ProcessError("broker ended with code 1: it said nothing")
-        return good(*arguments)  # type: ignore[arg-type] # passed on as they came
-
-    monkeypatch.setattr(live, "run_live", fail_second)
+    fail_second(runs)
     file = tmp_path / "rows.json"
     result = invoke("--runs", 3, "--json", file)
     assert result.exit_code == 1

@@ -1,7 +1,7 @@
 """``deskgrid sleepbench compare``: what it runs, says, writes and exits with; the live runs are only pretended."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ from deskgrid.sleepbench import live
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.costs import Cost, Costs
 from deskgrid.sleepbench.live import LiveRun
-from deskgrid.sleepbench.processes import ProcessError
 from deskgrid.sleepbench.scenarios import Measured, Scenario
 
 COSTS = Costs(Cost(0.001, 0.1, 10), Cost(0.003, 0.2, 5), Cost(0.02, 0.3, 4), Cost(0.002, 0.004, 8), 0.03, {})
@@ -68,17 +67,10 @@ def test_what_does_not_agree_is_an_error_only_when_that_is_asked(
 
 
 def test_a_run_that_fails_is_told_and_what_was_compared_before_is_kept(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fail_second: Callable[[Sized], None]
 ) -> None:
     made, file = pretend(monkeypatch, SIMULATED_MIN), tmp_path / "compared.json"
-    good = live.run_live
-
-    def fail_second(*arguments: object) -> LiveRun:
-        if made:
-            raise ProcessError("broker ended with code 1: it said nothing")
-        return good(*arguments)  # type: ignore[arg-type] # passed on as they came
-
-    monkeypatch.setattr(live, "run_live", fail_second)
+    fail_second(made)
     result = invoke("--runs", 1, "--policy", "pgs,fcfs", "--json", file)
     assert result.exit_code == 1
     assert "broker ended with code 1" in result.output

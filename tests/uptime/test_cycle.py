@@ -144,7 +144,7 @@ def test_a_file_has_a_pair_a_line_with_comments_and_blank_lines(tmp_path: Path) 
     path = tmp_path / "wrapper.cycle"
     path.write_bytes(b"\xef\xbb\xbf# resource 1 of the paper's Table 1\r\n\r\n84 1\r\n  117.5\t0.25  # and half\r\n")
     plan = read_cycle(path, START)
-    assert plan.describe() == "84 s up, 1 s down, 117.5 s up, 0.25 s down, repeated"
+    assert plan.describe() == "1 min 24 s up, 1 s down, 1 min 57 s up, 0.25 s down, repeated"
     assert plan.uptime(START) == 84.0
     assert plan.coming(START)[0] == (85.0, 117.5)
 

@@ -44,7 +44,7 @@ def test_seconds_do_not_notice_that_the_wall_clock_is_set() -> None:
 
 
 def test_a_plan_in_seconds_describes_itself() -> None:
-    assert parse_until("90.5", NOW).describe() == "for 90.5 s from its start"
+    assert parse_until("90.5", NOW).describe() == "for 1 min 30 s from its start"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from configparser import Error as ConfigError
 from configparser import RawConfigParser
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,6 +49,8 @@ NAME_BYTES = 1_024
 ABOUT_BYTES = 32 * 2**20
 # A longer source is data. Its bytecode is not kept.
 SOURCE_BYTES = 8 * 2**20
+# Bytes of memory that compiling may take. A source of 7 MiB that is one long list would take 3 GiB.
+COMPILING_BYTES = 2**30
 # Bytes that stay free on the disk.
 FREE_BYTES = 256 * 2**20
 # The time of change of each file of an unpacked wheel: a file with another one was written to. Seconds since 1970.
@@ -287,12 +289,31 @@ def _scripts(text: str) -> dict[str, tuple[str, str]]:
 def _compile_all(site: Path) -> int:
     """Keep the bytecode of all modules but tests, which hardly anybody imports. Returns how many bytes."""
     written = 0
-    for root, folders, files in os.walk(site):
-        folders[:] = [name for name in folders if name not in ("tests", "test", "testing_data", "__pycache__")]
-        for name in files:
-            if name.endswith(".py"):
-                written += _compile(os.path.join(root, name))
+    with _little_memory():
+        for root, folders, files in os.walk(site):
+            folders[:] = [name for name in folders if name not in ("tests", "test", "testing_data", "__pycache__")]
+            for name in files:
+                if name.endswith(".py"):
+                    written += _compile(os.path.join(root, name))
     return written
+
+
+@contextmanager
+def _little_memory() -> Iterator[None]:
+    """A source that compiling makes huge has no bytecode, rather than all of the PC's memory."""
+    if sys.platform == "win32":
+        yield
+    else:
+        import resource  # Windows has none
+
+        what = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+        soft, hard = resource.getrlimit(what)
+        known = [each for each in (soft, hard, COMPILING_BYTES) if each != resource.RLIM_INFINITY]
+        resource.setrlimit(what, (min(known), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(what, (soft, hard))
 
 
 def _compile(path: str) -> int:

@@ -146,11 +146,16 @@ class FileCache:
         self._make_room(len(data))
         path = self._folder / f"{digest.hex()}{_TREE}"
         staging = path.with_name(f"{path.name}-{os.getpid()}")
-        staging.write_bytes(data)
-        staging.replace(path)
+        try:
+            staging.write_bytes(data)
+            staging.replace(path)
+        except OSError:
+            with suppress(OSError):
+                staging.unlink()
+            raise
 
     def _make_room(self, size: int) -> None:
-        """Remove the files that were used least lately, if ``size`` more bytes do not fit.
+        """Remove the files that were used least lately, if ``size`` more bytes do not fit, here or on the disk.
 
         All files are looked at only now and then, because a task may bring ten thousand.
         """
@@ -158,14 +163,16 @@ class FileCache:
         if self._room >= 0:
             return
         rows, spare = sorted(self._rows()), self._most // SPARE_SHARE
-        total = size + sum(row[1] for row in rows)
-        if total > self._most:
+        room = self._most - size - sum(row[1] for row in rows)
+        free = shutil.disk_usage(self._folder).free - size
+        if room < 0 or free < 0:
             for _, bytes_, path in rows:
-                if total <= self._most - spare:
+                if room >= spare and free >= 0:
                     break
                 if self._remove(path):
-                    total -= bytes_
-        self._room = min(spare, self._most - total)
+                    room += bytes_
+                    free += bytes_
+        self._room = min(spare, room, free)
 
     def _rows(self) -> Iterator[tuple[int, int, str]]:
         """(when it was used, its bytes on the disk, path) of each file that no task uses."""

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,22 @@ def check_account(account: Account, program: Path) -> None:
         )
     except (OSError, subprocess.SubprocessError) as error:
         needs = f"needs {sys.executable} with deskgrid in it, and {place}"
-        raise AccountError(
-            f"{account.name} cannot run tasks: it {needs}, in folders that every user can enter"
-        ) from error
+        closed = _closed_to(account, (sys.executable, str(program), place))
+        why = "in folders that every user can enter" if closed is None else f"and cannot enter {closed}"
+        raise AccountError(f"{account.name} cannot run tasks: it {needs}, {why}") from error
+
+
+def _closed_to(account: Account, paths: Iterable[str]) -> Path | None:
+    """The first folder on the way to one of these paths, or to what they lead to, that this user cannot enter."""
+    for path in paths:
+        for way in (Path(path).absolute(), Path(path).resolve()):
+            for folder in [*reversed(way.parents), *([way] if way.is_dir() else [])]:
+                found = folder.stat()
+                mine = found.st_uid == account.uid
+                ours = found.st_gid == account.gid or found.st_gid in account.groups
+                if not found.st_mode >> (6 if mine else 3 if ours else 0) & 1:
+                    return folder
+    return None
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from deskgrid.durations import precise
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account
@@ -63,6 +64,7 @@ class _Slot:
     failures: int = 0  # failed starts in a row
     trouble: str = ""  # why there is no process
     environment: str = ""  # in which its last jobs ran
+    closes: float = math.inf  # when the PC's window closes, as told last
 
     @property
     def limit(self) -> float | None:
@@ -217,6 +219,7 @@ class Executor:
 
     def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None:
         """Tell the running job of a slot, which is checkpointable, when to save: see `Process.tell_times`."""
+        self._slots[slot].closes = closes
         if (process := self._slots[slot].process) is not None:
             process.tell_times(due, closes, last)
 
@@ -322,7 +325,7 @@ class Executor:
         behind: list[memoryview] = []
         if any(job.checkpoint is not None for job in jobs):
             self._make_tasks_folder()
-            process.tell_times(math.inf, math.inf, False)
+            process.tell_times(math.inf, slot.closes, False)
         rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint and as_sent(j.checkpoint)] for j in jobs]
         data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
@@ -380,7 +383,7 @@ class Executor:
             self._lose(slot, Outcome.CRASH, slot.trouble, now, ended)
         elif limit is not None and slot.elapsed(now) >= limit:
             outcome = Outcome.TIMEOUT if slot.sent else Outcome.CRASH
-            self._lose(slot, outcome, f"not done after {limit:g} s", now, ended)
+            self._lose(slot, outcome, f"not done after {precise(limit)}", now, ended)
 
     def _lose(self, slot: _Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
         """Release the process of a busy slot: end the job that it ran or was started for, go on with the others."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from deskgrid.durations import precise
 from deskgrid.wire import Failure, Outcome, Payload
 from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.run.child import TAIL, frame
@@ -206,7 +207,7 @@ class Ranks:
         for rank in list(self._ranks.values()):
             limit = rank.job.options.timeout
             if rank.began is not None and limit is not None and rank.elapsed(now) >= limit:
-                self._lose(rank, Outcome.TIMEOUT, f"not done after {limit:g} s", now)
+                self._lose(rank, Outcome.TIMEOUT, f"not done after {precise(limit)}", now)
         self._leftovers.sweep(now)
         reports, self._reports = self._reports, []
         return reports

@@ -21,7 +21,7 @@ from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import Protocol
 
-from deskgrid.durations import read_duration
+from deskgrid.durations import precise, read_duration
 from deskgrid.wire import WINDOWS_LIMIT
 from deskgrid.worker.windows.weekly import (
     DAY_MIN,
@@ -177,7 +177,7 @@ def parse_until(text: str, now: Instant) -> Until:
         raise PlanError(f"until {text!r}: expected HH:MM or a duration: {error}") from error
     if seconds <= 0:
         raise PlanError(f"until {text!r}: must be more than 0 seconds")
-    return Until(now.mono + seconds, on_wall=False, text=f"for {seconds:g} s from its start")
+    return Until(now.mono + seconds, on_wall=False, text=f"for {precise(seconds)} from its start")
 
 
 def _next_time(minutes: int, wall: float) -> float:
@@ -258,8 +258,8 @@ class Cycle:
         return False
 
     def describe(self) -> str:
-        """Return ``84 s up, 1 s down, repeated``; for a long cycle, show only the first pairs."""
-        shown = [f"{up:g} s up, {down:g} s down" for up, down in self._pairs[:_PAIRS_SHOWN]]
+        """Return ``1 min 24 s up, 1 s down, repeated``; for a long cycle, show only the first pairs."""
+        shown = [f"{precise(up)} up, {precise(down)} down" for up, down in self._pairs[:_PAIRS_SHOWN]]
         hidden = len(self._pairs) - len(shown)
         return ", ".join(shown + [f"{hidden} more pairs"] * (hidden > 0) + ["repeated"])
 

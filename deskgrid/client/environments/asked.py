@@ -199,7 +199,7 @@ def _package(path: Path, package: Mapping[str, Any]) -> tuple[str, str]:
     if not name or not version or not hashes:
         raise BagRejected(
             f"{path}: {name or 'a package'} {version or ''} has no wheel with a SHA-256; PCs build no source: leave it "
-            "out, or build a wheel of it and name that in env=[...]"
+            "out, or build a wheel of it and give its path as a requirement"
         )
     marker = f" ; {package['marker']}" if package.get("marker") else ""
     return f"{name}=={version}{marker} {' '.join(f'--hash=sha256:{each}' for each in hashes)}", ""

@@ -44,7 +44,7 @@ class KeptEnvironment:
 
 
 def environments(link: Link) -> list[KeptEnvironment]:
-    """Return the environments that bags at the broker use, those of the newest bags first."""
+    """Return the environments that bags at the broker use, less those forgotten; those of the newest bags first."""
     return [_environment(row) for row in ask(link, "environments", {})["environments"]]
 
 
@@ -67,7 +67,7 @@ def find(link: Link, name: str) -> KeptEnvironment:
 
 
 def wheels(link: Link, kept: KeptEnvironment, build: KeptBuild) -> Sequence[Entry]:
-    """Return the wheels of a build. Raises `RequestFailed` if they are somebody else's, or were forgotten."""
+    """Return the wheels of a build. Raises `RequestFailed` if they are somebody else's."""
     try:
         return ResultFiles(link, kept.bags[0]).tree(build.tree).entries
     except RequestFailed as error:

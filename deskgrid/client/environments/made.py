@@ -74,7 +74,7 @@ def made(env: Env, libraries: Iterable[str], script: str, systems: Iterable[Syst
 def _asked(env: Env, libraries: Iterable[str], script: str) -> Asked:
     parts = [mine.asked_of(libraries)] if "mine" in env else []
     if "script" in env and not script:
-        raise BagRejected('env="script" is for a program in a file, whose comment "# /// script" has its dependencies')
+        raise BagRejected('"script" is for a program in a file, whose comment "# /// script" has its dependencies')
     parts += [asked_in(Path(script))] if "script" in env else []
     parts += [asked_in(item) for item in env if isinstance(item, Path)]
     lines = [item for item in env if isinstance(item, str) and item not in ("mine", "script")]

@@ -7,6 +7,10 @@ from deskgrid.client.environments.asked import Asked, name_in
 from deskgrid.wire import System
 
 _NONE = re.compile(r"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)")
+_INVALID = re.compile(r"Invalid requirement: (?:'(.+?)'|(\S+))")
+# Also of pip's newer versions, which show the condition in a line of its own.
+_CONDITION = re.compile(r"InvalidMarker: (?:Invalid marker: '(.+?)'|.+\n\s+(.+))")
+_ADDRESS = re.compile(r"Invalid URL '(.*?)'")
 _NO_MATCH = re.compile(r"No matching distribution found for (.+)")
 _CONFLICT = re.compile(r"(?s)The conflict is caused by:\n(.+?)\n\n")
 _UNSUPPORTED = re.compile(r"(\S+\.whl) is not a supported wheel on this platform")
@@ -26,6 +30,8 @@ def reason(said: str, asked: Asked, system: System, versions: Callable[[str], st
 
 
 def _why(said: str, asked: Asked, versions: Callable[[str], str]) -> str:
+    if found := _ADDRESS.search(said):
+        return _no_requirement(next((line for line in asked.lines if line.endswith(found[1])), found[1]))
     for pattern, say in _SAID:
         if found := pattern.search(said):
             return f"{say(found)}{_advice(asked)}"
@@ -35,18 +41,37 @@ def _why(said: str, asked: Asked, versions: Callable[[str], str]) -> str:
         return "no package index can be reached from here"
     if found := _PROGRAM.search(said):
         return found[1][:400]
-    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    # Of an exception that pip did not expect, the last line says what it was.
+    errors = [
+        line.removeprefix("ERROR: ")
+        for line in said.splitlines()
+        if line.startswith("ERROR: ") and line != "ERROR: Exception:"
+    ]
     return next(iter(errors or said.strip().splitlines()[-1:]), "pip failed")[:400]
 
 
 def _contradiction(found: re.Match[str]) -> str:
-    return f"its requirements contradict each other: {'; '.join([line.strip() for line in found[1].splitlines()])}"
+    sides = [
+        re.sub(r"^The user requested (\(constraint\) )?", "you ask for ", line.strip())
+        for line in found[1].splitlines()
+    ]
+    return f"its requirements contradict each other: {'; '.join(sides)}"
+
+
+def _no_requirement(said: str) -> str:
+    return f"{said!r} is no requirement: give a name such as numpy, also with versions, as in numpy==2.4.6"
+
+
+def _no_condition(found: re.Match[str]) -> str:
+    return f"{found[1] or found[2]!r} after the semicolon is no condition, such as sys_platform == 'win32'"
 
 
 # What pip says, and what we say instead.
 _SAID: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_UNSUPPORTED, lambda found: f"{found[1].rpartition('/')[2]} was made for other PCs"),
     (_CONFLICT, _contradiction),
+    (_INVALID, lambda found: _no_requirement(found[1] or found[2])),
+    (_CONDITION, _no_condition),
     (_OTHER_PYTHON, lambda found: f"{found[1]} is for Python {found[2]}"),
     (re.compile("DO NOT MATCH THE HASHES"), lambda found: "a wheel is not what its hash says: lock it again"),
 )
@@ -73,14 +98,14 @@ def _missing(said: str, found: re.Match[str], versions: Callable[[str], str]) ->
     if name_in(name) in versions(name_in(name)).lower():
         return (
             f"{wanted} exists, but no wheel of it fits these PCs: allow other versions, or build a wheel for them and "
-            "name its path in env=[...]"
+            "give its path in the place of its name"
         )
     return f"no package index has {wanted} for these PCs: is its name right, and is it made for them?"
 
 
 def _advice(asked: Asked) -> str:
     if asked.label.startswith("mine"):
-        return ' ("mine" asks for the versions that are installed here; env=[...] can ask for others)'
+        return ' ("mine" asks for the versions that are installed here; name requirements instead to ask for others)'
     if asked.pinned:
         return " (its hashes allow nothing else: lock it for these PCs, too)"
     return ""

@@ -14,12 +14,8 @@ class Rigid(HowMany):
     name: ClassVar[str] = "rigid"
 
     def size(self, look: Look, job: Job) -> Size:
-        """The same whenever it is asked, but never more than the largest site has."""
-        need = job.need
-        if need.least == need.most:
-            return Size(need.most)
-        sites = [sum([host.slots // need.slots for host in site.hosts]) for site in look.view.sites]
-        return Size(max(need.least, min(working_set(need), max(sites, default=0))))
+        """The same whenever it is asked."""
+        return Size(working_set(job.need))
 
 
 def working_set(need: Need) -> int:

@@ -10,9 +10,8 @@ from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
-# The most of a site that one job gets, if it can do with less and others are there; and if it is alone: all of it, but
-# for what rounding adds to a sum.
-MOST, WHOLE = 0.3, 1.0 - 1e-9
+# The most of a site that one job gets if it can do with less, and others are there.
+MOST = 0.3
 
 
 class Share(HowMany):
@@ -41,5 +40,5 @@ class Share(HowMany):
             return Size(need.most)
         useful = float(working_set(need) * need.slots)
         if self._alone:
-            return Size(need.least, min(WHOLE * self._largest, useful))
+            return Size(need.least, min(self._largest, useful))
         return Size(need.least, min(self._total / (self._jobs + 1), MOST * self._largest, useful))

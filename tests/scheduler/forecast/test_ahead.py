@@ -62,6 +62,14 @@ def test_a_task_that_has_run_for_long_is_one_of_the_longer_ones() -> None:
     assert {round(seconds, 6) for seconds in ends(picture, 50)[1]} == {8.0, 18.0}
 
 
+def test_tasks_of_next_to_no_time_do_not_stop_it() -> None:
+    tiny = Durations((0.0, 0.0, 0.0, 5e-324), 2)
+    picture = Picture(pcs(2), (bag(1, group(99, tiny)), bag(2, group(4))))
+    found = forecast(picture, Random(1), 20, USUAL)
+    assert median(found[2]) == pytest.approx(20.0, rel=0.3)
+    assert max(found[1]) < 60.0
+
+
 def test_a_task_that_has_run_longer_than_all_known_ones_goes_on_for_a_while() -> None:
     picture = Picture(pcs(1, running=(Running(1, 0, 100.0),)), (bag(1, group(0)),))
     left = ends(picture, 1_000)[1]

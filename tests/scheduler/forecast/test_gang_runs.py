@@ -221,6 +221,12 @@ def test_a_moldable_gang_gets_its_share_of_the_grid() -> None:
     assert many == pytest.approx(1_000.0, rel=0.15)
 
 
+def test_a_moldable_gang_does_not_wait_for_more_pcs_than_have_its_labels() -> None:
+    linear = Need(2, 16, labels=GPU, speedup=Amdahl(0.0), gang=True)
+    grid = tuple([replace(pc, labels=GPU) if place < 2 else pc for place, pc in enumerate(pcs(20))])
+    assert end(bag(1, 1, linear, seconds=60.0), on=grid) == pytest.approx(30.0)
+
+
 # --- how good that is -------------------------------------------------------------------------------------------------
 
 

@@ -138,12 +138,12 @@ def test_a_site_with_pcs_of_many_speeds_is_tried_at_some_of_them() -> None:
     assert {host.name for host, _ in grid.done[0].start.ranks} == {"a00", "a01", "a02", "a03"}
 
 
-def test_an_overdue_job_is_expected_to_end_now() -> None:
+def test_an_overdue_job_is_expected_to_go_on_for_as_long_as_it_is_late() -> None:
     for hosts in (hosts_of("A", 1, 4), hosts_of("A", 4)):
         grid = Grid(hosts).submit([gang(1, 3, 10.0), gang(2, 2, 5.0, 20.0), gang(3, 1, 5.0, 20.0)])
         grid.play(parallel("easy"), actual=lambda job: 3.0 if job.task == 1 else 1.0)
         assert began(grid)[2] == 30.0
-        assert {keep.at for keep in grid.keeps} == {20.0, 25.0}  # job 1 was expected until 10
+        assert {keep.at for keep in grid.keeps} == {30.0, 40.0}  # at 20 and 25; job 1 was expected until 10
 
 
 def test_power_is_reserved_on_the_strongest_pcs() -> None:

@@ -57,6 +57,9 @@ def test_a_table_is_linear_between_its_points_and_flat_after_them() -> None:
         (lambda: Amdahl(-0.1), "from 0 to 1"),
         (lambda: Amdahl(1.1), "from 0 to 1"),
         (lambda: Amdahl(math.nan), "from 0 to 1"),
+        (lambda: Amdahl("x"), "a number from 0 to 1, not 'x'"),  # type: ignore[arg-type]
+        (lambda: Downey("a", 1), "a finite number from 1 up, not 'a'"),  # type: ignore[arg-type]
+        (lambda: Downey(2, None), "a finite number from 0 up, not None"),  # type: ignore[arg-type]
         (lambda: Downey(0.5, 1.0), "average parallelism"),
         (lambda: Downey(math.inf, 1.0), "average parallelism"),
         (lambda: Downey(2.0, -1.0), "variance"),

@@ -61,9 +61,9 @@ class Past:
         """A window that was; ``closed`` None: it was open when the broker was killed."""
         number = self.journal.recovery.next_window()
         end = None if planned is None else T0 + planned
-        self.journal.add_windows([WindowRow(number, worker, session, "", slots, T0 + opened, end)])
+        self.journal.windows.add([WindowRow(number, worker, session, "", slots, T0 + opened, end)])
         if closed is not None:
-            self.journal.end_windows([WindowEnd(T0 + closed, how, kills, wasted_s, number)])
+            self.journal.windows.end([WindowEnd(T0 + closed, how, kills, wasted_s, number)])
 
     def told(self, bag: int, made: float, ended: float, *estimate: float) -> None:
         """An estimate of when a bag ends: median, low and high. ``ended``: the fraction of its tasks that had."""

@@ -1,0 +1,61 @@
+"""Sizes that a job can have: it does not wait for more than any site can give it."""
+
+from collections.abc import Iterator
+
+from deskgrid.scheduler.parallel.base import Host, Job
+from deskgrid.scheduler.parallel.choices import Look, Size
+from deskgrid.scheduler.parallel.hosts import kept_idle, seats
+from deskgrid.scheduler.parallel.need import Need
+
+# All the power of a site, but for what rounding adds to a sum.
+WHOLE = 1.0 - 1e-9
+
+
+def within(look: Look, job: Job, size: Size) -> Size:
+    """``size``, but no more than the largest site would have for a moldable job if nothing else ran there."""
+    need = job.need
+    if need.least == need.most:
+        return size
+    sites = _whole(look, need)
+    if not size.power:
+        most = max([sum([count for _, count in hosts]) for hosts in sites], default=0)
+        return size._replace(ranks=max(need.least, min(size.ranks, most)))
+    power = max([sum([size.of(host) * count * need.slots for host, count in hosts]) for hosts in sites], default=0.0)
+    return size._replace(power=min(size.power, WHOLE * power)) if power else size
+
+
+def _whole(look: Look, need: Need) -> list[list[tuple[Host, int]]]:
+    """By site: how many ranks each PC could have; the same for all jobs with such a need."""
+    what = need.slots, need.memory, need.labels
+    found = look.whole.get(what)
+    if found is None:
+        found = look.whole[what] = []
+        for site in look.view.sites:
+            occupied: dict[Host, int] = {}
+            for running in site.running if need.memory else ():
+                for host, ranks in running.ranks:
+                    occupied[host] = occupied.get(host, 0) + ranks * running.job.need.memory
+            suited = [host for host in site.hosts if host.labels >= need.labels]
+            found.append(
+                [
+                    (host, seats(host.slots - kept_idle(host, look.sharing), memory, need, look.sharing))
+                    for host in suited
+                    for memory in [host.memory + occupied.get(host, 0)]
+                ]
+            )
+    return found
+
+
+def smaller(need: Need, size: Size) -> Iterator[Size]:
+    """``size``, and of a moldable job smaller ones down to the least, each half of the one before.
+
+    A size may be one that PCs never have together for long enough, because of their windows.
+    """
+    yield size
+    if need.least == need.most:
+        return
+    power, ranks = size.power, need.most if size.power else size.ranks
+    while (ranks := ranks // 2) > need.least:
+        power /= 2.0
+        yield size._replace(power=power) if size.power else size._replace(ranks=ranks)
+    yield Size(need.least)
