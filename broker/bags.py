@@ -217,7 +217,7 @@ class OpenBag:
     def remark(self, note: str) -> str:
         """What people should know about this bag now; ``note``: the bag's own note, as of now."""
         if self.cannot_run:
-            return self.cannot_run
+            return f"cannot run: {self.cannot_run}"
         if self.deserted:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:

@@ -95,7 +95,7 @@ class Gates:
             if bag is None or bag.row.owner != owner:
                 return f"no bag {before} of yours: a bag can only come after bags that you have submitted"
             if why := self._failure(bag, options.when):
-                return f"the bag {why}"
+                return f"the bag cannot run: {why}"
         return ""
 
     def _refusal_by_categories(self, owner: str, options: wire.TaskOptions, environment: str) -> str:
@@ -216,7 +216,7 @@ class Gates:
             return ""
         counts = ((tasks.failed, "failed"), (tasks.cancelled, "cancelled"))
         parts = [f"{count:,} {what}" for count, what in counts if count]
-        return f"cannot run: it comes after bag {before.row.id}, of which {' and '.join(parts)}"
+        return f"it comes after bag {before.row.id}, of which {' and '.join(parts)}"
 
     def _cannot_run(self, bag: OpenBag, why: str) -> None:
         bag.cannot_run = why

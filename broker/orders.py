@@ -142,7 +142,7 @@ class Orders:
         """Raise `AskError` unless a bag has all these items."""
         last = max(items, default=-1)
         if last >= bag.total:
-            raise AskError(f"bag {bag.row.id} has no item {last}: it has {bag.total} items, counted from 0")
+            raise AskError(f"bag {bag.row.id} has no item {last}: items are numbered from 0, and it has {bag.total:,}")
 
     # --- forget ------------------------------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class Queries:
     def _task(bag: OpenBag, item: int) -> int:
         task = bag.task(item)
         if task is None:
-            raise AskError(f"bag {bag.row.id} has no item {item}: it has {bag.total} items, counted from 0")
+            raise AskError(f"bag {bag.row.id} has no item {item}: items are numbered from 0, and it has {bag.total:,}")
         return task
 
     def _forget(self, args: Json, now: float) -> Slices:
@@ -296,7 +296,7 @@ class Queries:
         counts = f"{row['done']} done, {row['failed']} failed{cancelled}, {row['running']} running"
         text = [f"no task of this bag waits: {counts}"]
         if bag.cannot_run:
-            text.append(f"it {bag.cannot_run}")
+            text.append(f"it cannot run: {bag.cannot_run}")
         if tasks.barred:
             wait = "1 task waits" if tasks.barred == 1 else f"{tasks.barred:,} tasks wait"
             text[0] = f"{wait}: {self._barred(bag)}"

@@ -50,6 +50,13 @@ def grid(live: "LiveGrid") -> Iterator["Grid"]:
         yield opened
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Count no lines in slow tests, which would take them more than twice as long: what they reach, others reach."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker("no_cover")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take what a process that ran some of the tests has counted (pytest-xdist)."""

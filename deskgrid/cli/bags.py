@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, Seconds, join_option, open_grid, say, show
+from deskgrid.cli.base import Folder, Refusal, Seconds, Whole, join_option, open_grid, say, show
 from deskgrid.durations import precise
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ UNFINISHED = ("waiting", "barred", "paused", "queued", "sent", "held", "cancelle
 
 bag_argument = click.argument("bag_id", metavar="BAG")
 bags_argument = click.argument("bag_ids", metavar="BAG...", nargs=-1, required=True)
-item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)
+item_argument = click.argument("item", metavar="[ITEM]", type=Whole(min=0), required=False)
 
 
 @click.command()
@@ -98,9 +98,10 @@ def results(*, bag_id: str, join: str | None) -> None:
     sys.path.append(os.getcwd())
     from deskgrid.errors import TaskCancelled
 
-    failed, cancelled = list[int](), 0
+    failed, cancelled, why = list[int](), 0, ""
     with open_grid(join) as grid, _waiting(bag_id):
         bag: Bag[int, Any] = _attached(grid, bag_id)
+        before = bag.note
         for item, value in in_order(bag.as_completed(errors="return")):
             if isinstance(value, TaskCancelled):
                 cancelled += 1
@@ -111,10 +112,12 @@ def results(*, bag_id: str, join: str | None) -> None:
             else:
                 for text in value if bag.kind == "command" and isinstance(value, list) else [value]:
                     _print_value(text)
+        if cancelled and (note := grid.attach(bag_id).note) not in ("", before):
+            why = f" ({note})"  # while we waited, a bag before it did not end well
     if failed:
         say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
     if cancelled:
-        say(f"deskgrid: {cancelled:,} of {len(bag):,} cancelled", err=True)
+        say(f"deskgrid: {cancelled:,} of {len(bag):,} cancelled{why}", err=True)
     if failed or cancelled:
         sys.exit(FAILED)
 

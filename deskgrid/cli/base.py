@@ -53,6 +53,12 @@ class Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Whole(click.IntRange):
+    """A whole number in a range; what is none is refused in the words of its users."""
+
+    name = "whole number"
+
+
 class Seconds(click.ParamType[float]):
     """A finite number of seconds, or a duration with units, at least 0; ``positive``: more than 0."""
 

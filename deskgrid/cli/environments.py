@@ -22,7 +22,7 @@ def env() -> None:
 @env.command(name="list")
 @join_option
 def list_environments(*, join: str | None) -> None:
-    """List the environments that bags use, those of the newest bags first."""
+    """List the environments that bags use, the newest first."""
     from deskgrid.client.environments.kept import environments
 
     with open_link(join) as link:
@@ -40,7 +40,9 @@ def _cells(kept: "KeptEnvironment") -> tuple[str, ...]:
 @click.argument("name", metavar="ENVIRONMENT")
 @join_option
 def show(*, name: str, join: str | None) -> None:
-    """Show the wheels of ENVIRONMENT for each sort of PC, and the bags that use it."""
+    """Show the wheels and the bags of ENVIRONMENT.
+
+    Each sort of PC has wheels of its own."""
     from deskgrid.client.environments.kept import find, wheels
 
     with open_link(join) as link:

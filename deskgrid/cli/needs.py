@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from deskgrid.cli.base import Whole
 from deskgrid.sizes import read_size
 from deskgrid.wire import MEMORY_LIMIT, RANKS_LIMIT, SLOTS_LIMIT
 
@@ -92,7 +93,7 @@ _OPTIONS = (
         help="What more ranks are worth. With it, --runtime is that of one rank.",
     ),
     click.option("--mpi", is_flag=True, help="The ranks are MPI processes; they go to PCs that allow it."),
-    click.option("--slots", type=click.IntRange(1, SLOTS_LIMIT), help="How many slots of one PC each rank needs."),
+    click.option("--slots", type=Whole(1, SLOTS_LIMIT), help="How many slots of one PC each rank needs."),
     click.option("--memory", type=SizeType(), metavar="SIZE", help="How much memory each rank needs, such as 4G."),
     click.option(
         "--label", "labels", multiple=True, metavar="LABEL", help="What its PCs must have, like gpu; may be repeated."

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from deskgrid.cli.base import Refusal, Seconds, join_option, open_grid, say
+from deskgrid.cli.base import Refusal, Seconds, Whole, join_option, open_grid, say
 from deskgrid.cli.needs import check_needs, needs_options
 from deskgrid.wire import LICENCE
 
@@ -53,7 +53,7 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
 @click.option("--runtime", type=Seconds(), help="Predicted duration of each task; PCs that leave sooner do not get it.")
 @click.option("--name", help="The name of the bag in the status [default: the command's name].")
 @click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it has failed.")
-@click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
+@click.option("--retries", type=Whole(min=0), default=0, show_default=True, help=RETRIES)
 @click.option("--copies", is_flag=True, help=COPIES)
 @click.option(
     "--checkpoint",
@@ -66,7 +66,7 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
 )
 @click.option(
     "--checkpoint-exit",
-    type=click.IntRange(1, 255),
+    type=Whole(1, 255),
     default=85,
     show_default=True,
     metavar="CODE",
@@ -116,11 +116,11 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
 )
 @click.option(
     "--priority",
-    type=click.IntRange(-100, 100),
+    type=Whole(-100, 100),
     default=0,
     help="Among your own bags, those with higher numbers come first.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="How many tasks of the bag may be on PCs at once.")
+@click.option("--limit", type=Whole(min=1), help="How many tasks of the bag may be on PCs at once.")
 @click.option(
     "--licence",
     "licences",

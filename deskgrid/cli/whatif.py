@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deskgrid.cli.bags import bag_argument
-from deskgrid.cli.base import Seconds, join_option, open_grid, say, table
+from deskgrid.cli.base import Seconds, Whole, join_option, open_grid, say, table
 from deskgrid.client.eta import clock
 from deskgrid.client.whatif import AS_IT_IS, Change
 from deskgrid.durations import duration
@@ -106,7 +106,7 @@ def _policy(ctx: click.Context, option: click.Parameter, name: str | None) -> li
 
 @click.command()
 @click.option("--runtime", type=Seconds(positive=True), help="Without BAG: the predicted duration of each task.")
-@click.option("--tasks", type=click.IntRange(min=1), help="Without BAG: how many tasks the bag would have.")
+@click.option("--tasks", type=Whole(min=1), help="Without BAG: how many tasks the bag would have.")
 @click.option(
     "--with",
     "windows",
@@ -119,7 +119,7 @@ def _policy(ctx: click.Context, option: click.Parameter, name: str | None) -> li
 @click.option(
     "--more", multiple=True, metavar="N[=PATTERN]", callback=_more, help="N more PCs, like those that are there."
 )
-@click.option("--split", type=click.IntRange(2, 100), callback=_split, help="Each task is that many shorter ones.")
+@click.option("--split", type=Whole(2, 100), callback=_split, help="Each task is that many shorter ones.")
 @click.option("--begin", metavar="TIME", callback=_begin, help="The bag begins at HH:MM, or after a duration.")
 @click.option("--policy", metavar="NAME", callback=_policy, help="This policy places the tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON.")

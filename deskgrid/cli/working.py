@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, default_home, is_loopback
+from deskgrid.cli.base import Folder, Refusal, Whole, default_home, is_loopback
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels
@@ -52,7 +52,7 @@ LINE_LOOK_S = 0.005
 )
 @click.option(
     "--slots",
-    type=click.IntRange(min=1, max=SLOTS_LIMIT),
+    type=Whole(min=1, max=SLOTS_LIMIT),
     help="How many tasks run at a time [default: one per core]. More than that if tasks mostly wait; fewer if each "
     "needs much memory.",
 )

@@ -190,7 +190,9 @@ class Bag(Generic[ItemT, ResultT]):
                 if item is not None:
                     return found
         if item is not None:
-            raise RequestFailed(f"bag {self.id} has no item {item}: it has {self._total} items, counted from 0")
+            raise RequestFailed(
+                f"bag {self.id} has no item {item}: items are numbered from 0, and it has {self._total:,}"
+            )
         return found
 
     def _fetched(self, row: wire.BagResult, folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
+from importlib.machinery import ModuleSpec
 from itertools import accumulate
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -24,6 +25,7 @@ from deskgrid.client.imports import Import, imports_of, imports_of_code, specs
 from deskgrid.errors import BagRejected
 from deskgrid.wire import Payload
 
+_PYTHONS_OWN = frozenset({*sys.stdlib_module_names, "__main__"})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Folders inside a package that do not contain its source.
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", *_INSTALLED})
@@ -53,12 +55,14 @@ class Source(NamedTuple):
 class Reached(NamedTuple):
     """``files``: the source that travels, by its path below the folder of its import, sorted. ``modules``: its names.
 
-    ``libraries``: the full names of modules that are reached and neither local nor part of Python.
+    ``libraries``: the full names of modules that are reached and neither local nor part of Python. ``missing``: the
+    first names of those that are not on this machine.
     """
 
     files: dict[str, bytes]
     modules: frozenset[str]
     libraries: frozenset[str]
+    missing: frozenset[str] = frozenset()
 
 
 def named_in(pickled: Payload) -> set[str]:
@@ -113,6 +117,7 @@ class _Walk:
         self.to_read: set[Source] = set()
         self._known: set[Source] = set()
         self._libraries: set[str] = set()
+        self._missing: set[str] = set()
         self._place = place
 
     def module(self, name: str) -> None:
@@ -127,7 +132,10 @@ class _Walk:
         """Reach what is imported in a module of ``package``."""
         for found in imports:
             if names := found.names(package):
-                self._along(names)
+                along = self._specs(names)
+                if not along and not found.level and names[0] not in _PYTHONS_OWN:
+                    self._missing.add(names[0])
+                self._along(names, along)
 
     def whole(self) -> Reached:
         """Read all that was reached, and all that this reaches."""
@@ -141,13 +149,15 @@ class _Walk:
             with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
                 files[source.path.relative_to(source.root).as_posix()] = source.path.read_bytes()
         modules = frozenset([source.module for source in self._known])
-        return Reached(dict(sorted(files.items())), modules, frozenset(self._libraries))
+        return Reached(dict(sorted(files.items())), modules, frozenset(self._libraries), frozenset(self._missing))
 
-    def _along(self, names: Sequence[str]) -> None:
-        """Reach the local modules along ``names``; the last name may be another thing in a module."""
+    def _specs(self, names: Sequence[str]) -> list[tuple[str, ModuleSpec]]:
         with _first_on_path(self._place):
-            found = list(specs(names))
-        for name, spec in found:
+            return list(specs(names))
+
+    def _along(self, names: Sequence[str], along: Iterable[tuple[str, ModuleSpec]]) -> None:
+        """Reach the local modules along ``names``; the last name may be another thing in a module."""
+        for name, spec in along:
             if spec.has_location and spec.origin:
                 sources = _files_of(name, spec.origin)
                 if not sources:
@@ -158,7 +168,7 @@ class _Walk:
                 return  # built into Python
 
     def _library(self, names: Sequence[str]) -> None:
-        if names[0] not in sys.stdlib_module_names and names[0] != "deskgrid":
+        if names[0] not in _PYTHONS_OWN and names[0] != "deskgrid":
             self._libraries.add(".".join(names))
 
 

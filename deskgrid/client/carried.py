@@ -4,6 +4,7 @@ It is known when the first arguments are pickled, because these refer to modules
 another module of the program is refused with advice: the bag has begun without that module.
 """
 
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from deskgrid.client.environments.asked import Env
     from deskgrid.client.environments.made import Made
 
+log = logging.getLogger(__name__)
+
 # More source than this travels as stored files: a template is kept in memory on the way, and sent as a whole. Bytes.
 BUNDLE_BYTES = 16 * 2**20
 # Of the first arguments, so many are searched for modules. Others may only refer to the same ones.
@@ -35,18 +38,20 @@ class Environments:
         self._ask = ask
         self._made: dict[tuple[object, ...], Made] = {}
 
-    def bring(self, env: "Env | None", libraries: Iterable[str], script: str, files: BagFiles) -> Environment | None:
+    def bring(self, env: "Env | None", reached: Reached, script: str, files: BagFiles) -> Environment | None:
         """Return the environment for a template; its wheels go to ``files``. Raises `BagRejected`."""
         if env is None:
             return None
         from deskgrid.client.environments.made import made
 
-        used = frozenset(libraries) if "mine" in env else frozenset()
+        used = reached.libraries if "mine" in env else frozenset()
         systems = self._systems()
         key = (env, used, script if "script" in env else "", *systems)
         known = self._made.get(key)
         # A file, or what is in the store, may have changed.
         if known is None or any(isinstance(part, Path) for part in env) or not known.is_there:
+            if "mine" in env:
+                _warn_of(reached.missing, env)
             known = self._made[key] = made(env, used, script, systems)
         files.bring(known.trees)
         return known.environment
@@ -58,6 +63,20 @@ class Environments:
         except RequestFailed:  # an older broker
             rows = []
         return [System(*row[:4]) for row in rows] or [this_system()]
+
+
+def _warn_of(missing: Iterable[str], env: "Env") -> None:
+    """Name the modules that a program imports and that "mine" cannot bring. It may do without them."""
+    from deskgrid.client.environments.asked import name_in, normal
+
+    named = {name_in(part) for part in env if isinstance(part, str)}
+    for name in sorted(missing):
+        if normal(name) not in named:
+            log.warning(
+                '"mine" leaves out %s: the program imports it, and it is not installed here; if a task needs it, '
+                "name its distribution, too",
+                name,
+            )
 
 
 class Carried:
@@ -94,7 +113,7 @@ class Carried:
         self.named = named_in(self._pickled).union(named, *map(named_in, payloads))
         reached = reached_from(self.named, functions, self._modules)
         self._others = others_loaded(reached)
-        environment = self._environments.bring(self._env, reached.libraries, _program(), self._files)
+        environment = self._environments.bring(self._env, reached, _program(), self._files)
         bundle, source = reached.files, b""
         if len(bundle) > FILES_LIMIT or sum(map(len, bundle.values())) > BUNDLE_BYTES:
             stored = stored_source(bundle)

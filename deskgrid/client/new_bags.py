@@ -109,7 +109,7 @@ class NewBags:
                 f'"{kinds.pop()}" looks into the Python file that the command names, and it names no Python file here: '
                 "name one, or list the libraries"
             )
-        return self._environments.bring(wanted, reached.libraries, script, files)
+        return self._environments.bring(wanted, reached, script, files)
 
     def _files(self) -> BagFiles:
         return BagFiles(self._link, self._known_files, new_bag_id())

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -130,7 +131,8 @@ def options_of(before: TaskOptions, gang: Gang | None, given: Mapping[str, Any],
     Raises TypeError for one that is not among ``keywords``, and `BagRejected`.
     """
     if unknown := [name for name in given if name not in keywords.__annotations__]:
-        raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
+        near = get_close_matches(unknown[0], keywords.__annotations__, 1)
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}" + (f"; is it {near[0]!r}?" if near else ""))
     changed: dict[str, Any] = {} if gang is None else {**read_gang(gang)}
     for name, value in given.items():
         if value is not None:

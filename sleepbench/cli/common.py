@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from deskgrid.cli.base import Whole
 from deskgrid.sleepbench.scenarios import Row, rows_as_json
 
 
@@ -35,7 +36,7 @@ SCALE_OPTION = click.option(
 )
 SEED_OPTION = click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     default=0,
     show_default=True,
     help="Seed of the first run. Each further run takes the next number.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Refusal
+from deskgrid.cli.base import Refusal, Whole
 from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import (
     SCALE_OPTION,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 )
 @gang_options
 @SCALE_OPTION
-@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="How many live runs of each.")
+@click.option("--runs", type=Whole(min=1), default=3, show_default=True, help="How many live runs of each.")
 @SEED_OPTION
 @click.option("--check", is_flag=True, help="Exit with code 1 if any of them does not agree.")
 @json_option("Also write there what each comparison came to, with all rows and what was measured.")

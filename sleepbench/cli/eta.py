@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Refusal
+from deskgrid.cli.base import Refusal, Whole
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.etas import SMALL, EtaRow, measure, rows
@@ -35,7 +35,7 @@ CAPTION = (
 @click.option(
     "--bags",
     "count",
-    type=click.IntRange(1, 100_000),
+    type=Whole(1, 100_000),
     default=100,
     show_default=True,
     metavar="N",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskgrid.cli.base import Whole
 from deskgrid.sleepbench.cli.common import Factor, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.grids import (
     BEST,
@@ -33,10 +34,10 @@ CAPTION = (
 
 
 @click.command("grids")
-@click.option("--grids", "count", type=click.IntRange(min=1), default=200, show_default=True, help="How many grids.")
+@click.option("--grids", "count", type=Whole(min=1), default=200, show_default=True, help="How many grids.")
 @click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     default=0,
     show_default=True,
     help="Seed of the first grid. Each further grid takes the next number.",
@@ -55,9 +56,7 @@ CAPTION = (
     metavar="F",
     help="Predict runtimes wrongly, by up to F times.  [default: 1, all are right]",
 )
-@click.option(
-    "--processes", "-j", type=click.IntRange(min=1), help="How many grids at once.  [default: one for each core]"
-)
+@click.option("--processes", "-j", type=Whole(min=1), help="How many grids at once.  [default: one for each core]")
 @json_option("Also write a row for each grid there.")
 def grids(
     *, count: int, seed: int, mean: float, runtime_error: float, processes: int | None, file: Path | None

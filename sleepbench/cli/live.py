@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from deskgrid.cli.base import Whole
 from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import (
     SCALE_OPTION,
@@ -23,7 +24,7 @@ from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
 @click.command("live")
 @click.option(
     "--scenario",
-    type=click.IntRange(0, 3),
+    type=Whole(0, 3),
     default=3,
     show_default=True,
     help="The paper's job list; 0 is list 1 on PCs that stay.",
@@ -36,7 +37,7 @@ from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
 )
 @gang_options
 @SCALE_OPTION
-@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="How many runs.")
+@click.option("--runs", type=Whole(min=1), default=1, show_default=True, help="How many runs.")
 @SEED_OPTION
 @json_option("Also write the rows there, in the paper's minutes and seconds.")
 def live(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Refusal
+from deskgrid.cli.base import Refusal, Whole
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.papers import PAPERS, paper_named
@@ -43,11 +43,9 @@ def _words(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     metavar="FILE",
     help="The log that the paper used, in the Standard Workload Format; tla only.  [default: drawn]",
 )
-@click.option("--runs", type=click.IntRange(min=1), help="How many runs of each.  [default: as many as the paper made]")
+@click.option("--runs", type=Whole(min=1), help="How many runs of each.  [default: as many as the paper made]")
 @SEED_OPTION
-@click.option(
-    "--processes", "-j", type=click.IntRange(min=1), help="How many runs at once.  [default: one for each core]"
-)
+@click.option("--processes", "-j", type=Whole(min=1), help="How many runs at once.  [default: one for each core]")
 @json_option("Also write a row for each run there.")
 @picture_option("--plot", "Draw the experiments.")
 def paper(
@@ -100,8 +98,8 @@ def _check(
     known = chosen.experiments
     _among(experiments, known, "--experiment", f"paper {chosen.name} has no experiment")
     of_these = [known[each] for each in experiments or known]
-    _among(policies, _union([each.policies for each in of_these]), "--policy", "no such experiment has the policy")
-    _among(cases, _union([_starts(each.cases) for each in of_these]), "--case", "no such experiment has the case")
+    _among(policies, _union([each.policies for each in of_these]), "--policy", "none of the experiments has the policy")
+    _among(cases, _union([_starts(each.cases) for each in of_these]), "--case", "none of the experiments has the case")
     if swf is not None and not chosen.swf:
         raise click.BadParameter(f"paper {chosen.name} does not read a log", param_hint="--swf")
 

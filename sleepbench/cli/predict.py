@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Refusal
+from deskgrid.cli.base import Refusal, Whole
 from deskgrid.sleepbench.cli.common import check_writable, json_option, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.predictors import BASELINE
@@ -42,7 +42,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--in-flight",
-    type=click.IntRange(min=1, max=100_000),
+    type=Whole(min=1, max=100_000),
     default=16,
     show_default=True,
     metavar="N",

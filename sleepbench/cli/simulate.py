@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from deskgrid.cli.base import Refusal
+from deskgrid.cli.base import Refusal, Whole
 from deskgrid.sleepbench.cli.chosen import Chosen, Sweep, new_policies
 from deskgrid.sleepbench.cli.common import SEED_OPTION, Factor, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import Pictures, picture_options
@@ -58,7 +58,7 @@ from deskgrid.sleepbench.workloads.options import Sources, source_options
     help="An option of one policy, or of all that have it; may be repeated.",
 )
 @click.option(
-    "--queue", type=click.IntRange(min=0), metavar="N", help="The most tasks that a slot queues beside the running one."
+    "--queue", type=Whole(min=0), metavar="N", help="The most tasks that a slot queues beside the running one."
 )
 @click.option("--paper", is_flag=True, help="Use the parameters that reproduce the paper's figures (paper.toml).")
 @seconds_option("--restart", "How long PCs of a scenario are away.  [default: 1.2, or the file's]")
@@ -99,11 +99,9 @@ from deskgrid.sleepbench.workloads.options import Sources, source_options
     show_default=True,
     help="Multiply every time of a scenario by this, as `live` does, but not what a grid costs.",
 )
-@click.option("--runs", type=click.IntRange(min=1), default=10, show_default=True, help="How many runs of each.")
+@click.option("--runs", type=Whole(min=1), default=10, show_default=True, help="How many runs of each.")
 @SEED_OPTION
-@click.option(
-    "--processes", "-j", type=click.IntRange(min=1), help="How many runs at once.  [default: one for each core]"
-)
+@click.option("--processes", "-j", type=Whole(min=1), help="How many runs at once.  [default: one for each core]")
 @json_option("Also write the rows there, in the scenario's minutes and seconds.")
 @picture_options
 def simulate(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskgrid.cli.base import Whole
 from deskgrid.sleepbench.cli.common import check_writable, json_option, write_json
 from deskgrid.sleepbench.sweeps import GOALS, ORDERS, POINTS, PREDICTORS, SweepRow, measure, needed
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("sweeps")
-@click.option("--sweeps", "count", type=click.IntRange(1, 10_000), default=60, show_default=True, metavar="N")
+@click.option("--sweeps", "count", type=Whole(1, 10_000), default=60, show_default=True, metavar="N")
 @click.option("--seed", type=int, default=1, show_default=True, help="Draws the sweeps.")
 @json_option("Also write the rows there.")
 def sweeps(*, count: int, seed: int, file: Path | None) -> None:

@@ -45,7 +45,7 @@ def error_factors(ctx: click.Context, option: click.Parameter, text: str | None)
         except ValueError:
             factor = 0.0
         if not 1.0 <= factor <= ERROR_MOST:
-            raise click.BadParameter(f"{word.strip()!r} is no number from 1 to {ERROR_MOST:g}", ctx, option)
+            raise click.BadParameter(f"{word.strip()!r} is not a number from 1 to {ERROR_MOST:,.0f}", ctx, option)
         found.append(factor)
     return tuple(dict.fromkeys(found))
 

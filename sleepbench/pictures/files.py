@@ -20,7 +20,7 @@ def picture_file(_: click.Context, option: click.Parameter, file: Path | None) -
 def refused(file: Path) -> str | None:
     """Why no picture can be written to ``file``; None if one can."""
     if file.suffix.lower() not in KINDS:
-        return f"the name of a picture ends in {', '.join(KINDS[:-1])} or {KINDS[-1]}, not as {file.name}"
+        return f"the name of a picture has to end in {', '.join(KINDS[:-1])} or {KINDS[-1]}: {file.name} does not"
     if not file.absolute().parent.is_dir():
         return f"there is no folder {file.absolute().parent}"
     return NO_MATPLOTLIB if find_spec("matplotlib") is None else None

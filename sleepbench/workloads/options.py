@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from deskgrid.cli.base import Whole
 from deskgrid.sleepbench.workloads.fits import DEFAULT_DISTRIBUTION, find_fit, fit_names, fitted_lab
 from deskgrid.sleepbench.workloads.fta import read_fta
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
@@ -101,7 +102,7 @@ _OPTIONS = (
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Take jobs from a log in the Standard Workload Format (.swf, .swf.gz), instead of the scenario's.",
     ),
-    click.option("--jobs", type=click.IntRange(min=1), help="Take only the first jobs of the log.  [default: all]"),
+    click.option("--jobs", type=Whole(min=1), help="Take only the first jobs of the log.  [default: all]"),
     click.option(
         "--per-processor",
         is_flag=True,
@@ -122,12 +123,8 @@ _OPTIONS = (
         help="Draw PCs from distributions fitted to a real system, instead of the scenario's: "
         f"{', '.join(fit_names())}; exponential, weibull, lognormal or gamma.  [default: {DEFAULT_DISTRIBUTION}]",
     ),
-    click.option(
-        "--pcs", type=click.IntRange(min=1), help=f"How many PCs.  [default: all of --fta, {FITTED_PCS} of --fit]"
-    ),
-    click.option(
-        "--slots", type=click.IntRange(min=1), help="Slots of each PC.  [default: its cores in --fta, 1 of --fit]"
-    ),
+    click.option("--pcs", type=Whole(min=1), help=f"How many PCs.  [default: all of --fta, {FITTED_PCS} of --fit]"),
+    click.option("--slots", type=Whole(min=1), help="Slots of each PC.  [default: its cores in --fta, 1 of --fit]"),
     click.option(
         "--day-cycle",
         type=click.FloatRange(-1, 1, min_open=True, max_open=True),

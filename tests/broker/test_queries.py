@@ -141,7 +141,7 @@ def test_items_that_do_not_exist_are_refused_and_nothing_is_cancelled(client: Cl
     said = client.failed("cancel", bag=bag, items=items)
     whole = items in ([5], [0, 2])
     assert (f"bag {bag} has no item" if whole else "items is not a list of at most 10000 whole numbers") in said
-    assert ("it has 2 items, counted from 0" if whole else f"from 0 to {wire.BAG_LIMIT}") in said
+    assert ("items are numbered from 0, and it has 2" if whole else f"from 0 to {wire.BAG_LIMIT}") in said
     assert counts(client, bag) == {"waiting": 2}
 
 

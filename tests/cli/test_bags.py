@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -299,6 +300,21 @@ def test_a_failed_task_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest
         f"deskgrid: 2 of 4 failed; see deskgrid logs {BAG} 1",
         "deskgrid: 1 of 4 cancelled",
     ]
+
+
+def test_why_a_bag_cannot_run_is_told_also_when_that_turns_out_while_its_results_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Follower(FakeBag):
+        def as_completed(self, *, errors: str) -> Iterator[tuple[int, object]]:
+            yield from super().as_completed(errors=errors)
+            self.note = "cannot run: it comes after bag b, of which 1 failed"
+
+    use(monkeypatch, FakeGrid(Follower([(0, TaskCancelled("task 0 of bag x was cancelled"))])))
+    for times in (1, 2):
+        said = deskgrid("results", BAG).stderr.splitlines()
+        assert "cannot run: it comes after bag b, of which 1 failed" in said[-1 if times == 1 else 0]
+        assert len([line for line in said if "cannot run" in line]) == 1
 
 
 def test_a_failed_command_is_shown_with_the_last_line_of_its_stderr(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,22 @@ def test_mine_is_what_the_function_imports(fake: FakeGrid, grid: Grid, asked: li
     assert "click" in asked[0][1]
 
 
+def test_what_mine_cannot_bring_because_it_is_not_installed_here_is_named(
+    fake: FakeGrid, grid: Grid, asked: list[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.broker.answers["systems"] = {"systems": []}
+    script = tmp_path / "run.py"
+    script.write_text("import os, winreg, not_here.part, Also_Not, asked_for\nfrom . import sibling\n")
+    command = ["python", str(script)]
+    grid.command(command, [""], env=["asked-for"])
+    assert not caplog.messages
+    grid.command(command, [""], env=["mine", "asked-for==2"])
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        '"mine" leaves out Also_Not',
+        '"mine" leaves out not_here',
+    ]
+
+
 def test_a_bag_without_an_environment_asks_nothing_about_any(fake: FakeGrid, grid: Grid) -> None:
     sys.modules.pop("deskgrid.client.environments", None)
     grid.bag(abs, [1], runtime=1)

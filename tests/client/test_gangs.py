@@ -144,6 +144,8 @@ def test_an_option_that_does_not_exist_is_an_error_as_of_any_function(grid: Grid
     for function, given, name in calls:
         with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
             function(*given, **{name: 4})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'label'; is it 'labels'"):
+        task(double, label="gpu")  # type: ignore[call-arg]
 
 
 def test_help_shows_and_describes_every_option() -> None:

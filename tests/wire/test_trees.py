@@ -117,12 +117,12 @@ def test_other_names_are_fine(path: str) -> None:
 @pytest.mark.parametrize(
     ("files", "folders", "why"),
     [
-        (["a", "a"], [], "two of the files are both named 'a'"),
+        (["a", "a"], [], "two of the files are named 'a'"),
         (["a.txt", "A.txt"], [], "'a.txt' and 'A.txt' are the same name where case does not count"),
         (["B/x", "b/y"], [], "'B' and 'b' are the same name"),
-        (["a", "a/b"], [], "both named 'a'"),
-        (["a/b", "a"], [], "both named 'a'"),
-        (["a"], ["a"], "both named 'a'"),
+        (["a", "a/b"], [], "are named 'a'"),
+        (["a/b", "a"], [], "are named 'a'"),
+        (["a"], ["a"], "are named 'a'"),
         (["\u00e9"], ["e\u0301"], "the same name where case does not count"),
         (["STRASSE"], ["stra\u00dfe"], "the same name where case does not count"),
     ],

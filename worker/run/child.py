@@ -420,14 +420,14 @@ class TaskFiles:
         name = os.path.basename(path) if inside.startswith("..") or os.path.isabs(inside) else inside
         name = name.replace(os.sep, "/")
         if self._left.setdefault(name, path) != path:
-            raise ValueError(f"two of the files in the result are both named {name!r}")
+            raise TaskFailure("ValueError", f"two of the files in the result are named {name!r}")
         target = self._room("out", *name.split("/"))
         if os.path.isdir(path):
             shutil.copytree(path, target, symlinks=True, copy_function=_link, dirs_exist_ok=True)
         elif os.path.exists(path):
             _link(path, target)
         else:
-            raise FileNotFoundError(f"the result names the file {name!r}, which the task did not write at {path}")
+            raise TaskFailure("FileNotFoundError", f"the task did not write the file {name!r}, which its result names")
         return name
 
     def marked(self, result: "bytes | Raw", limit: int) -> "bytes | Raw":
@@ -527,6 +527,8 @@ def _pickled(value: object) -> "bytes | Raw":
         return pickle.dumps(value, HIGHEST)
     try:  # an object that cannot be imported elsewhere, such as a class of the user's script, travels with its code
         pickled: bytes = pickle_by_value()(value, protocol=HIGHEST)
+    except TaskFailure:  # of a file in the result
+        raise
     except Exception as error:
         message = f"the result, of type {type(value).__qualname__}, cannot be pickled: {error}"
         raise TaskFailure("ResultNotPicklable", message) from error

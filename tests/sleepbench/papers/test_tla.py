@@ -96,10 +96,10 @@ def test_the_command_prints_the_paper_beside_what_comes_out_and_writes_rows(swf:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--case", "A3"], "no such experiment has the case 'A3'"),
-        (["--policy", "rhap"], "no such experiment has the policy 'rhap'"),
+        (["--case", "A3"], "none of the experiments has the case 'A3'"),
+        (["--policy", "rhap"], "none of the experiments has the policy 'rhap'"),
         (["--experiment", "depth"], "paper tla has no experiment 'depth'"),
-        (["--experiment", "allocation-depth", "--policy", "bf"], "no such experiment has the policy 'bf'"),
+        (["--experiment", "allocation-depth", "--policy", "bf"], "none of the experiments has the policy 'bf'"),
         (["--swf", "nowhere.swf"], "'nowhere.swf' does not exist"),
     ],
 )

@@ -39,7 +39,7 @@ def test_without_the_option_nothing_is_checked(monkeypatch: pytest.MonkeyPatch) 
 def test_another_kind_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
     result = invoke("--plot", tmp_path / name)
     assert result.exit_code == 2
-    assert f"ends in .svg, .png or .pdf, not as {name}" in " ".join(result.output.split())
+    assert f"has to end in .svg, .png or .pdf: {name} does not" in " ".join(result.output.split())
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

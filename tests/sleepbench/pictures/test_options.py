@@ -77,7 +77,7 @@ def test_an_error_that_several_factors_are_tried_of_can_be_drawn(scenario: Path,
         (["--gantt", "a.svg", "--policy", "pgs,fcfs"], "--gantt draws one run"),
         (["--gantt", "a.svg", "--policy", "pgs", "--uptime-error", "1,2"], "--gantt draws one run"),
         (["--plot", "a.svg", "--runtime-error", "1,2", "--uptime-error", "1,2"], "--plot draws against one error"),
-        (["--plot", "a.gif"], "not as a.gif"),
+        (["--plot", "a.gif"], ": a.gif does not"),
         (["--gantt", "none/a.svg"], "there is no folder"),
     ],
 )

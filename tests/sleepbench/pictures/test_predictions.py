@@ -65,4 +65,4 @@ def test_commands_draw_what_they_measure(command: str, tmp_path: Path) -> None:
 def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(sleepbench_group, ["eta", "--plot", str(tmp_path / "drawn.gif")])
     assert result.exit_code == 2
-    assert "the name of a picture ends in" in result.output
+    assert "the name of a picture has to end in" in result.output
