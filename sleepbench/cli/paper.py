@@ -144,7 +144,7 @@ def _print(chosen: Paper, rows: Sequence[Row], console: "Console") -> None:
     from deskgrid.sleepbench.papers.report import notes, tables
 
     printed = printed_in(chosen.name)
-    for table in tables(chosen, rows, printed):
+    for table in tables(chosen, rows, printed, console):
         console.print(table)
     for sentence in notes(rows, printed):
         console.print(f"- {sentence}", style="dim", highlight=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from deskgrid.sleepbench.papers.base import Experiment, Paper, Row
@@ -13,14 +14,17 @@ from deskgrid.sleepbench.papers.printed import Beside, Printed, beside
 PAPERS = "paper"
 # From here on a figure has no decimals.
 THREE_DIGITS = 100.0
+# More than any table has. Characters.
+_ANY_WIDTH = 10_000
 
 
-def tables(paper: Paper, rows: Sequence[Row], printed: Sequence[Printed]) -> Iterator[Table]:
-    """A table for each experiment of which there are rows, then one of what was printed."""
+def tables(paper: Paper, rows: Sequence[Row], printed: Sequence[Printed], console: Console) -> Iterator[Table]:
+    """Tables for each experiment of which there are rows, as wide as the console, then one of what was printed."""
     for name, experiment in paper.experiments.items():
         some = [row for row in rows if row.experiment == name]
         if some:
-            yield _means(experiment, some, [one for one in printed if one.experiment == name and one.absolute])
+            absolute = [one for one in printed if one.experiment == name and one.absolute]
+            yield from _fitting(experiment, some, absolute, _in_order(experiment, some)[1], console)
     compared = list(beside([one for one in printed if not one.absolute], rows))
     if compared:
         yield _compared(compared)
@@ -32,9 +36,23 @@ def notes(rows: Sequence[Row], printed: Sequence[Printed]) -> list[str]:
     return list(dict.fromkeys(each.printed.note or f"Not reproduced: {_name(each.printed)}." for each in failed))
 
 
-def _means(experiment: Experiment, rows: Sequence[Row], printed: Sequence[Printed]) -> Table:
+def _fitting(
+    experiment: Experiment, rows: Sequence[Row], printed: Sequence[Printed], policies: Sequence[str], console: Console
+) -> Iterator[Table]:
+    """One table of all policies, or several of some of them, if the console is not wide enough."""
+    table = _means(experiment, rows, printed, policies)
+    width = console.measure(table, options=console.options.update(width=_ANY_WIDTH)).maximum
+    if width <= console.width or len(policies) == 1:
+        yield table
+    else:
+        half = (len(policies) + 1) // 2
+        for some in (policies[:half], policies[half:]):
+            yield from _fitting(experiment, rows, printed, some, console)
+
+
+def _means(experiment: Experiment, rows: Sequence[Row], printed: Sequence[Printed], policies: Sequence[str]) -> Table:
     values = _values(rows)
-    cases, policies = _in_order(experiment, rows)
+    cases, _ = _in_order(experiment, rows)
     known = {(one.case, one.policy): one.value for one in printed}
     shown = {policy for _, policy in known} & set(policies)
     seeds = len({row.seed for row in rows})

@@ -66,7 +66,7 @@ PAPER = Paper(
 def shown(printed: Sequence[Printed], measured: Sequence[Row] = MEASURED, width: int = 120) -> str:
     console = Console(width=width, file=StringIO())
     with console.capture() as captured:
-        for table in tables(PAPER, measured, printed):
+        for table in tables(PAPER, measured, printed, console):
             console.print(table)
     return captured.get()
 
@@ -86,6 +86,13 @@ def test_a_narrow_screen_cuts_no_claim() -> None:
     assert "What was printed" in text
     assert "…" not in text
     assert text.count("reproduced") == 1
+
+
+def test_a_table_that_is_too_wide_is_cut_between_policies_and_not_in_a_figure() -> None:
+    text = shown([], width=40)
+    assert text.count("By load") == 2
+    assert [text.count(mean) for mean in ("10.0 ± 0.707", "20.0 ± 0.707", "40.0 ± 0.707")] == [1, 1, 1]
+    assert shown([], width=5).count("By load") == 3
 
 
 def test_one_run_has_no_deviation() -> None:
