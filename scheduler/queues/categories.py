@@ -65,7 +65,8 @@ _LEAST, _MOST = -6, 14
 
 def rounded_piece(seconds: float) -> float:
     """The shortest piece that is asked for when ``seconds`` were wished: from about a second to eleven days."""
-    power = math.ceil(math.log2(seconds / PIECE_S)) if seconds > 0.0 else _LEAST
+    parts = seconds / PIECE_S  # 0.0 also of seconds that are hardly any
+    power = math.ceil(math.log2(parts)) if parts > 0.0 else _LEAST
     return PIECE_S * 2.0 ** min(max(power, _LEAST), _MOST)
 
 
