@@ -209,8 +209,11 @@ def main() -> None:
             rows.append(row)
             continue
         answer = _answer(rows, row["what"], row["args"])
-        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # the broker was killed
+            os._exit(1)
         rows = []
 
 

@@ -99,8 +99,10 @@ class WhatIf:
         left = {name: [each for each in tickets if not each.done] for name, tickets in self._tickets.items()}
         self._tickets = {name: tickets for name, tickets in left.items() if tickets}
         mine = self._waiting[owner] + len(self._tickets.get(owner, ()))
-        if mine >= WAITING_LIMIT or self._waiting.total() + sum(map(len, self._tickets.values())) >= WAITING_LIMIT_ALL:
+        if mine >= WAITING_LIMIT:
             raise AskError(f"{mine} such questions of {owner} wait already: ask again when they have been answered")
+        if self._waiting.total() + sum(map(len, self._tickets.values())) >= WAITING_LIMIT_ALL:
+            raise AskError("too many such questions of others wait already: ask again in a minute")
         windows = [each for change in changes for each in change.get("windows") or ()]
         if any(len(each["starts_s"]) != len(each["lasts_s"]) for each in windows):
             raise AskError("windows have as many starts as lengths")

@@ -19,6 +19,8 @@ from deskgrid.wire import PROBES_LIMIT, TaskOptions
 
 # A parameter is not looked for in tuples deeper than this, nor after so many others.
 DEPTH, PARAMETERS = 4, 16
+# Nor after so many parts of an item, whatever they are.
+PARTS = 64
 # Of more items, so many are drawn, from which the first tasks are chosen: that takes a tenth of a second.
 CANDIDATES = 4_096
 # Draws the same at each submission.
@@ -51,13 +53,17 @@ def checked_probes(items: Sequence[Any], options: TaskOptions) -> tuple[int, ...
 
 def parameters(item: Any) -> Point:
     """The numbers in an item: in a number, a text, and in tuples, lists, dictionaries and dataclasses of these."""
-    return tuple(islice(_numbers(item, DEPTH), PARAMETERS))
+    found = islice(_numbers(item, DEPTH), PARTS)
+    return tuple(islice((number for number in found if number is not None), PARAMETERS))
 
 
-def _numbers(value: Any, depth: int) -> Iterator[float]:
+def _numbers(value: Any, depth: int) -> Iterator[float | None]:
+    """The numbers in a value, and None for each part of it that is no number."""
     if isinstance(value, Real):
         yield _finite(value)
-    elif isinstance(value, str):
+        return
+    yield None
+    if isinstance(value, str):
         yield from map(float, _NUMBER.findall(value[:1_000]))
     elif depth > 0:
         for part in _parts(value):
@@ -79,7 +85,7 @@ def _parts(value: Any) -> Iterator[Any]:
     elif isinstance(value, Mapping):
         yield from islice(value.values(), PARAMETERS)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from (getattr(value, field.name) for field in fields(value))
+        yield from (getattr(value, field.name, None) for field in fields(value))
 
 
 def scaled(points: Sequence[Point]) -> list[Point] | None:

@@ -269,7 +269,10 @@ def checked_seconds(value: object, what: str) -> float:
     """Return ``value`` as seconds, finite and not negative. Raises `BagRejected`."""
     if not isinstance(value, numbers.Real):
         raise BagRejected(f"{what} is not a number of seconds: {value!r:.80}")
-    seconds = float(value)
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
     if not 0.0 <= seconds < math.inf:
         raise BagRejected(f"{what} is {seconds} s; it has to be a finite number, and not negative")
     if seconds > wire.SECONDS_LIMIT:

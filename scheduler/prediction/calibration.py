@@ -32,12 +32,11 @@ class Calibration:
         self._factors = [[1.0] * len(LEVELS) for _ in self._logs]
 
     def corrected(self, stage: int, quantiles: Sequence[float], most: float) -> list[float]:
-        """The quantiles, ascending, with the factors of a stage; no upper one is above ``most``."""
+        """The quantiles, ascending, with the factors of a stage; none is above ``most``."""
         found: list[float] = []
         least = 0.0
-        for level, factor, quantile in zip(LEVELS, self._factors[stage], quantiles, strict=True):
-            value = factor * quantile
-            least = max(least, min(value, most) if level > 0.5 else value)
+        for factor, quantile in zip(self._factors[stage], quantiles, strict=True):
+            least = max(least, min(factor * quantile, most))
             found.append(least)
         return found
 

@@ -267,7 +267,9 @@ def test_all_credentials_together_have_a_limit(office: Office, client: Client, s
         asked(office.client(Credential(f"user {number}", "submitter")), WAITING_LIMIT)
     office.settle()
     assert len(slow.tickets) == WAITING_LIMIT_ALL
-    assert client.failed("whatif new", tasks=1, runtime_s=1.0, changes=[]).startswith("0 such questions of client wait")
+    assert client.failed("whatif new", tasks=1, runtime_s=1.0, changes=[]).startswith(
+        "too many such questions of others"
+    )
 
 
 def test_a_forecast_that_fails_costs_only_itself(office: Office, client: Client, slow: Slow) -> None:

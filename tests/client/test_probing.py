@@ -1,7 +1,7 @@
 """Which items a bag begins with: they are spread over the parameters in them."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deskgrid import Grid
-from deskgrid.client.probing import CANDIDATES, PARAMETERS, checked_probes, parameters, probes, scaled, spread
+from deskgrid.client.probing import CANDIDATES, PARAMETERS, PARTS, checked_probes, parameters, probes, scaled, spread
 from deskgrid.errors import BagRejected
 from deskgrid.wire import PROBES_LIMIT, TaskOptions
 
@@ -48,6 +48,30 @@ def test_an_item_that_holds_itself_has_an_end() -> None:
     item = list[Any]([1])
     item.append(item)
     assert parameters(item) == (1.0,) * 4
+
+
+def test_a_large_item_without_numbers_is_not_read_to_its_end() -> None:
+    class Counted(list[Any]):
+        read = 0
+
+        def __iter__(self) -> Any:
+            Counted.read += 1
+            return super().__iter__()
+
+    item: Any = None
+    for _ in range(4):
+        item = Counted([item] * 16)
+    assert parameters(item) == ()
+    assert 0 < Counted.read <= PARTS
+
+
+def test_a_field_without_a_value_is_no_parameter() -> None:
+    @dataclass
+    class Late:
+        a: int
+        b: float = field(init=False)
+
+    assert parameters(Late(3)) == (3.0,)
 
 
 def test_parameters_are_scaled_by_the_ranks_of_their_values() -> None:

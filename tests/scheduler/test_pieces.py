@@ -112,7 +112,7 @@ def test_bags_with_other_pieces_do_not_stand_in_each_others_way(grid: Grid) -> N
 
 
 @pytest.mark.parametrize(
-    ("wished", "asked"), [(60, 60), (59, 60), (61, 120), (0, 60 / 64), (1e9, 60 * 2**14), (1, 1.875)]
+    ("wished", "asked"), [(60, 60), (59, 60), (61, 120), (0, 60 / 64), (5e-324, 60 / 64), (1e9, 60 * 2**14), (1, 1.875)]
 )
 def test_shortest_pieces_are_rounded_up_so_that_there_are_few_queues(wished: float, asked: float) -> None:
     assert rounded_piece(wished) == asked

@@ -130,7 +130,7 @@ def test_factors_are_bounded_whoever_lies() -> None:
     for _ in range(10_000):
         calibration.learn(0, [1.0] * len(LEVELS), 1e9)
     assert calibration.corrected(0, [1.0] * len(LEVELS), 1e9) == pytest.approx([math.exp(FURTHEST)] * len(LEVELS))
-    assert calibration.corrected(0, [1.0] * len(LEVELS), 2.0)[2:] == pytest.approx([math.exp(FURTHEST)] * 2)
+    assert calibration.corrected(0, [1.0] * len(LEVELS), 2.0) == [2.0] * len(LEVELS)
     assert calibration.corrected(1, [1.0] * len(LEVELS), 1e9) == [1.0] * len(LEVELS)
 
 
