@@ -4,8 +4,8 @@ Rule 1: a PC is judged by its own latest windows. Either its plans say more, wit
 do: it goes when it always goes, whatever it announces. What had the smaller error so far is believed.
 Rule 2: of its windows, those count that opened at about the same hour of the week, or else at that time of such a day
 (a working day, or one of the weekend), if they are enough and much more alike than all of them are.
-Rule 3: a PC with a single window or none is judged by what holds for most other PCs. Each PC has one vote, so one that
-is absurd changes nothing.
+Rule 3: a PC with a single window or none is judged by what holds for most other PCs, as far as they are known better;
+what it announces itself counts as much as all of that. Each PC has one vote, so one that is absurd changes nothing.
 Rule 4: who does as announced is taken at its word, to the second.
 Rule 5: a window of less than a minute says nothing about the next one, whatever was planned.
 """
@@ -205,7 +205,9 @@ class Hours:
             if judged.regular or (len(record.windows) < OWN and self._regular):
                 return sorted(each.lasted for each in judged.windows)
             ratios = [each.lasted / each.planned for each in judged.windows]
-        return sorted(planned * ratio for ratio in ratios) if isfinite(planned) else []
+        # What others did is half of the evidence; what the PC says itself is the other half.
+        said = [1.0] * len(ratios) if record is None else []
+        return sorted(planned * ratio for ratio in (*ratios, *said)) if isfinite(planned) else []
 
     def _own(self, pc: str) -> _Record | None:
         """The record by which ``pc`` is judged; None: it is judged by others."""
@@ -233,8 +235,8 @@ class Hours:
             known = list(self._records.values())[-OTHERS * WINDOWS :]
             own = [record for record in known if len(record.windows) >= OWN]
             self._regular = len(own) >= OTHERS and 2 * sum(record.all.regular for record in own) > len(own)
-            lie = len(known) >= OTHERS and 2 * sum(not record.all.holds for record in known) > len(known)
-            last = [record.windows[-1] for record in known]
+            lie = len(own) >= OTHERS and 2 * sum(not record.all.holds for record in own) > len(own)
+            last = [record.windows[-1] for record in own]
             self._ratios = [each.lasted / each.planned for each in last if isfinite(each.planned)] if lie else []
         return self._ratios
 

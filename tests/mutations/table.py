@@ -778,8 +778,8 @@ MUTATIONS = (
     Mutation(
         "make as many forecasts for one client as it asks for",
         "deskgrid.broker.forecasts.whatif:WhatIf._check",
-        "mine >= WAITING_LIMIT or ",
-        "",
+        "mine >= WAITING_LIMIT",
+        "False",
         "imagined",
     ),
     # --- when bags will be done --------------------------------------------------------------------------------------

@@ -76,12 +76,16 @@ def test_who_goes_as_announced_has_no_habit_of_its_own() -> None:
 def test_a_pc_of_which_little_is_known_is_judged_by_most_others() -> None:
     known = Hours()
     for pc in range(OTHERS):
-        assert known.lengths("new", 10, 0) == []
         known.add(f"pc{pc}", 100, 80, 0)
-    assert known.lengths("new", 10, 0) == [8] * OTHERS
+        assert known.lengths("new", 10, 0) == [], "PCs with one window say nothing of others"
+    for pc in range(OTHERS):
+        assert known.lengths("new", 10, 0) == []
+        known.add(f"pc{pc}", 200, 160, 0)
+    assert known.lengths("new", 10, 0) == [8] * OTHERS + [10] * OTHERS
     assert known.lengths("new", math.inf, 0) == []
     for pc in range(OTHERS):
         known.add(f"pc{pc}", 300, 81, 0)
+        known.add(f"pc{pc}", 500, 81, 0)
     known.add("new", 100, 70, 0)
     assert known.lengths("new", 50, 0) == [70], "most PCs go by habit"
     assert known.early("new", 0) is None
@@ -94,6 +98,16 @@ def test_one_absurd_pc_changes_nothing_for_others() -> None:
         for pc in range(OTHERS):
             known.add(f"pc{pc}", 100, 100, 0)
     assert known.lengths("new", 100, 0) == known.lengths("pc0", 100, 0) == []
+
+
+def test_pcs_that_leave_at_once_do_not_make_the_plan_of_a_new_one_worthless() -> None:
+    known = Hours()
+    for pc in range(100):
+        for _ in range(pc % 3):
+            known.add(f"pc{pc}", 8 * HOUR, 62, 0)
+    windows = Windows([Window(0, 8 * HOUR)])
+    assert [*known.really("new", windows)] == [*windows]
+    assert min(known.lengths("new", 8 * HOUR, 0)) == 62, "but it may leave as soon"
 
 
 def test_absurd_windows_are_left_out_and_the_oldest_are_forgotten() -> None:
