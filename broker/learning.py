@@ -11,7 +11,7 @@ Rule 3: what was learned is written down every few seconds. If the broker is kil
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -21,7 +21,7 @@ from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
 from deskgrid.scheduler.prediction.hours import DAY, HOUR, Hours, Week
-from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
+from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes, owner_of
 from deskgrid.scheduler.prediction.speeds import Speeds
 
 # How often it is written down. Seconds.
@@ -58,7 +58,6 @@ class Learning:
         self.hours, self.speeds = Hours(WeekHere(wall_at_zero)), Speeds()
         # How earlier estimates of the ends of bags held.
         self.correction = Correction()
-        self._unwritten_scores = False
         self._unwritten: dict[tuple[Kind, str], None] = {}
         self._write_at = -math.inf
         for row in journal.learned.rows():
@@ -74,7 +73,7 @@ class Learning:
         elif row.kind == "speeds":
             self.speeds.restore(row.name, values)
         elif row.kind == "calibration":
-            self._runtimes.calibration.restore(values)
+            self._runtimes.restore_calibration(row.name, values)
         elif row.kind == "scores":
             self.correction.restore(row.name, values)
         else:
@@ -116,11 +115,10 @@ class Learning:
                 return Durations(found.points, found.own)
         return None
 
-    def judge(self, scores: Sequence[Score]) -> None:
-        """A bag has ended: this is how estimates of its end held."""
+    def judge(self, owner: str, scores: Sequence[Score]) -> None:
+        """A bag of ``owner`` has ended: this is how estimates of its end held."""
         for each in scores:
-            self.correction.learn(each)
-        self._unwritten_scores = True
+            self.correction.learn(owner, each)
 
     def forget(self) -> None:
         """Forget everything."""
@@ -132,37 +130,42 @@ class Learning:
 
     def write_down(self, now: float) -> None:
         """Write what is new into the journal, if it is time."""
-        new = self._unwritten or self._unwritten_scores or self.hours.fresh or self.speeds.fresh
-        if not new or now < self._write_at:
+        if not self._is_new() or now < self._write_at:
             return
-        if self._unwritten_scores:
-            scores = self.correction.packed()
-            self._journal.learned.add([LearnedRow("scores", *each) for each in scores], {})
-            self._unwritten_scores = False
-        self._write_pcs("hours", self.hours)
-        self._write_pcs("speeds", self.speeds)
+        self._write_fresh("hours", self.hours)
+        self._write_fresh("speeds", self.speeds)
+        self._write_fresh("scores", self.correction)
         chosen = list(self._unwritten)[:ROWS]
         for key in chosen:
             del self._unwritten[key]
         rows = [self._row(kind, name) for kind, name in chosen]
-        calibration = LearnedRow("calibration", "", array("d", self._runtimes.calibration.logs()).tobytes())
-        known: dict[str, list[str]] = {
+        known: dict[str, Collection[str]] = {
             kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})
         }
-        self._journal.learned.add([*rows, calibration], known)
-        more = self._unwritten or self.hours.fresh or self.speeds.fresh
-        self._write_at = now if more else now + WRITE_S
+        if owners := sorted({owner_of(name) for _, name in chosen}.intersection(self._runtimes.owners)):
+            rows += [LearnedRow("calibration", owner, _packed(self._runtimes.calibrated(owner))) for owner in owners]
+            known["calibration"] = self._runtimes.owners
+        self._journal.learned.add(rows, known)
+        self._write_at = now if self._is_new() else now + WRITE_S
 
-    def _write_pcs(self, kind: Literal["hours", "speeds"], known: Hours | Speeds) -> None:
-        pcs = list(known.fresh)[:ROWS]
-        for pc in pcs:
-            del known.fresh[pc]
-        if pcs:
-            rows = [LearnedRow(kind, pc, array("d", known.kept(pc)).tobytes()) for pc in pcs]
-            self._journal.learned.add(rows, {kind: list(known.pcs)})
+    def _is_new(self) -> bool:
+        """Whether something has not been written."""
+        return bool(self._unwritten or self.hours.fresh or self.speeds.fresh or self.correction.fresh)
+
+    def _write_fresh(self, kind: Literal["hours", "speeds", "scores"], known: Hours | Speeds | Correction) -> None:
+        names = list(known.fresh)[:ROWS]
+        for name in names:
+            del known.fresh[name]
+        if names:
+            rows = [LearnedRow(kind, name, _packed(known.kept(name))) for name in names]
+            self._journal.learned.add(rows, {kind: known.names})
 
     def _row(self, kind: Kind, name: str) -> LearnedRow:
-        return LearnedRow(kind, name, array("d", self._runtimes.runs(kind, name)).tobytes())
+        return LearnedRow(kind, name, _packed(self._runtimes.runs(kind, name)))
+
+
+def _packed(values: Sequence[float]) -> bytes:
+    return array("d", values).tobytes()
 
 
 def _features(bag: OpenBag, first: bool) -> Features:

@@ -15,7 +15,7 @@ from pathlib import Path
 import zmq
 
 from deskgrid.broker.auth.keys import KeyRing, KeysError
-from deskgrid.broker.forecasts.process import ForecastProcess
+from deskgrid.broker.forecasts.process import Forecasts
 from deskgrid.broker.loop import Loop
 from deskgrid.broker.port.sockets import Sockets, TooFewFiles
 from deskgrid.broker.sessions import Sessions
@@ -88,7 +88,7 @@ def serve(
                 address = _bind(sockets, host, port)
                 name = options.advertise or (_own_address() if host in _EVERYWHERE else host)
                 announcement = _announce(options.home, keys, name, int(address.rpartition(":")[2]))
-                forecasts = ForecastProcess(sockets.wake)
+                forecasts = Forecasts(sockets.wake)
                 facts = _facts(options, announcement.address)
                 state = BrokerState(facts, journal, windows, policy, keys)
                 state.forecaster = forecasts

@@ -182,7 +182,7 @@ class Estimator:
         for each in observed.told:
             yield Told(each.method, each.stage, len(tasks), each.estimate, each.cost_s, end - each.at)
         for at, stage, raw in observed.raw:
-            self.correction.learn(score(stage, raw, end - at))
+            self.correction.learn("", score(stage, raw, end - at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class _Observed:
         self._add(LIST_NAME, stage, now, plain, cost_s + process_time() - begun)
         begun = process_time()
         raw, place = estimate(forecast(look.picture, self._chance)[0]), stage_of(self._ended / self._total)
-        own = correction.corrected(place, raw)
+        own = correction.corrected("", place, raw)
         self._add(OWN_NAME, stage, now, own, cost_s + process_time() - begun)
         self.raw.append((now, place, raw))
 

@@ -15,12 +15,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from deskgrid.broker.needs import need_of
 from deskgrid.broker.store.etas import estimates_in
 from deskgrid.broker.store.journal import NAME
 from deskgrid.broker.store.result_blocks import recorded
 from deskgrid.broker.store.rows import EtaRow, How
 from deskgrid.broker.store.schema import FORMAT, format_of
-from deskgrid.wire import Outcome
+from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.wire import Outcome, read_task_options
 
 # Two records of the same time may differ by this many seconds: a window's closing as planned and as the broker heard of
 # it, or as announced before and after a restart.
@@ -42,7 +44,10 @@ class PastTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PastBag:
-    """A bag that was not forgotten. ``cancelled``: how many tasks were cancelled; ``open``: how many never ended."""
+    """A bag that was not forgotten. ``cancelled``: how many tasks were cancelled; ``open``: how many never ended.
+
+    ``need``: what each task needs beside its seconds, without labels and memory, which are not recorded of PCs.
+    """
 
     number: int
     id: str
@@ -50,6 +55,7 @@ class PastBag:
     predicted: bool
     cancelled: int
     open: int
+    need: Need = SINGLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class PastWindow:
 
     worker: str
     session: str
+    site: str
     slots: int
     opened: float
     planned: float | None
@@ -132,20 +139,24 @@ class _Reader:
     def history(self) -> History:
         """The whole past."""
         # A bag without an id was forgotten, but the broker was killed before it had removed all of it.
-        query = "SELECT number, id, name, predicted, created FROM bags WHERE id IS NOT NULL ORDER BY number"
+        query = "SELECT number, id, name, predicted, options, created FROM bags WHERE id IS NOT NULL ORDER BY number"
         rows = self._db.execute(query).fetchall()
-        bags = {row[0]: self._bag(*row[:4]) for row in rows}
-        batches = sorted(self._batches(bags, {row[0]: row[4] for row in rows}), key=lambda batch: batch.arrived)
+        bags = {row[0]: self._bag(*row[:5]) for row in rows}
+        batches = sorted(self._batches(bags, {row[0]: row[5] for row in rows}), key=lambda batch: batch.arrived)
         until = self._until()
         return History(
             tuple(bags.values()), tuple(batches), tuple(self._windows(until)), until, tuple(estimates_in(self._db))
         )
 
-    def _bag(self, number: int, bag_id: str, name: str, predicted: int) -> PastBag:
+    def _bag(self, number: int, bag_id: str, name: str, predicted: int, options: bytes) -> PastBag:
         query = "SELECT coalesce(sum(count), 0) FROM batches WHERE bag = ?"
         total = self._db.execute(query, (number,)).fetchone()[0]
         ended, cancelled = self._counts[number], self._counts[number, Outcome.CANCELLED]
-        return PastBag(number, bag_id, name, bool(predicted), cancelled, total - ended)
+        try:
+            need = replace(need_of(read_task_options(options)), memory=0, labels=frozenset())
+        except ValueError as error:
+            raise HistoryError(f"the options of the tasks of bag {bag_id} cannot be read: {error}") from error
+        return PastBag(number, bag_id, name, bool(predicted), cancelled, total - ended, need)
 
     def _batches(self, bags: dict[int, PastBag], created: dict[int, float]) -> Iterator[PastBatch]:
         query = "SELECT first, bag, count, arrived, coalesce(first_runtimes, runtimes) FROM batches ORDER BY first"
@@ -170,11 +181,11 @@ class _Reader:
         return max(self._db.execute(query).fetchone()[0] or 0.0 for query in queries)
 
     def _windows(self, until: float) -> Iterator[PastWindow]:
-        columns = "worker, session, slots, opened, planned, closed, how, kills, wasted_s"
+        columns = "worker, session, site, slots, opened, planned, closed, how, kills, wasted_s"
         rows = self._db.execute(f"SELECT {columns} FROM windows ORDER BY opened, number")
         for *opening, closed, how, kills, wasted_s in rows:
             # The window is still open in the journal: the broker was killed.
-            end = (max(opening[3], until), "broker", 0, 0.0) if closed is None else (closed, how, kills, wasted_s)
+            end = (max(opening[4], until), "broker", 0, 0.0) if closed is None else (closed, how, kills, wasted_s)
             yield PastWindow(*opening, *end)
 
 

@@ -80,10 +80,14 @@ class Replay:
         ]
         if not self.batches:
             raise HistoryError("no task of this ended with a known runtime: there is nothing to replay")
+        self._moldable = sum(len(batch.tasks) for batch in self.batches if _is_moldable(batch))
+        self.batches = [batch for batch in self.batches if not _is_moldable(batch)]
+        if not self.batches:
+            raise HistoryError("all of these tasks are moldable: how many slots they had is not recorded")
         self.start = self.batches[0].arrived
         self.bags = {batch.bag.number: batch.bag for batch in self.batches}
         self.tasks = sum(len(batch.tasks) for batch in self.batches)
-        self.work_s = math.fsum(task.elapsed for batch in self.batches for task in batch.tasks)
+        self.work_s = math.fsum(batch.bag.need.width * task.elapsed for batch in self.batches for task in batch.tasks)
         self.period = _period(history.until - self.start)
         idle_from = max(task.ended or self.start for batch in self.batches for task in batch.tasks)
         self._windows = whole(history.windows, history.until, idle_from)
@@ -99,12 +103,13 @@ class Replay:
         self.lower_bound_s = soonest_s(self.arrivals, self.pcs)
 
     def _pcs(self) -> Iterator[SimulatedPC]:
-        """A PC for each worker and each number of slots that it has had."""
+        """A PC for each worker, each number of slots that it has had, and each site where it was."""
         for worker, windows in self._windows.items():
-            for slots in sorted({window.slots for window in windows}):
-                spans = tuple(span for window in windows if window.slots == slots for span in self._spans(window))
-                if spans:
-                    yield SimulatedPC(f"{worker}/{slots}", Again(spans, self.period), slots)
+            for slots, site in sorted({(window.slots, window.site) for window in windows}):
+                its = [window for window in windows if (window.slots, window.site) == (slots, site)]
+                if spans := tuple([span for window in its for span in self._spans(window)]):
+                    name = f"{worker}/{slots}" + (f"/{site}" if site else "")
+                    yield SimulatedPC(name, Again(spans, self.period), slots, site=site)
 
     def _spans(self, window: PastWindow) -> Iterator[Span]:
         opens, closes = max(0.0, window.opened - self.start), window.closed - self.start
@@ -118,7 +123,7 @@ class Replay:
         predicted = [task.predicted for task in batch.tasks]
         if not batch.bag.predicted:
             predicted = [self._longest[batch.bag.number]] * len(actual)
-        return Arrival(predicted, actual, batch.arrived - self.start)
+        return Arrival(predicted, actual, batch.arrived - self.start, need=batch.bag.need)
 
     # --- the real outcome, and the simulated ones -------------------------------------------------------------------
 
@@ -201,6 +206,10 @@ class Replay:
         failed = sum(task.failed for batch in self.batches for task in batch.tasks)
         if failed:
             yield f"{_tasks(failed)} failed: played as one attempt each, of the seconds the last took"
+        if self._moldable:
+            yield f"{_tasks(self._moldable)} moldable: not played, because the journal does not say on how many slots"
+        if any(batch.bag.need.parallel for batch in self.batches):
+            yield "parallel tasks need no labels and no memory, and reach all PCs of a site"
         left = Counter(cancelled=sum(bag.cancelled for bag in bags), open=sum(bag.open for bag in bags))
         if left["cancelled"]:
             yield f"{_tasks(left['cancelled'])} cancelled: not played, whatever they had used"
@@ -209,6 +218,10 @@ class Replay:
         if self._chosen:
             yield "only the bags asked for are played, as if the grid had been theirs; kills recorded are of all bags"
         yield "bags that were forgotten are not in the journal any more"
+
+
+def _is_moldable(batch: PastBatch) -> bool:
+    return batch.bag.need.least != batch.bag.need.most
 
 
 def _period(recorded_s: float) -> float:

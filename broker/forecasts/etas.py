@@ -7,7 +7,7 @@ Rule 3: nothing that goes wrong here harms the grid: the answer is "unknown", an
 """
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from deskgrid.broker.bags import OpenBag, Told
@@ -21,7 +21,7 @@ from deskgrid.durations import precise
 from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look, Prepares
-from deskgrid.scheduler.forecast.picture import PC, Durations, Picture
+from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Durations, Picture, longest_window
 from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.wire import TaskOptions
@@ -41,8 +41,8 @@ READ_UNITS = 50
 # Bags with fewer tasks teach nothing, nor do those that have lasted less long.
 LEAST = 20
 LASTS_S = 10.0
-# The next estimate of a bag is journaled after this part of the bag's age, but not sooner and not later than after so
-# many seconds.
+# The next estimate of a bag is journaled when the bag comes to another stage, or after this part of its age, but not
+# sooner and not later than after so many seconds.
 JOURNAL_PART, JOURNAL_S, JOURNAL_MOST_S = 0.05, 60.0, 3_600.0
 # All runs are made for so many slots times bags; for more there are fewer runs, but at least so many.
 FULL, RUNS_LEAST = 500, 30
@@ -168,7 +168,7 @@ class Etas:
             return
         scores = [score(stage, each.raw, now - each.made) for stage, each in told.items() if each.total == bag.total]
         if bag.total >= LEAST and scores:
-            self._state.learning.judge(scores)
+            self._state.learning.judge(bag.row.owner, scores)
 
     def _make(self, now: float) -> Slices:
         """Take a picture of the grid, and have the forecast made."""
@@ -225,9 +225,8 @@ class Etas:
 
     def _read(self, asked: _Asked, ends: Ends) -> Generator[int, None, None]:
         raws = {row: estimate(its) for row, its in ends.items()}
-        spans = [span for pc in asked.picture.pcs for span in pc.spans]
-        longest = max([span.closes - max(0.0, span.opens) for span in spans], default=0.0)
-        yield READ_UNITS * (len(raws) + len(spans) // READ_UNITS)
+        longest = longest_window(asked.picture.pcs)
+        yield READ_UNITS * len(raws) + sum([len(pc.spans) for pc in asked.picture.pcs])
         found = dict[int, Estimate | str]()
         for number, row in asked.rows.items():
             bag = self._state.book.by_number.get(number)
@@ -246,10 +245,10 @@ class Etas:
 
     def _estimate(self, bag: OpenBag, raw: Estimate, made: float) -> Estimate:
         stage = stage_of(bag.settled / max(1, bag.total))
-        told = self._state.learning.correction.corrected(stage, raw)
+        told = self._state.learning.correction.corrected(bag.row.owner, stage, raw)
         if not bag.barred:
+            self._journal(bag, told, made, first=stage not in bag.told)
             bag.told.setdefault(stage, Told(made, raw, bag.total))
-            self._journal(bag, told, made)
         return told
 
     @staticmethod
@@ -257,30 +256,33 @@ class Etas:
         """Whether nothing is known of how long its tasks take."""
         return not (bag.row.predicted or bag.runs.count or bag.prediction is not None)
 
-    def _endless(self, bag: OpenBag, raw: Estimate, longest_s: float, ready: bool) -> str:
+    def _endless(self, bag: OpenBag, raw: Estimate, longest: tuple[float, float], ready: bool) -> str:
         """Why a bag will not end as things are; empty if it will.
 
-        ``longest_s``: the longest window known. ``ready``: whether its environment will ever be ready somewhere.
+        ``longest``: the longest window known, and its speed. ``ready``: whether its environment will ever be ready
+        somewhere.
         """
         if raw.median < math.inf:
             return ""
+        longest_s, speed = longest
         if not longest_s:
             return NO_PC
         if bag.environment_key and not ready:
             return NO_ENVIRONMENT
         its = self._state.scheduler.grid.tasks.bags[bag.row.number]
         policy = self._state.scheduler.policy
-        needs = policy.requirement.needs(its.needs_s(its.need.seconds(its.longest, its.need.most)))
+        needs = policy.requirement.needs(its.needs_s(its.need.seconds(its.longest, its.need.most))) / speed
         if policy.timed and needs >= longest_s:
             return f"a task of it needs {precise(needs)}, and the longest window known has {precise(longest_s)}"
-        if its.need != SINGLE:
-            return "the PCs that it needs are not there together for long enough"
+        if its.need.parallel:
+            return NOT_TOGETHER
         return "the windows that are open or announced are too few"
 
     # --- the journal -------------------------------------------------------------------------------------------------
 
-    def _journal(self, bag: OpenBag, told: Estimate, made: float) -> None:
-        if made >= bag.journal_eta_at:
+    def _journal(self, bag: OpenBag, told: Estimate, made: float, *, first: bool) -> None:
+        """``first``: of a stage of the bag."""
+        if first or made >= bag.journal_eta_at:
             wall = self._state.posix(made)
             age = JOURNAL_PART * (wall - bag.row.created)
             bag.journal_eta_at = made + min(max(JOURNAL_S, age), JOURNAL_MOST_S)
@@ -305,9 +307,3 @@ def _answer(median: float | None, low: float | None, high: float | None, why: st
     if high == math.inf:
         high = None
     return {"median_s": median, "low_s": low, "high_s": high, "confidence": CONFIDENCE, "why": why}
-
-
-def _is_ready_somewhere(environment: str, pcs: Sequence[PC]) -> bool:
-    """Whether any PC has an environment, or can prepare it in a window that is known."""
-    takes = ((pc, pc.prepares_s(environment)) for pc in pcs)
-    return not environment or any(not takes_s or pc.room_at(takes_s) < math.inf for pc, takes_s in takes)

@@ -1,10 +1,11 @@
-"""The process that makes forecasts, and the broker's side of it.
+"""The processes that make forecasts, and the broker's side of them.
 
 Rule 1: the broker's loop never waits. A thread writes pictures to the process and reads the ends; it wakes the loop.
-Rule 2: the process is started when it is first needed, runs at the lowest priority, and ends with its input: when the
+Rule 2: a process is started when it is first needed, runs at the lowest priority, and ends with its input: when the
 broker ends, however it ends, or when no forecast was wanted for `IDLE_S`.
 Rule 3: the two sides exchange lines of JSON. Neither unpickles.
-Rule 4: owners take turns, and an estimate comes first: it is for everybody. What one forecast may take is bounded.
+Rule 4: estimates have a process of their own, because they are for everybody. In the other one, owners take turns. What
+one forecast may take is bounded.
 """
 
 import json
@@ -22,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 from deskgrid.broker.forecasts.runner import Ticket
-from deskgrid.broker.forecasts.tasks import TASKS, Json, fewer_runs
+from deskgrid.broker.forecasts.tasks import LATE, TASKS, Json, fewer_runs
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
@@ -37,7 +38,7 @@ END_S = 2.0
 # A forecast that takes longer is given up, with the process. Seconds.
 LIMIT_S = 60.0
 # A forecast that takes more of the processor's time, or makes the process larger, fails. Seconds; bytes.
-PROCESSOR_S = 15
+PROCESSOR_S = 10
 MEMORY = 2**30
 
 # How often the process looks whether the broker is still there. Seconds.
@@ -64,13 +65,12 @@ class _Jobs:
             return True
 
     def get(self, seconds: float | None) -> _Job | None:
-        """The next one: of nobody in particular, or of the owner whose turn it is; None after so many seconds."""
+        """The next one, of the owner whose turn it is; None after so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._by_owner or self._closed, seconds)
             if not self._by_owner:
                 return None
-            owner = "" if "" in self._by_owner else next(iter(self._by_owner))
-            its = self._by_owner.pop(owner)
+            owner, its = self._by_owner.popitem(last=False)
             job = its.popleft()
             if its:
                 self._by_owner[owner] = its
@@ -89,18 +89,34 @@ class _Jobs:
         return self._closed
 
 
+class Forecasts:
+    """A `Forecaster` with two processes. ``wake``: called whenever a forecast is done, by another thread."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._estimates, self._questions = ForecastProcess(wake), ForecastProcess(wake)
+
+    def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
+        """See `Forecaster`."""
+        return self._estimates.ask(picture, "ends", {"seed": seed, "runs": runs}, "")
+
+    def ask(self, picture: Picture, what: str, args: Json, owner: str) -> Ticket:
+        """See `Forecaster`."""
+        return self._questions.ask(picture, what, args, owner)
+
+    def close(self) -> None:
+        """End both processes. Forecasts that wait are not made."""
+        self._estimates.close()
+        self._questions.close()
+
+
 class ForecastProcess:
-    """A `Forecaster` with a process of its own. ``wake``: called whenever a forecast is done, by another thread."""
+    """A process that makes one forecast after the other. ``wake``: as `Forecasts`."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._jobs = _Jobs()
         self._thread: Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
-
-    def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
-        """See `Forecaster`."""
-        return self.ask(picture, "ends", {"seed": seed, "runs": runs}, "")
 
     def ask(self, picture: Picture, what: str, args: Json, owner: str) -> Ticket:
         """See `Forecaster`."""
@@ -225,6 +241,8 @@ def _answer(rows: list[Any], what: str, args: Json) -> dict[str, Any]:
             picture, before = picture_of(rows), process_time()
             forecast(picture, Random(args["seed"]), 1)
             answer = TASKS[what](picture, fewer_runs(what, args, process_time() - before))
+    except TimeoutError:
+        failure = LATE
     except Exception as error:
         failure = f"{what}: {error!r}"
     return {"answer": answer, "failure": failure, "cost_s": process_time() - begun}
@@ -249,7 +267,7 @@ def _limit_memory() -> None:
 
 @contextmanager
 def _limited_time() -> Iterator[None]:
-    """Raises `TimeoutError` when the block has taken `PROCESSOR_S`, where there are such timers."""
+    """Raises `TimeoutError` once, when the block has taken `PROCESSOR_S`, where there are such timers."""
     if sys.platform == "win32":
         yield
     else:
@@ -262,7 +280,7 @@ def _limited_time() -> Iterator[None]:
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
-    raise TimeoutError(f"it takes more than {PROCESSOR_S} s")
+    raise TimeoutError(LATE)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.forecasts.etas import PART, ROW_UNITS, Etas, runs_for
 from deskgrid.broker.forecasts.runner import Ticket
+from deskgrid.broker.forecasts.tasks import LATE
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
@@ -75,22 +76,25 @@ class WhatIf:
         self._tickets.setdefault(who.name, []).append(ticket)
         while not ticket.done:
             yield PARKED
+        if ticket.failure == LATE:
+            raise AskError(f"the forecast could not be made: {LATE}")
         if ticket.answer is None:
             self._state.note("forecast-failed", by=who.name, why=ticket.failure)
             raise AskError("the forecast could not be made; the broker's log says why")
         answer: Json = ticket.answer
         rows = answer["rows"] if what == "compare" else [answer["now"], *(each["eta"] for each in answer["longer"])]
         for row in rows:
-            self._correct(bag, row)
+            self._correct(who.name, bag, row)
         return answer
 
-    def _correct(self, number: int, row: Json) -> None:
-        """Correct an answer in place, as estimates of bags at this stage are corrected."""
+    def _correct(self, asker: str, number: int, row: Json) -> None:
+        """Correct an answer in place, as estimates of bags at this stage are corrected. A new bag is of ``asker``."""
         bag = self._state.book.by_number.get(number)
         stage = stage_of(0.0 if bag is None else bag.settled / max(1, bag.total))
         if row["median_s"] is not None:
             raw = Estimate(row["median_s"], row["low_s"], math.inf if row["high_s"] is None else row["high_s"])
-            told = self._state.learning.correction.corrected(stage, raw)
+            owner = asker if bag is None else bag.row.owner
+            told = self._state.learning.correction.corrected(owner, stage, raw)
             row |= {"low_s": told.low, "high_s": None if told.high == math.inf else told.high}
 
     def _check(self, owner: str, changes: list[Json]) -> None:

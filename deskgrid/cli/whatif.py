@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -157,9 +158,11 @@ def whatif(
     rows = list(zip([AS_IT_IS, *(name for name, _ in named)], told, strict=True))
     if as_json:
         click.echo(json.dumps([{"what": name, **_seconds(eta)} for name, eta in rows], indent=2))
-        return
-    for line in answers_table(rows):
-        say(line)
+    else:
+        for line in answers_table(rows):
+            say(line)
+    if not any(eta.known for _, eta in rows):
+        sys.exit(1)
 
 
 def _seconds(eta: "Eta") -> dict[str, Any]:
@@ -211,5 +214,8 @@ def advise(*, bag_id: str, join: str | None) -> None:
     Nothing changes on the grid. PCs are grouped by site, or by their names.
     """
     with open_grid(join) as grid:
-        for line in grid.attach(bag_id).advise().lines():
-            say(line)
+        advice = grid.attach(bag_id).advise()
+    for line in advice.lines():
+        say(line)
+    if not advice.now.known and advice.misfits is None:
+        sys.exit(1)

@@ -106,12 +106,12 @@ class Advice:
         """Yield the advice in sentences, what matters most first."""
         if self.misfits is not None:
             yield _what_to_do(self.misfits)
-        yield f"as it is: {self.now}"
+        yield f"{'the others' if self.misfits is not None and self.now.known else 'as it is'}: {self.now}"
         helps = self._worth()
         for each in helps:
             yield _leave_on(each, self.now)
         if self.longer and not helps and self.now.known:
-            yield f"an hour more of any group of PCs brings less than {WORTH:.0%} of that time"
+            yield f"if any group of PCs stays on for an hour more, that saves less than {100 * WORTH:.0f} % of the time"
         if not self.longer and self.misfits is None and self.now.known:
             yield "no PC leaves as planned, so longer windows would not help"
 
@@ -147,8 +147,13 @@ def _leave_on(longer: Longer, before: Eta) -> str:
     until, ends, now = longer.closes + timedelta(hours=longer.hours), longer.eta.done_at, before.asked
     assert ends is not None
     pcs = f"{longer.pcs} PCs" if longer.pcs > 1 else "1 PC"
-    otherwise = "" if before.done_at is None else f", not at {clock(before.done_at, now)}"
-    return f"leave {longer.group} ({pcs}) on until {clock(until, now)}, and it ends at {clock(ends, now)}{otherwise}"
+    then, otherwise = clock(ends, now), ""
+    if before.done_at is not None:
+        unless = clock(before.done_at, now)
+        otherwise = (
+            f", not at {unless}" if unless != then else f", {duration((before.done_at - ends).total_seconds())} sooner"
+        )
+    return f"leave {longer.group} ({pcs}) on until {clock(until, now)}, and it ends at {then}{otherwise}"
 
 
 def _differing(change: Change) -> list[str]:

@@ -59,6 +59,8 @@ def matching(pcs: Sequence[PC], pattern: str) -> list[PC]:
     """The PCs that a pattern stands for. Raises `Unchangeable` if there are none."""
     fits = compile(translate(pattern)).match
     found = [pc for pc in pcs if pc.site == pattern or fits(pc.name)]
+    if not pcs:
+        raise Unchangeable("no PC is known")
     if not found:
         raise Unchangeable(f"no PC and no site is called {pattern}")
     return found

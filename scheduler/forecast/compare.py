@@ -3,7 +3,7 @@
 Rule: all runs have the same chance, so that the answers differ only by what was changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from deskgrid.scheduler.forecast.ahead import RUNS, forecast
 from deskgrid.scheduler.forecast.changes import Change, Unchangeable, changed, stays_longer
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
-from deskgrid.scheduler.forecast.picture import PC, Picture, Waiting
+from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, PC, Picture, Waiting, longest_window
 from deskgrid.scheduler.forecast.under_policy import Untried, stretch
 from deskgrid.scheduler.model import UnknownPolicy
-from deskgrid.scheduler.parallel.need import SINGLE
+from deskgrid.scheduler.parallel.choices import PLAIN
+from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy
 
@@ -63,7 +64,10 @@ class Longer(NamedTuple):
 
 
 class Misfits(NamedTuple):
-    """Tasks that fit no window that is known. ``pieces``: into how many each has to be split so that it fits."""
+    """Tasks that fit no window that is known. ``pieces``: into how many each has to be split so that it fits.
+
+    ``longest_s``: of the window in which most can be done; ``needs_s``: of the longest task, on that PC.
+    """
 
     tasks: int
     needs_s: float
@@ -79,9 +83,9 @@ class Advice(NamedTuple):
     misfits: Misfits | None
 
 
-def compare(picture: Picture, bag: int, changes: Sequence[Change], policy: PolicyUsed, dice: Dice) -> list[Answer]:
-    """When a bag ends: first as things are, then with each change."""
-    return [_answer(picture, bag, change, policy, dice) for change in (Change(), *changes)]
+def compare(picture: Picture, bag: int, changes: Sequence[Change], policy: PolicyUsed, dice: Dice) -> Iterator[Answer]:
+    """Yield when a bag ends: first as things are, then with each change."""
+    return (_answer(picture, bag, change, policy, dice) for change in (Change(), *changes))
 
 
 def _answer(picture: Picture, bag: int, change: Change, policy: PolicyUsed, dice: Dice) -> Answer:
@@ -90,7 +94,9 @@ def _answer(picture: Picture, bag: int, change: Change, policy: PolicyUsed, dice
         factor = 1.0
         if change.policy:
             factor = stretch(imagined, bag, policy.make, partial(make_policy, change.policy), dice.seed)
-    except (Unchangeable, Untried, UnknownPolicy) as error:
+    except UnknownPolicy:
+        return Answer(None, f"no policy is called {change.policy}")
+    except (Unchangeable, Untried) as error:
         return Answer(None, str(error))
     return _ends(imagined, bag, dice, factor)
 
@@ -102,27 +108,30 @@ def obstacle(picture: Picture, bag: int) -> str:
         return "the bag is paused, or comes after another one"
     if not any(pc.spans for pc in picture.pcs):
         return "no PC is up or announced"
+    if not any(pc.spans and _suits(pc, waiting) for pc in picture.pcs):
+        return "no PC that is up or announced has what its tasks need"
     if found := misfits(picture, waiting):
         return f"{found.tasks:,} tasks fit no window that is known"
-    if waiting.need != SINGLE:
-        return "the PCs that it needs are not there together for long enough"
+    if waiting.need.parallel:
+        return NOT_TOGETHER
     return "it does not end in any window that is known"
 
 
 def misfits(picture: Picture, waiting: Waiting) -> Misfits | None:
     """The waiting tasks of a bag that need more time at once than any window has; None if all fit."""
-    longest = longest_window(picture.pcs)
-    found = [group for group in waiting.groups if group.count and waiting.at_once_s(group) >= longest]
+    longest, speed = longest_window([pc for pc in picture.pcs if _suits(pc, waiting)])
+    found = [group for group in waiting.groups if group.count and waiting.at_once_s(group) >= longest * speed]
     if not found or not longest:
         return None
-    needs = max(map(waiting.at_once_s, found))
+    needs = max(map(waiting.at_once_s, found)) / speed
     # A window has to be longer than what is needed.
     return Misfits(sum([group.count for group in found]), needs, longest, ceil((needs + 1.0) / longest))
 
 
-def longest_window(pcs: Sequence[PC]) -> float:
-    """Seconds of the longest window that is open or announced; 0.0 if there is none."""
-    return max([span.closes - max(0.0, span.opens) for pc in pcs for span in pc.spans], default=0.0)
+def _suits(pc: PC, waiting: Waiting) -> bool:
+    """Whether a PC has room for one rank of a task."""
+    need = waiting.need
+    return pc.labels >= need.labels and seats(pc.slots, pc.memory, need, PLAIN) > 0
 
 
 def advise(picture: Picture, bag: int, dice: Dice) -> Advice:
@@ -175,7 +184,8 @@ def _has_work(picture: Picture, bag: int) -> bool:
 
 def _without_misfits(picture: Picture, waiting: Waiting) -> Picture:
     """The picture without the tasks of a bag that fit no window."""
-    longest = longest_window(picture.pcs)
-    groups = [replace(group, count=0) if waiting.at_once_s(group) >= longest else group for group in waiting.groups]
+    longest, speed = longest_window([pc for pc in picture.pcs if _suits(pc, waiting)])
+    most = longest * speed
+    groups = [replace(group, count=0) if waiting.at_once_s(group) >= most else group for group in waiting.groups]
     fits = replace(waiting, groups=tuple(groups))
     return replace(picture, bags=tuple([fits if bag is waiting else bag for bag in picture.bags]))

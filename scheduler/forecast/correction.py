@@ -2,14 +2,14 @@
 
 A score says where the truth was: 1 at the end of the interval, 2 if it was twice as far from the median, as ratios of
 remaining times. The quantile of the last scores is the factor that would have been right for them (normalised conformal
-prediction). Each side of the interval has scores of its own, and so has each stage of a bag.
+prediction). Each side of the interval has scores of its own, and so have each stage of a bag and each owner.
 """
 
-from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import ceil, exp, inf, log
+from statistics import median
 from typing import NamedTuple
 
 # The fraction of bags that should end after their intervals, and before them; and that within.
@@ -22,8 +22,12 @@ STAGES = (0.12, 0.37, 0.62)
 # No side of an interval is taken to be narrower than this, as a logarithm, nor a remaining time shorter than a second.
 NARROWEST = 0.02
 SHORTEST_S = 1.0
-# No factor is larger than this: so nobody can make all intervals useless.
-LARGEST = 8.0
+# No factor is smaller or larger than this: so no side of an interval is lost, or useless.
+LEAST, LARGEST = 0.25, 8.0
+# What others' bags say counts if so many owners have enough of them.
+OTHERS = 3
+# Names of scores that are remembered: each owner has one for each stage.
+NAMES = 2_000
 
 
 class Estimate(NamedTuple):
@@ -45,8 +49,8 @@ class Score(NamedTuple):
 def estimate(ends: Sequence[float]) -> Estimate:
     """The estimate by the ends of some runs, as they are."""
     ordered = sorted(ends)
-    low, median, high = (ordered[min(int(part * len(ordered)), len(ordered) - 1)] for part in (TAIL, 0.5, 1.0 - TAIL))
-    return Estimate(median, low, high)
+    low, middle, high = (ordered[min(int(part * len(ordered)), len(ordered) - 1)] for part in (TAIL, 0.5, 1.0 - TAIL))
+    return Estimate(middle, low, high)
 
 
 def stage_of(ended: float) -> int:
@@ -63,44 +67,90 @@ def score(stage: int, told: Estimate, seconds: float) -> Score:
 
 def _sides(told: Estimate) -> tuple[float, float]:
     """The sides of an interval, as logarithms of ratios."""
-    low, median, high = (max(seconds, SHORTEST_S) for seconds in (told.low, told.median, told.high))
-    return max(log(median / low), NARROWEST), max(log(high / median), NARROWEST) if high < inf else inf
+    low, middle, high = (max(seconds, SHORTEST_S) for seconds in (told.low, told.median, told.high))
+    return max(log(middle / low), NARROWEST), max(log(high / middle), NARROWEST) if high < inf else inf
 
 
 class Correction:
-    """The last scores, and what follows from them."""
+    """The last scores of each owner's bags, and what follows from them.
+
+    Nobody's bags change the intervals of another owner, unless this one has too few of its own: then the median of
+    others' factors counts, if there are some. ``fresh``: names of scores that have changed since somebody emptied this.
+    """
 
     def __init__(self) -> None:
-        self._scores = [deque[Score](maxlen=REMEMBERED) for _ in range(len(STAGES) + 1)]
+        # By the stage and the owner, as `_name` puts them; those that were used last are at the end.
+        self._scores: dict[str, deque[Score]] = {}
+        self._others: dict[int, tuple[float, float] | None] = {}
+        self.fresh: dict[str, None] = {}
 
-    def learn(self, each: Score) -> None:
-        """Take a score of a bag that has ended."""
-        self._scores[each.stage].append(each)
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all scores."""
+        return self._scores.keys()
 
-    def packed(self) -> Iterator[tuple[str, bytes]]:
-        """The scores of each stage, by its name, for `restore`."""
-        for stage, scores in enumerate(self._scores):
-            yield str(stage), array("d", [side for each in scores for side in (each.below, each.above)]).tobytes()
+    def learn(self, owner: str, each: Score) -> None:
+        """Take a score of a bag of ``owner`` that has ended."""
+        name = _name(each.stage, owner)
+        self._add(name, [each])
+        self.fresh[name] = None
+
+    def _add(self, name: str, scores: Iterable[Score]) -> None:
+        its = self._scores.pop(name, None)
+        if len(self._scores) >= NAMES:
+            del self._scores[next(iter(self._scores))]
+        self._scores[name] = deque(its or (), REMEMBERED)
+        self._scores[name].extend(scores)
+        self._others.clear()
+
+    def kept(self, name: str) -> list[float]:
+        """The scores of a name, to be kept for `restore`."""
+        return [side for each in self._scores.get(name, ()) for side in (each.below, each.above)]
 
     def restore(self, name: str, sides: Sequence[float]) -> None:
-        """Go on with what `packed` returned, as numbers; anything else is ignored."""
-        for stage in range(len(self._scores)):
-            if name == str(stage):
-                self._scores[stage].extend(Score(stage, *pair) for pair in zip(sides[::2], sides[1::2], strict=False))
+        """Go on with what `kept` returned in an earlier life; other names are ignored."""
+        stage, _, owner = name.partition(" ")
+        if owner and stage in map(str, range(len(STAGES) + 1)):
+            self._add(name, [Score(int(stage), *pair) for pair in zip(sides[::2], sides[1::2], strict=False)])
 
-    def corrected(self, stage: int, told: Estimate) -> Estimate:
-        """The estimate as earlier ones of this stage should have been; as it is while too few are known."""
-        scores = self._scores[stage]
-        if len(scores) < ENOUGH or told.median == inf:
+    def corrected(self, owner: str, stage: int, told: Estimate) -> Estimate:
+        """The estimate of a bag of ``owner`` as earlier ones of this stage should have been."""
+        if told.median == inf:
+            return told
+        scores = self._scores.get(_name(stage, owner), ())
+        factors = _factors(scores) if len(scores) >= ENOUGH else self._of_others(stage)
+        if factors is None:
             return told
         below, above = _sides(told)
-        median = max(told.median, SHORTEST_S)
-        low = median * exp(-below * _factor([each.below for each in scores]))
-        high = median * exp(above * _factor([each.above for each in scores])) if above < inf else inf
+        middle = max(told.median, SHORTEST_S)
+        low = middle * exp(-below * factors[0])
+        high = middle * exp(above * factors[1]) if above < inf else inf
         return Estimate(told.median, min(low, told.median), max(high, told.median))
+
+    def _of_others(self, stage: int) -> tuple[float, float] | None:
+        """The median of the factors of those who have enough scores; None: too few have."""
+        if stage not in self._others:
+            start = _name(stage, "")
+            known = [
+                _factors(scores)
+                for name, scores in self._scores.items()
+                if name.startswith(start) and len(scores) >= ENOUGH
+            ]
+            found = (median([each[0] for each in known]), median([each[1] for each in known])) if known else None
+            self._others[stage] = found if len(known) >= OTHERS else None
+        return self._others[stage]
+
+
+def _name(stage: int, owner: str) -> str:
+    return f"{stage} {owner}"
+
+
+def _factors(scores: Collection[Score]) -> tuple[float, float]:
+    """The factors that would have been right for these scores, of the side below the median and of that above."""
+    return _factor([each.below for each in scores]), _factor([each.above for each in scores])
 
 
 def _factor(scores: list[float]) -> float:
     """The quantile of scores that makes one side of an interval right."""
     place = min(ceil((len(scores) + 1) * (1.0 - TAIL)), len(scores)) - 1
-    return min(max(sorted(scores)[place], 0.0), LARGEST)
+    return min(max(sorted(scores)[place], LEAST), LARGEST)

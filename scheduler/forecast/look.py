@@ -9,7 +9,7 @@ those were off so far tells how long the tasks really take. All other tasks of a
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import exp
 from statistics import NormalDist
 from typing import NamedTuple
@@ -41,6 +41,9 @@ SPREAD = 0.6
 
 LEVELS = tuple((place + 0.5) / POINTS for place in range(POINTS))
 _RATIOS = tuple(exp(SPREAD * NormalDist().inv_cdf((place + 0.5) / 12)) for place in range(12))
+
+# The states of tasks that are not at a worker yet.
+_HERE = (State.WAITING, State.QUEUED, State.BARRED, State.PAUSED)
 
 # How long the tasks of a bag take, as learned; None: only their predictions are known. The second argument: how long
 # its running tasks have run.
@@ -79,6 +82,8 @@ class Look:
         self._pcs: list[_Row] = []
         # By bag: how long its running tasks have run.
         self._elapsed: defaultdict[int, list[float]] = defaultdict(list)
+        # By bag: the predicted runtimes of its tasks that are at a worker and have not begun.
+        self._queued: defaultdict[int, list[float]] = defaultdict(list)
         self._groups: dict[int, list[Group]] = {}
         self._waiting: list[Waiting] = []
         # By bag: the bag of the picture that stands for it.
@@ -137,8 +142,12 @@ class Look:
 
     def _look_at_worker(self, worker: Worker) -> int:
         now, tasks, running = self._now, self._grid.tasks, list[tuple[Bag, float, float, int]]()
+        queued = 0
         for slot in worker.slots:
             if slot.sent:
+                for sent in islice(slot.sent, 1, None):
+                    self._queued[tasks.known(sent.attempt.task).bag.number].append(tasks.runtime(sent.attempt.task))
+                queued += len(slot.sent) - 1
                 task = slot.sent[0].attempt.task
                 bag, elapsed, gang = tasks.known(task).bag, max(0.0, now - slot.started), slot.gang
                 running.append((bag, tasks.runtime(task), elapsed, 0 if gang is None else 1 + task))
@@ -152,7 +161,7 @@ class Look:
         shown = tuple([span for span in spans if span.closes > max(0.0, span.opens)])
         row = _Row(worker.name, worker.site, shown, len(worker.slots), running, worker.speed, worker.traits)
         self._pcs.append(row)
-        return 1 + len(worker.slots) + len(spans)
+        return 1 + len(worker.slots) + queued + len(spans)
 
     def _look_at_away(self, name: str, away: Away) -> int:
         spans = tuple(_spans(away.expected(self._now), self._now))
@@ -242,8 +251,11 @@ class Look:
             self._waiting[row] = replace(waiting, groups=tuple(groups))
 
     def _predicted(self, bag: Bag, count: int) -> list[tuple[int, float]]:
-        """Groups of a bag's waiting tasks: how many, and their predicted runtime. The longest ones come first."""
-        seen = sorted(self._some(bag), reverse=True) or [bag.longest]
+        """Groups of a bag's tasks that do not run: how many, and their predicted runtime. The longest come first."""
+        seen, queued = list(self._some(bag)), self._queued.get(bag.number, [])
+        # Each that was seen stands for as many as another one.
+        seen += queued[:: max(1, (count - len(queued)) // max(1, len(seen)), len(queued) // LOOKED_AT)]
+        seen = sorted(seen, reverse=True) or [bag.longest]
         many = min(GROUPS, len(set(seen)))
         edges = [len(seen) * place // many for place in range(many + 1)]
         shares = [count * edge // len(seen) for edge in edges]
@@ -252,16 +264,16 @@ class Look:
         return [(many, sum(part) / len(part)) for many, part in zip(counts, parts, strict=True)]
 
     def _some(self, bag: Bag) -> Iterator[float]:
-        """The predicted runtimes of some of a bag's waiting tasks, evenly spread over its batches."""
+        """The predicted runtimes of some of a bag's tasks that wait here, evenly spread over its batches."""
         batches = bag.batches[:: 1 + len(bag.batches) // LOOKED_AT]
         step = max(1, sum([batch.count for batch in batches]) // LOOKED_AT)
         for batch in batches:
             if len(batch.runtimes) == 1:
-                yield from batch.runtimes * (batch.states.count(State.WAITING) // step)
+                yield from batch.runtimes * (sum(map(batch.states.count, _HERE)) // step)
                 continue
             for start in range(0, batch.count, step):
-                place = batch.states.find(State.WAITING, start, start + step)
-                if place >= 0:
+                found = (batch.states.find(state, start, start + step) for state in _HERE)
+                if (place := next((place for place in found if place >= 0), -1)) >= 0:
                     yield batch.runtimes[place]
 
     def _ratios(self, bag: Bag, runtime: float) -> Durations:

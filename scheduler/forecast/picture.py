@@ -4,6 +4,7 @@ These are values that anybody can change with `dataclasses.replace` and `_replac
 window that lasts longer, or with another bag.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -157,3 +158,13 @@ class Picture:
     longest_first: bool = False
     shares: tuple[Share, ...] = ()
     backfills: bool = True
+
+
+# Why a bag of parallel tasks has no end.
+NOT_TOGETHER = "its tasks do not all end while the PCs that they need are there together"
+
+
+def longest_window(pcs: Sequence[PC]) -> tuple[float, float]:
+    """The window, open or announced, in which most can be done: its seconds, and the speed of its PC; (0, 1): none."""
+    windows = [(span.closes - max(0.0, span.opens), pc.speed) for pc in pcs for span in pc.spans]
+    return max(windows, key=lambda window: window[0] * window[1], default=(0.0, 1.0))

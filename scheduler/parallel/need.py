@@ -30,6 +30,11 @@ class Need:
         """Whether a policy for parallel tasks places it: it needs more than one slot at once, or is a gang of one."""
         return self.most > 1 or self.slots > 1 or self.gang
 
+    @property
+    def width(self) -> int:
+        """How many slots a task has at least, for as long as its runtime says."""
+        return self.slots * (self.least if self.speedup is None else 1)
+
     def within(self, environment: str) -> "Need":
         """The same need, of PCs where an environment is ready: these have a label for it. Empty: of any PC."""
         return replace(self, labels=self.labels | {label_of(environment)}) if environment else self

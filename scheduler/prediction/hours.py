@@ -167,7 +167,7 @@ class Hours:
         self._regular = False
 
     @property
-    def pcs(self) -> Collection[str]:
+    def names(self) -> Collection[str]:
         """The PCs that have a record."""
         return self._records.keys()
 

@@ -10,9 +10,10 @@ Rule 4: no value can surprise. Absurd runtimes are limited, and so is what one P
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from math import exp, isfinite
+from statistics import NormalDist, median
 from typing import Literal, NamedTuple
 
 from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
@@ -25,7 +26,9 @@ SHORTEST, LONGEST = 1e-6, 3.2e8
 BEYOND = 1.5
 # The spread of the logarithm of actual to predicted runtimes, before any is known of a program.
 PREDICTED_SPREAD = 0.6
-# Samples of each kind that are kept. A sample takes about 20 kB.
+# What holds for others counts for a new owner if there are so many of them.
+OTHERS = 3
+# Samples of each kind, and owners, that are kept. A sample takes about 20 kB.
 KEPT = 500
 
 Kind = Literal["function", "program"]
@@ -38,8 +41,6 @@ SPREAD_LEVELS = tuple((place + 0.5) / SPREAD_POINTS for place in range(SPREAD_PO
 @cache
 def _first_ratios() -> tuple[float, ...]:
     """Actual to predicted runtimes, before any are known of a program."""
-    from statistics import NormalDist  # here, because a broker starts 3 ms sooner without it
-
     return tuple(exp(PREDICTED_SPREAD * NormalDist().inv_cdf((place + 0.5) / POINTS)) for place in range(POINTS))
 
 
@@ -118,7 +119,7 @@ class Runtimes:
         self._programs = Kept()
         self._ratios = Kept()
         self._all = Sample()
-        self.calibration = Calibration()
+        self._calibrations: dict[str, Calibration] = {}
 
     def predict(self, features: Features, running: Sequence[float] = ()) -> Prediction | None:
         """Predict a task's runtime; None if nothing is known that it could be predicted from.
@@ -134,7 +135,7 @@ class Runtimes:
         longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
         found = Mixture(own, points).quantiles(LEVELS, running)
         stage = stage_of(self._ended(features.bag), known)
-        low, median, high, highest = self.calibration.corrected(stage, found, BEYOND * longest)
+        low, median, high, highest = self._calibration(features).corrected(stage, found, BEYOND * longest)
         if speed != 1.0:
             return Prediction(low / speed, median / speed, high / speed, highest / speed, stage)
         return Prediction(low, median, high, highest, stage)
@@ -148,6 +149,21 @@ class Runtimes:
             return None
         found = Mixture(own, points).quantiles(SPREAD_LEVELS, [seconds * features.speed for seconds in running])
         return Spread(tuple(found), min(self._ended(features.bag), len(own)))
+
+    def _calibration(self, features: Features) -> Calibration:
+        """That of the owner. A new owner begins with the median of what is known of others."""
+        named = next(filter(None, (features.bag, features.function, features.program)), "")
+        owner = owner_of(named) if "\n" in named else ""
+        found = self._calibrations.pop(owner, None)
+        if found is None:
+            if len(self._calibrations) >= KEPT:
+                del self._calibrations[next(iter(self._calibrations))]
+            found = Calibration()
+            if len(self._calibrations) >= OTHERS:
+                known = [each.logs() for each in self._calibrations.values()]
+                found.restore([median(place) for place in zip(*known, strict=True)])
+        self._calibrations[owner] = found  # those that were used last are at the end
+        return found
 
     def _ended(self, bag: str) -> int:
         """How many tasks of a bag have ended."""
@@ -181,7 +197,7 @@ class Runtimes:
     def observe(self, features: Features, seconds: float, predicted: Prediction | None = None) -> None:
         """A task took ``seconds``. ``predicted``: what `predict` said when it began, which is then judged."""
         if predicted is not None:
-            self.calibration.learn(predicted.stage, predicted, seconds)
+            self._calibration(features).learn(predicted.stage, predicted, seconds)
         run, pc = _bounded(seconds * features.speed), features.pc
         self._bags.add(features.bag, run, pc)
         self._functions.add(features.function, run, pc)
@@ -206,6 +222,22 @@ class Runtimes:
         """The remembered runs of a function or a program, oldest first, to be kept for `restore`. Seconds."""
         sample = self._of(kind).get(name)
         return [] if sample is None else sample.runs()
+
+    @property
+    def owners(self) -> Collection[str]:
+        """The owners of whose tasks it is known how predictions held."""
+        return self._calibrations.keys()
+
+    def calibrated(self, owner: str) -> list[float]:
+        """How predictions held for an owner, to be kept for `restore_calibration`."""
+        found = self._calibrations.get(owner)
+        return [] if found is None else found.logs()
+
+    def restore_calibration(self, owner: str, logs: Sequence[float]) -> None:
+        """Go on with what `calibrated` returned in an earlier life."""
+        if owner and logs:
+            self._calibrations[owner] = Calibration()
+            self._calibrations[owner].restore(logs)
 
     def restore(self, kind: Kind, name: str, runs: Sequence[float]) -> None:
         """Go on with what `runs` returned in an earlier life."""

@@ -143,7 +143,7 @@ class Speeds:
         self.moved: dict[str, None] = {}
 
     @property
-    def pcs(self) -> Collection[str]:
+    def names(self) -> Collection[str]:
         """The PCs that have a record."""
         return self._records.keys()
 

@@ -63,7 +63,7 @@ def lower_bound_s(jobs: Jobs, lab: Lab) -> float:
 def soonest_s(arrivals: Iterable[Arrival], pcs: Iterable[SimulatedPC]) -> float:
     """As `lower_bound_s`, but infinite if the PCs are gone before all is done."""
     last = max(arrival.at + max(arrival.really()) for arrival in arrivals)
-    work = math.fsum(seconds for arrival in arrivals for seconds in arrival.really())
+    work = math.fsum(arrival.need.width * seconds for arrival in arrivals for seconds in arrival.really())
     return max(last, done_at(heapq.merge(*map(_edges, pcs)), work))
 
 

@@ -12,8 +12,8 @@ from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN
 from deskgrid.broker.forecasts.runner import AtOnce, Ticket
 from deskgrid.broker.learning import WRITE_S
 from deskgrid.scheduler.forecast import look as look_module
-from deskgrid.scheduler.forecast.correction import ENOUGH
-from deskgrid.scheduler.forecast.picture import Picture
+from deskgrid.scheduler.forecast.correction import ENOUGH, stage_of
+from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Picture
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client
 
@@ -390,8 +390,8 @@ def test_a_bag_that_lasts_teaches_how_good_estimates_are(office: Office, client:
     worker = joined(office)
     lasting(office, worker)
     assert 4 <= made(office) <= 5
-    scores = dict(office.sessions.state.learning.correction.packed())
-    assert [len(packed) for packed in scores.values()] == [16, 16, 16, 16]
+    correction = office.sessions.state.learning.correction
+    assert {name: len(correction.kept(name)) for name in correction.names} == {f"{n} client": 2 for n in range(4)}
 
 
 def test_a_bag_that_is_done_soon_costs_nothing(office: Office, client: Client) -> None:
@@ -418,12 +418,14 @@ def test_intervals_widen_if_bags_take_longer_than_they_should(open_office: OpenO
     assert told["high_s"] / told["median_s"] > 3.0
     office.now += WRITE_S
     office.settle()
-    before = list(office.sessions.state.learning.correction.packed())
+    correction = office.sessions.state.learning.correction
+    before = {name: correction.kept(name) for name in correction.names}
     office.kill()
     again = open_office()
-    assert list(again.sessions.state.learning.correction.packed()) == before
+    correction = again.sessions.state.learning.correction
+    assert {name: correction.kept(name) for name in correction.names} == before
     again.client(ADMIN).ask("forget learned")
-    assert all(not packed for _, packed in again.sessions.state.learning.correction.packed())
+    assert not again.sessions.state.learning.correction.names
 
 
 def test_a_bag_that_was_cancelled_or_has_grown_teaches_nothing(office: Office, client: Client) -> None:
@@ -433,7 +435,7 @@ def test_a_bag_that_was_cancelled_or_has_grown_teaches_nothing(office: Office, c
     client.ask("eta", bag=bag)
     client.ask("cancel", bag=bag)
     office.settle()
-    assert all(not packed for _, packed in office.sessions.state.learning.correction.packed())
+    assert not office.sessions.state.learning.correction.names
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------
@@ -456,6 +458,13 @@ def test_estimates_are_journaled_now_and_then_and_deleted_with_their_bags(
     for _ in range(10):
         office.settle()
     assert office.journal.etas.rows() == []
+
+
+def test_each_stage_of_a_bag_has_an_estimate_in_the_journal(office: Office, client: Client) -> None:
+    worker = joined(office)
+    lasting(office, worker)
+    stages = [stage_of(row.ended) for row in office.journal.etas.rows()]
+    assert sorted(set(stages)) == [0, 1, 2, 3]
 
 
 def test_the_next_life_of_a_broker_goes_on(office: Office, client: Client) -> None:
@@ -489,4 +498,4 @@ def test_a_gang_whose_pcs_are_never_there_together_has_no_estimate(office: Offic
     joined(office, 1, "pc1", address="10.0.0.1", site="lab", uptime=100.0)
     joined(office, 1, "pc2", address="10.0.0.2", site="lab", uptime=15.0)
     bag = client.submit(tasks(1), runtime=50.0, options=wire.TaskOptions(ranks=(2, 2), gang=True))
-    assert why(client, bag) == "the PCs that it needs are not there together for long enough"
+    assert why(client, bag) == NOT_TOGETHER

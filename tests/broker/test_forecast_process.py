@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from math import inf
 from random import Random
 
@@ -14,9 +15,11 @@ import pytest
 
 from deskgrid.broker.forecasts import process as process_module
 from deskgrid.broker.forecasts import tasks as tasks_module
-from deskgrid.broker.forecasts.process import ForecastProcess, _Jobs, lines_of
+from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _Jobs, lines_of
 from deskgrid.broker.forecasts.runner import AtOnce, Ticket
+from deskgrid.broker.forecasts.tasks import LATE
 from deskgrid.scheduler.forecast.ahead import forecast
+from deskgrid.scheduler.forecast.compare import Answer
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
 from tests.waiting import eventually
 
@@ -36,7 +39,7 @@ class Woken:
         self.process = ForecastProcess(self.calls.release)
 
     def made(self, picture: Picture = PICTURE, seed: int = 1) -> Ticket:
-        ticket = self.process.submit(picture, seed, 20)
+        ticket = self.process.ask(picture, "ends", {"seed": seed, "runs": 20}, "")
         assert self.calls.acquire(timeout=30.0)
         assert ticket.done
         return ticket
@@ -67,7 +70,7 @@ def test_a_process_that_was_killed_is_replaced(woken: Woken) -> None:
     assert second is not None
     assert second is not first
     os.kill(second.pid, signal.SIGSTOP)
-    ticket = woken.process.submit(PICTURE, 1, 20)
+    ticket = woken.process.ask(PICTURE, "ends", SEED, "")
     second.kill()
     assert woken.calls.acquire(timeout=30.0)
     assert "failed" in ticket.failure
@@ -94,13 +97,45 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     woken.process.close()
 
 
-def test_owners_take_turns_and_an_estimate_comes_first() -> None:
+def test_owners_take_turns() -> None:
     jobs = _Jobs()
-    for owner in ("mallory", "mallory", "mallory", "ann", "", "ben"):
+    for owner in ("mallory", "mallory", "mallory", "ann", "ben"):
         assert jobs.put(owner, (PICTURE, owner, {}, Ticket()))
-    taken = [job[1] for _ in range(6) if (job := jobs.get(0.0)) is not None]
-    assert taken == ["", "mallory", "ann", "ben", "mallory", "mallory"]
+    taken = [job[1] for _ in range(5) if (job := jobs.get(0.0)) is not None]
+    assert taken == ["mallory", "ann", "ben", "mallory", "mallory"]
     assert jobs.get(0.0) is None
+
+
+def test_an_estimate_does_not_wait_for_a_question() -> None:
+    calls = threading.Semaphore(0)
+    with closing(Forecasts(calls.release)) as forecasts:
+        assert forecasts.ask(PICTURE, "ends", SEED, "ann") is not None
+        assert calls.acquire(timeout=30.0)
+        busy = forecasts._questions._process
+        assert busy is not None
+        os.kill(busy.pid, signal.SIGSTOP)
+        asked, ticket = forecasts.ask(PICTURE, "ends", SEED, "ann"), forecasts.submit(PICTURE, 1, 1)
+        assert calls.acquire(timeout=30.0)
+        assert ticket.ends
+        assert not asked.done
+        os.kill(busy.pid, signal.SIGCONT)
+        assert calls.acquire(timeout=30.0)
+        assert asked.ends
+
+
+def test_answers_for_which_there_is_no_time_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*anything: object) -> Iterator[Answer]:
+        yield Answer(None, "first")
+        while True:
+            pass
+
+    monkeypatch.setattr(process_module, "PROCESSOR_S", 0.2)
+    monkeypatch.setattr(tasks_module, "compare", slow)
+    rows = [json.loads(line) for line in lines_of(PICTURE, "compare", {})][:-1]
+    args = {**SEED, "bag": 7, "policy": "packing", "options": {}, "changes": [{}, {}]}
+    answer = process_module._answer(rows, "compare", args)
+    assert [row["why"] for row in answer["answer"]["rows"]] == ["first", LATE, LATE]
+    assert not answer["failure"]
 
 
 def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +146,7 @@ def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(process_module, "PROCESSOR_S", 0.01)
     monkeypatch.setattr(process_module, "TASKS", {"spin": spin, "go": lambda *anything: 1})
     rows = [json.loads(line) for line in lines_of(PICTURE, "spin", {})][:-1]
-    assert "TimeoutError" in process_module._answer(rows, "spin", SEED)["failure"]
+    assert process_module._answer(rows, "spin", SEED)["failure"] == LATE
     monkeypatch.setattr(process_module, "PROCESSOR_S", 15)
     assert process_module._answer(rows, "go", SEED)["answer"] == 1
 
@@ -140,7 +175,7 @@ def test_the_more_each_run_takes_the_fewer_there_are(monkeypatch: pytest.MonkeyP
     assert len(process_module._answer(rows, "ends", args)["answer"][7]) == tasks_module.RUNS_LEAST
 
 
-@pytest.mark.parametrize(("what", "runs"), [("ends", 50), ("compare", 12), ("advise", 5)])
+@pytest.mark.parametrize(("what", "runs"), [("ends", 40), ("compare", 10), ("advise", 5)])
 def test_the_runs_of_a_question_are_shared_out_among_its_answers(what: str, runs: int) -> None:
     args = {"seed": 1, "runs": 60, "changes": [{}, {}, {}]}
     assert tasks_module.fewer_runs(what, args, 0.1)["runs"] == runs
@@ -152,7 +187,7 @@ def test_very_many_forecasts_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ForecastProcess, "_carry_out", lambda *anything: gate.wait(30.0))
     monkeypatch.setattr(process_module, "WAITING", 2)
     process = ForecastProcess(lambda: None)
-    tickets = [process.submit(PICTURE, 1, 1) for _ in range(4)]
+    tickets = [process.ask(PICTURE, "ends", SEED, "") for _ in range(4)]
     assert tickets[-1].failure == "2 forecasts wait already"
     gate.set()
     process.close()

@@ -2,6 +2,7 @@
 
 import math
 import time
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -240,8 +241,21 @@ def test_the_journal_keeps_what_was_used_last_and_each_turn_writes_a_part(
         office.settle()
     rows = office.journal.learned.rows()
     kinds = [row.kind for row in rows]
-    assert (kinds.count("function"), kinds.count("program"), kinds.count("calibration")) == (4, 4, 1)
+    assert (kinds.count("function"), kinds.count("program"), kinds.count("calibration")) == (4, 4, 0)
     assert [row.name for row in rows if row.kind == "program"][-1].endswith("program 5")
+
+
+def test_it_is_kept_for_each_owner_how_predictions_held(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    for _ in range(2):
+        done(office, client, worker, [1.0] * 5, template=template("echo"), name="program")
+    office.now += WRITE_S
+    office.settle()
+    kept = [row for row in office.journal.learned.rows() if row.kind == "calibration"]
+    assert [row.name for row in kept] == ["client"]
+    assert list(array("d", kept[0].values)) != []
 
 
 def test_a_row_that_cannot_be_read_is_left_out(open_office: OpenOffice) -> None:

@@ -61,7 +61,7 @@ def test_answers_are_corrected_as_estimates_are(office: Office, client: Client) 
     bag = submitted(client)
     (raw,) = client.ask("whatif", bag=bag, changes=[])["rows"]
     for _ in range(30):
-        office.sessions.state.learning.correction.learn(Score(0, 2.0, 2.0))
+        office.sessions.state.learning.correction.learn("client", Score(0, 2.0, 2.0))
     (wider,) = client.ask("whatif", bag=bag, changes=[])["rows"]
     assert wider["median_s"] == raw["median_s"]
     assert wider["low_s"] < 0.9 * raw["low_s"]

@@ -204,11 +204,21 @@ def test_more_hours_are_told_if_they_help_more(monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
+def test_a_gain_of_less_than_a_minute_is_told_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    soon = Advice(eta(650.0, 640.0, 660.0), (longer("lab3", 1, 610.0),), None)
+    assert advised(monkeypatch, soon)[1].endswith(", and it ends at 12:10, 40 s sooner")
+
+
+def test_who_asks_in_vain_gets_another_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeGrid(FakeBag(advice=Advice(eta(None, None, None), (), None))))
+    assert deskgrid("advise", BAG).exit_code == 1
+
+
 ALL_STAY = "no PC leaves as planned, so longer windows would not help"
 
 
 def test_advice_says_if_nothing_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "an hour more of any group of PCs brings less than 5% of that time"
+    said = "if any group of PCs stays on for an hour more, that saves less than 5 % of the time"
     assert advised(monkeypatch, Advice(NOW, (longer("lab3", 1, 19.9 * HOUR),), None))[1:] == [said]
     assert advised(monkeypatch, Advice(NOW, (), None))[1:] == [ALL_STAY]
 

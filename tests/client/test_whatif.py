@@ -56,5 +56,5 @@ def test_advice_is_values_and_sentences(fake: FakeGrid, grid: Grid) -> None:
     assert only.closes == only.eta.asked + timedelta(seconds=1800.0)
     first, second, third = advice.lines()
     assert first.startswith("1 task needs 1 min 30 s at once")
-    assert second.startswith("as it is: done ")
+    assert second.startswith("the others: done ")
     assert third.startswith("leave lab1 (3 PCs) on until ")

@@ -343,8 +343,8 @@ def foretold(seed: int, home: Path) -> None:
         expect(200.0 < told[0] < 700.0, "300 s of work take {}", told[0])
     correction = Correction()
     for _ in range(100):
-        correction.learn(score(0, Estimate(10.0, 5.0, 20.0), 1e12))
-    high = correction.corrected(0, Estimate(10.0, 5.0, 20.0)).high
+        correction.learn("a", score(0, Estimate(10.0, 5.0, 20.0), 1e12))
+    high = correction.corrected("a", 0, Estimate(10.0, 5.0, 20.0)).high
     expect(high < 1e5, "ten seconds may take {}", high)
     busy = PC("pc", (Span(0.0, 90.0), Span(1_000.0, math.inf)), 1, (Running(1, 0, 60.0),))
     kinds = {1: Group(1, Durations((100.0,), 50.0), 100.0, 100.0), 2: Group(1, Durations((40.0,), 50.0), 40.0, 40.0)}

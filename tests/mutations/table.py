@@ -431,7 +431,7 @@ MUTATIONS = (
     Mutation(
         "forget what was learned when the broker ends",
         "deskgrid.broker.learning:Learning.write_down",
-        "self._journal.learned.add([*rows, calibration], known)",
+        "self._journal.learned.add(rows, known)",
         "pass",
         "liar",
     ),
@@ -793,8 +793,8 @@ MUTATIONS = (
     Mutation(
         "let absurd ends of bags stretch all intervals",
         "deskgrid.scheduler.forecast.correction:_factor",
-        "min(max(sorted(scores)[place], 0.0), LARGEST)",
-        "max(sorted(scores)[place], 0.0)",
+        "min(max(sorted(scores)[place], LEAST), LARGEST)",
+        "max(sorted(scores)[place], LEAST)",
         "foretold",
     ),
     Mutation(

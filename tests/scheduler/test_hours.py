@@ -135,7 +135,7 @@ def test_what_is_kept_is_what_goes_on() -> None:
     after.restore("a", before.kept("a"))
     assert after.kept("a") == before.kept("a") == [300, 100, 0, 20, 101, 0]
     assert after.lengths("a", 5, 0) == [100, 101]
-    assert list(after.pcs) == ["a"]
+    assert list(after.names) == ["a"]
     after.forget()
     assert after.lengths("a", 5, 0) == [] == list(after.fresh)
 

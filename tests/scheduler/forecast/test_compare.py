@@ -1,6 +1,6 @@
 """What if: answers from one picture, as it is and with something changed; and advice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -12,8 +12,10 @@ import pytest
 from deskgrid.scheduler.forecast import singles
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import Change
-from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, compare, misfits
+from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, misfits
+from deskgrid.scheduler.forecast.compare import compare as compared
 from deskgrid.scheduler.forecast.correction import Estimate
+from deskgrid.scheduler.forecast.picture import NOT_TOGETHER
 from deskgrid.scheduler.forecast.under_policy import simulated_end, stretch
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
@@ -24,6 +26,10 @@ PACKING = PolicyUsed("packing", {})
 DICE = Dice(7)
 # Twenty PCs: 240 tasks of five minutes take an hour. Lab 1 closes in two hours, lab 2 in ten.
 GRID = Picture(lab("lab1", 10, 2.0) + lab("lab2", 10, 10.0), (bag(240),))
+
+
+def compare(picture: Picture, bag: int, changes: Sequence[Change], policy: PolicyUsed, dice: Dice) -> list[Answer]:
+    return list(compared(picture, bag, changes, policy, dice))
 
 
 def medians(picture: Picture, *changes: Change) -> list[float]:
@@ -85,7 +91,8 @@ def note(picture: Picture, change: Change | None = None) -> str:
 
 def test_a_change_that_does_not_apply_says_why() -> None:
     assert note(GRID, Change(without=("lab9",))) == "no PC and no site is called lab9"
-    assert note(GRID, Change(policy="best")).startswith("no policy 'best'; there are: packing, ")
+    assert note(replace(GRID, pcs=()), Change(more=5)) == "no PC is known"
+    assert note(GRID, Change(policy="best")) == "no policy is called best"
     many = replace(GRID, bags=(bag(20_001),))
     assert note(many, Change(policy="pgs")) == "20,001 tasks wait, too many to try another policy with: at most 20,000"
 
@@ -98,7 +105,9 @@ def test_a_bag_without_an_end_says_why() -> None:
     once = Picture((PC("pc", (Span(0.0, HOUR),)),), (bag(100),))
     assert note(once) == "it does not end in any window that is known"
     large = replace(GRID, bags=(replace(bag(1), need=Need(30, 30, gang=True)),))
-    assert note(large) == "the PCs that it needs are not there together for long enough"
+    assert note(large) == NOT_TOGETHER
+    labelled = replace(GRID, bags=(replace(bag(1), need=Need(labels=frozenset({"gpu"}))),))
+    assert note(labelled) == "no PC that is up or announced has what its tasks need"
 
 
 def test_parallel_tasks_are_answered_for_too() -> None:
@@ -113,6 +122,17 @@ def test_parallel_tasks_are_answered_for_too() -> None:
     night = replace(GRID, pcs=lab("lab2", 10, 10.0))
     assert misfits(night, Waiting(1, (long,), 3, need=Need(1, 4, speedup=Amdahl(0.0)))) is None
     assert misfits(night, Waiting(1, (long,), 3, need=Need(4, 4))) == (3, 12 * HOUR, 10 * HOUR, 2)
+
+
+def test_what_fits_no_window_is_told_for_the_pc_on_which_most_can_be_done() -> None:
+    fast = PC("fast", (Span(0.0, 6 * HOUR),), speed=2.0)
+    slow = PC("slow", (Span(0.0, 10 * HOUR),), speed=0.5, labels=frozenset({"gpu"}))
+    grid, long = Picture((fast, slow), ()), Group(3, Durations((11 * HOUR,)), 11 * HOUR, 11 * HOUR)
+    assert misfits(grid, Waiting(1, (long,), 3)) is None
+    longer = replace(long, needs_s=14 * HOUR)
+    assert misfits(grid, Waiting(1, (longer,), 3)) == (3, 7 * HOUR, 6 * HOUR, 2)
+    labelled = Waiting(1, (long,), 3, need=Need(labels=frozenset({"gpu"})))
+    assert misfits(grid, labelled) == (3, 22 * HOUR, 10 * HOUR, 3)
 
 
 # --- another policy --------------------------------------------------------------------------------------------------

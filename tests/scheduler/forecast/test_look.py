@@ -128,6 +128,21 @@ def test_how_far_predictions_were_off_tells_how_far_they_are() -> None:
     assert far[running.group] == min(far)
 
 
+@pytest.mark.parametrize("policy", [packing(queue_s=1.0), pgs(3)])
+def test_tasks_that_are_bound_to_a_slot_and_have_not_begun_keep_their_predictions(policy: Policy) -> None:
+    grid = Grid(policy)
+    grid.pc("a", 100_000)
+    grid.tasks(1_000.0, *[0.01 * (number + 1) for number in range(4)])
+    grid.tell_pass()
+    grid.end(grid.running("a"), elapsed=1_000.0, worker="a")
+    grid.tell_pass()
+    assert not grid.regular()
+    (bag,) = taken(grid, nothing).picture.bags
+    groups = [group for group in bag.groups if group.count]
+    assert sum([group.count for group in groups]) == 3
+    assert max([group.runtime for group in groups]) <= 0.04, "the longest has ended"
+
+
 def test_one_prediction_for_all_is_one_group() -> None:
     grid = Grid(pgs())
     grid.tell(ev.TasksSubmitted(0, 0, 5_000, [8.0]))

@@ -185,10 +185,46 @@ def test_one_poisoned_pc_of_twenty_moves_nothing_far() -> None:
 def test_no_upper_quantile_is_far_above_everything_that_was_ever_seen() -> None:
     runtimes, features = taught(Features("b", "f"), [1.0] * 20), Features("b", "f")
     for _ in range(3000):
-        runtimes.calibration.learn(stage_of(20, known=True), (9.0, 9.0, 0.0, 0.0), 1.0)
+        runtimes.observe(features, 1.0, Prediction(9.0, 9.0, 0.0, 0.0, stage_of(20, known=True)))
     found = runtimes.predict(features)
     assert found is not None
     assert found.highest == BEYOND
+
+
+def test_how_predictions_held_for_one_owner_says_nothing_of_another() -> None:
+    runtimes = Runtimes()
+
+    def factors(owner: str) -> list[float]:
+        """How the quantiles of an owner are corrected."""
+        features = Features(f"{owner}\nb", f"{owner}\ng")
+        runtimes.observe(features, 1.0)
+        runtimes.end(f"{owner}\nb")
+        runtimes.observe(features, 1.0)
+        found = runtimes.predict(features)
+        assert found is not None
+        return list(found[:4])
+
+    before = factors("a")
+    for owner in ("liar", "b", "c"):
+        for _ in range(100):
+            runtimes.observe(Features("", f"{owner}\nf"), 1e8, Prediction(1.0, 1.0, 1.0, 1.0, stage_of(1, known=True)))
+    assert factors("a") == before
+    assert factors("new") != before, "a new owner begins with what holds for most"
+
+
+def test_owners_that_were_used_last_are_remembered() -> None:
+    runtimes = Runtimes()
+    for place in range(KEPT + 1):
+        for owner in ("often", f"owner {place}"):
+            runtimes.observe(Features("", f"{owner}\nf"), 1.0, Prediction(1.0, 1.0, 1.0, 1.0, 0))
+    assert len(runtimes.owners) == KEPT
+    assert "often" in runtimes.owners
+    after = Runtimes()
+    after.restore_calibration("often", runtimes.calibrated("often"))
+    after.restore_calibration("", [1.0])
+    assert after.calibrated("often") == runtimes.calibrated("often") != []
+    assert after.calibrated("nobody") == []
+    assert list(after.owners) == ["often"]
 
 
 def test_memory_is_bounded_and_what_was_used_last_is_kept() -> None:

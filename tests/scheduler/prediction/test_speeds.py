@@ -63,7 +63,7 @@ def test_tasks_of_a_moment_say_nothing() -> None:
     for task in range(50):
         for pc, seconds in (("a", 0.1), ("b", 0.4), ("c", 0.1)):
             known.ran(Run(1, task, pc, 1.0, seconds, None))
-    assert [*known.pcs] == []
+    assert [*known.names] == []
 
 
 def test_small_differences_are_none() -> None:
@@ -80,8 +80,8 @@ def test_an_absurd_pc_changes_only_its_own_speed_and_that_within_bounds(odd: flo
 
 def test_where_pcs_are_alike_and_tasks_are_not_nothing_is_corrected_but_by_chance() -> None:
     known = taught({f"pc{number}": 1.0 for number in range(40)}, 64, spread=4.0, predicted=None)
-    assert sum(known.corrected(pc, 1.0) != 1.0 for pc in known.pcs) <= 2
-    assert all(0.8 < known.corrected(pc, 1.0) < 1.25 for pc in known.pcs)
+    assert sum(known.corrected(pc, 1.0) != 1.0 for pc in known.names) <= 2
+    assert all(0.8 < known.corrected(pc, 1.0) < 1.25 for pc in known.names)
 
 
 def test_the_more_tasks_have_ended_the_more_of_a_difference_is_believed() -> None:
@@ -114,7 +114,7 @@ def test_a_killed_task_counts_once_and_if_most_tasks_take_less() -> None:
 def test_before_there_is_a_comparison_a_killed_task_says_nothing() -> None:
     known = Speeds()
     known.killed(Run(1, 1, "a", 1.0, 50.0, 10.0))
-    assert [*known.pcs] == []
+    assert [*known.names] == []
 
 
 def test_killed_tasks_are_remembered_up_to_a_limit() -> None:
@@ -137,7 +137,7 @@ def test_a_prediction_of_no_time_at_all_is_none() -> None:
 
 def test_what_was_learned_can_be_kept_and_forgotten() -> None:
     known, after = taught({"a": 1.0, "b": 0.5, "c": 1.0}, 100), Speeds()
-    for pc in known.pcs:
+    for pc in known.names:
         assert len(known.kept(pc)) == COMPARISONS
         after.restore(pc, known.kept(pc))
     after.restore("b", [inf])
@@ -158,7 +158,7 @@ def test_bags_and_pcs_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPat
             known.ran(Run(bag, 0, f"{pc}{bag}", 1.0, 10.0, None))
     assert [*known._bags] == [1, 2]
     assert [*known._bags[2].stands] == ["b2", "c2", "d2", "e2"]
-    assert len(known.pcs) == 4
+    assert len(known.names) == 4
 
 
 def test_workers_on_one_pc_have_one_vote() -> None:
@@ -170,7 +170,7 @@ def test_workers_on_one_pc_have_one_vote() -> None:
 
 def test_a_prediction_of_next_to_no_time_says_nothing() -> None:
     known = taught({"a": 1.0, "b": 0.5, "c": 1.0}, predicted=5e-324)
-    assert [*known.pcs] == []
+    assert [*known.names] == []
     known = taught({"a": 1.0, "b": 1.0, "c": 1.0})
     runs = known._bags[1].runs
     known.killed(Run(1, 99, "b", 1.0, 20.0, 5e-324))

@@ -27,11 +27,18 @@ class Past:
         self.journal = Journal(home)
         self._bags = 0
 
-    def bag(self, bag: str, at: float, *batches: Sequence[Ran], predicted: bool = True) -> None:
+    def bag(
+        self,
+        bag: str,
+        at: float,
+        *batches: Sequence[Ran],
+        predicted: bool = True,
+        options: TaskOptions = TaskOptions(),  # noqa: B008 -- a value that nobody changes
+    ) -> None:
         """A bag, whose batches arrive a second after one another."""
         self._bags += 1
         number, start = self._bags, 0
-        row = BagRow(number, bag, f"name of {bag}", "command", "ada", "d", TaskOptions(), predicted, True, T0 + at)
+        row = BagRow(number, bag, f"name of {bag}", "command", "ada", "d", options, predicted, True, T0 + at)
         self.journal.add_bag(row)
         for place, tasks in enumerate(batches):
             self.journal.commit()

@@ -11,7 +11,7 @@ from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span, cycle
 from deskgrid.sleepbench.history import HistoryError, read_history
 from deskgrid.sleepbench.replay import DAY_S, WEEK_S, Again, Replay
-from deskgrid.wire import Outcome
+from deskgrid.wire import Outcome, TaskOptions
 from tests.sleepbench.replay.past import T0, Past, Ran
 
 
@@ -266,3 +266,39 @@ def test_a_policy_does_again_what_it_did(past: Past, tmp_path: Path, policy: str
     assert played.row.makespan_min * 60.0 == pytest.approx(run.makespan_s)
     assert played.row.kills == run.counters.kills
     assert played.row.wasted_s == pytest.approx(run.counters.wasted_s)
+
+
+# --- parallel tasks --------------------------------------------------------------------------------------------------
+
+
+def test_parallel_tasks_need_all_of_their_slots(past: Past, tmp_path: Path) -> None:
+    past.window("a", 0.0, 100.0, 100.0)
+    past.window("b", 0.0, 100.0, 100.0)
+    past.window("c", 0.0, 100.0, 100.0, slots=2)
+    pair = TaskOptions(ranks=(2, 2), gang=True, labels=("gpu",))
+    past.bag("gangs", 0.0, [Ran(20.0, 20.0, 20.0), Ran(20.0, 20.0, 40.0)], options=pair)
+    past.bag("wide", 0.0, [Ran(30.0, 30.0, 70.0)], options=TaskOptions(slots=2))
+    past.bag("either", 0.0, [Ran(1.0, 1.0, 1.0)], options=TaskOptions(ranks=(1, 2), gang=True, speedup=("amdahl", 0.1)))
+    replay = ready(past, tmp_path, 100.0)
+    assert replay.work_s == 2 * 2 * 20.0 + 2 * 30.0
+    played = replay.play("packing")
+    assert played.row is not None
+    assert played.row.makespan_min * 60.0 >= replay.lower_bound_s >= 140.0 / 4
+    assert played.row.tasks == 3
+    said = list(replay.assumed())
+    assert "1 task moldable: not played, because the journal does not say on how many slots" in said
+    assert "parallel tasks need no labels and no memory, and reach all PCs of a site" in said
+
+
+def test_of_moldable_tasks_alone_nothing_is_known(past: Past, tmp_path: Path) -> None:
+    past.window("a", 0.0, 100.0, 100.0)
+    past.bag("either", 0.0, [Ran(1.0, 1.0, 1.0)], options=TaskOptions(ranks=(1, 2), gang=True))
+    with pytest.raises(HistoryError, match="moldable"):
+        ready(past, tmp_path, 100.0)
+
+
+def test_options_that_cannot_be_read_are_an_error(past: Past, tmp_path: Path) -> None:
+    past.bag("a", 0.0, [Ran(1.0, 1.0, 1.0)])
+    past.journal.db.execute("UPDATE bags SET options = x'ff'")
+    with pytest.raises(HistoryError, match="options of the tasks of bag a cannot be read"):
+        ready(past, tmp_path, 100.0)
