@@ -48,19 +48,20 @@ def task_rows(state: BrokerState, bag: OpenBag, group: str, after: int | None) -
 
 def _row(grid: GridState, task: int, item: int, now: float) -> TaskRow:
     state, slot = grid.tasks.state(task), grid.bound.get(task)
-    name, elapsed = state.name.lower(), None
+    name, elapsed, runtime = state.name.lower(), None, grid.tasks.runtime(task)
     gang = grid.gangs.running.get(task)
     if state == State.SENT and gang is not None:
-        name, elapsed = "running", max(0.0, now - gang.since)
+        name, elapsed, runtime = "running", max(0.0, now - gang.since), gang.seconds
     elif state == State.SENT and slot is not None:
         runs = slot.sent[0].attempt.task == task
         name, elapsed = ("running", max(0.0, now - slot.started)) if runs else ("next", None)
+        runtime /= slot.speed
     workers = [] if gang is None else [rank.worker for rank in gang.ranks]
     return {
         "item": item,
         "state": name,
         "worker": workers[0] if workers else None if slot is None else slot.worker.name,
         "workers": workers,
-        "runtime_s": grid.tasks.runtime(task),
+        "runtime_s": runtime,
         "elapsed_s": elapsed,
     }

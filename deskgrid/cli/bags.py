@@ -304,7 +304,11 @@ def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 
 @click.command()
 @click.argument("bag_ids", metavar="[BAG]...", nargs=-1)
-@click.option("--learned", is_flag=True, help="Forget what the broker learned about runtimes; only admins may do that.")
+@click.option(
+    "--learned",
+    is_flag=True,
+    help="Forget all that the broker learned: runtimes, speeds, hours, how estimates held. Only admins may do that.",
+)
 @join_option
 def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None:
     """Drop each BAG with its results and logs. All its tasks must have ended."""
@@ -315,6 +319,7 @@ def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None
             bag.forget()
         if learned:
             grid.forget_learned()
+            click.echo("forgot what was learned")
 
 
 def _all_attached(grid: "Grid", bag_ids: Sequence[str], what: str) -> "list[Bag[Any, Any]]":

@@ -69,7 +69,7 @@ def _more(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> 
     for word in words:
         number, sign, like = word.partition("=")
         if not number.isdecimal() or not int(number) or (sign and not like):
-            raise click.BadParameter(f"{word!r} is not a number of PCs, nor N=PATTERN")
+            raise click.BadParameter(f"{word!r} is not a number of PCs from 1 on, nor N=PATTERN")
         text = f"with {_pcs(int(number))}{f' like {like}' if sign else ''}"
         found.append((text, Change(more=int(number), like=like or "*")))
     return found
@@ -147,6 +147,10 @@ def whatif(
     deskgrid whatif --runtime 5min --tasks 10000 --without lab3 --more 5
     """
     if (bag_id is None) == (runtime is None or tasks is None) or (bag_id and (runtime or tasks)):
+        if bag_id is not None:
+            raise click.UsageError(
+                "--runtime and --tasks are of a bag that you have not submitted yet: name no bag then"
+            )
         raise click.UsageError("name a bag, or give --runtime and --tasks")
     named = [each for some in changes.values() for each in some]
     with open_grid(join) as grid:

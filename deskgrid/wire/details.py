@@ -54,5 +54,5 @@ class TaskRow(TypedDict):
     state: str  # "running": on a slot; "next": handed to its worker ahead of need; or a state of the scheduler
     worker: str | None  # where it runs or will run next; of a gang, its rank 0; null when it is nowhere
     workers: list[str]  # of a gang that runs, the worker of each rank, by rank; empty otherwise
-    runtime_s: float  # predicted
+    runtime_s: float  # predicted; at the speed of the PC, or of the gang, that it is bound to
     elapsed_s: float | None  # null unless it runs

@@ -160,6 +160,16 @@ def test_the_tasks_of_a_bag_are_told_by_their_state(office: Office) -> None:
     assert client.failed("tasks", bag=bag, state="lost") == "state is not a state of tasks"
 
 
+def test_a_task_on_a_slow_pc_is_shown_as_long_as_it_takes_there(office: Office) -> None:
+    client, worker = office.client(), office.worker()
+    worker.join(speed=0.5)
+    bag = client.submit([b"0"] * 2, runtime=300.0)
+    worker.work()
+    shown = {row["state"]: row["runtime_s"] for row in client.ask("tasks", bag=bag, state="running")["tasks"]}
+    shown |= {row["state"]: row["runtime_s"] for row in client.ask("tasks", bag=bag, state="waiting")["tasks"]}
+    assert shown == {"running": 600.0, "waiting": 300.0}
+
+
 def test_the_tasks_of_a_large_bag_come_in_pages(office: Office) -> None:
     client = office.client()
     bag = client.submit([b"0"] * (2 * TASK_ROWS + 5), runtime=10.0)
