@@ -32,6 +32,8 @@ PIECE = 1_000
 BAG, GROUP = 4, 4
 # Groups of tasks with predictions of their own, and how many tasks of a bag are looked at for that.
 GROUPS, LOOKED_AT = 8, 256
+# Of the tasks that were sent to a slot ahead of need, about so many are looked at.
+AHEAD = 16
 # Bags that have a row of their own; and bags of a row that are looked at for its runtimes.
 ROWS, ALIKE = 64, 8
 # Points of a distribution.
@@ -145,9 +147,9 @@ class Look:
         queued = 0
         for slot in worker.slots:
             if slot.sent:
-                for sent in islice(slot.sent, 1, None):
-                    self._queued[tasks.known(sent.attempt.task).bag.number].append(tasks.runtime(sent.attempt.task))
-                queued += len(slot.sent) - 1
+                for sent in islice(slot.sent, 1, None, 1 + len(slot.sent) // AHEAD):
+                    self._queued[tasks.known(sent.attempt.task).bag.number].append(sent.runtime)
+                    queued += 1
                 task = slot.sent[0].attempt.task
                 bag, elapsed, gang = tasks.known(task).bag, max(0.0, now - slot.started), slot.gang
                 running.append((bag, tasks.runtime(task), elapsed, 0 if gang is None else 1 + task))
