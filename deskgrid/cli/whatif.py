@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -165,8 +164,6 @@ def whatif(
     else:
         for line in answers_table(rows):
             say(line)
-    if not any(eta.known for _, eta in rows):
-        sys.exit(1)
 
 
 def _seconds(eta: "Eta") -> dict[str, Any]:
@@ -221,5 +218,3 @@ def advise(*, bag_id: str, join: str | None) -> None:
         advice = grid.attach(bag_id).advise()
     for line in advice.lines():
         say(line)
-    if not advice.now.known and advice.misfits is None:
-        sys.exit(1)

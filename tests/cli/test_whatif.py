@@ -209,11 +209,6 @@ def test_a_gain_of_less_than_a_minute_is_told_in_seconds(monkeypatch: pytest.Mon
     assert advised(monkeypatch, soon)[1].endswith(", and it ends at 12:10, 40 s sooner")
 
 
-def test_who_asks_in_vain_gets_another_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, FakeGrid(FakeBag(advice=Advice(eta(None, None, None), (), None))))
-    assert deskgrid("advise", BAG).exit_code == 1
-
-
 ALL_STAY = "no PC leaves as planned, so longer windows would not help"
 
 
