@@ -151,7 +151,7 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     short = f"a task needs 4 ranks at one site, and PCs have room for 2 at most; {WAIT}"
     assert client.ask("eta", bag="b1")["why"] == short
     (row,) = client.ask("whatif", bag="b1", changes=[])["rows"]
-    assert row["why"] == "the PCs that it needs are not there together for long enough"
+    assert row["why"] == "its tasks do not all end while the PCs that they need are there together"
     assert client.ask("advise", bag="b1")["now"]["median_s"] is None
     two = TaskOptions(ranks=(2, 2), gang=True)
     answer = client.answer_to(client.batch("b3", [b"0"], options=two, runtime=2400.0))
