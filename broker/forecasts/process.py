@@ -4,8 +4,8 @@ Rule 1: the broker's loop never waits. A thread writes pictures to the process a
 Rule 2: a process is started when it is first needed, runs at the lowest priority, and ends with its input: when the
 broker ends, however it ends, or when no forecast was wanted for `IDLE_S`.
 Rule 3: the two sides exchange lines of JSON. Neither unpickles.
-Rule 4: estimates have a process of their own, because they are for everybody. In the other one, owners take turns. What
-one forecast may take is bounded.
+Rule 4: estimates have a process of their own, because they are for everybody. In the other one, the owner who has used
+least of it comes first. What one forecast may take is bounded.
 """
 
 import json
@@ -13,12 +13,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections import OrderedDict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
 from threading import Condition, Thread, Timer
-from time import process_time, sleep
+from time import monotonic, process_time, sleep
 from types import FrameType
 from typing import Any
 
@@ -48,11 +48,12 @@ _Job = tuple[Picture, str, Json, Ticket]
 
 
 class _Jobs:
-    """Forecasts that wait, by owner."""
+    """Forecasts that wait, by owner, and what those of each owner have taken since none waited, in seconds."""
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._by_owner: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._used: defaultdict[str, float] = defaultdict(float)
+        self._by_owner: dict[str, deque[_Job]] = {}
         self._closed = False
 
     def put(self, owner: str, job: _Job) -> bool:
@@ -64,17 +65,26 @@ class _Jobs:
             self._changed.notify()
             return True
 
-    def get(self, seconds: float | None) -> _Job | None:
-        """The next one, of the owner whose turn it is; None after so many seconds."""
+    def get(self, seconds: float | None) -> tuple[str, _Job] | None:
+        """The next one, of the owner who has used least; None after so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._by_owner or self._closed, seconds)
             if not self._by_owner:
                 return None
-            owner, its = self._by_owner.popitem(last=False)
+            owner = min(self._by_owner, key=self._used.__getitem__)
+            its = self._by_owner.pop(owner)
             job = its.popleft()
             if its:
                 self._by_owner[owner] = its
-            return job
+            return owner, job
+
+    def used(self, owner: str, seconds: float) -> None:
+        """A forecast of ``owner`` has taken so long."""
+        with self._changed:
+            if self._by_owner:
+                self._used[owner] += seconds
+            else:
+                self._used.clear()
 
     def close(self) -> None:
         """Drop those that wait; there will be no more."""
@@ -143,11 +153,14 @@ class ForecastProcess:
 
     def _serve(self) -> None:
         while not self._jobs.closed:
-            job = self._jobs.get(IDLE_S if self._process else None)
-            if job is None:
+            found = self._jobs.get(IDLE_S if self._process else None)
+            if found is None:
                 self._end()
                 continue
+            owner, job = found
+            begun = monotonic()
             self._carry_out(*job)
+            self._jobs.used(owner, monotonic() - begun)
             self._wake()
         self._end()
 

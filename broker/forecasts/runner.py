@@ -39,7 +39,7 @@ class Forecaster(Protocol):
         """Ask when bags end. The broker's loop is woken when that is known."""
 
     def ask(self, picture: Picture, what: str, args: Json, owner: str) -> Ticket:
-        """Ask another question of `deskgrid.broker.forecasts.tasks`, for ``owner``. Owners take turns."""
+        """Ask another question of `deskgrid.broker.forecasts.tasks`, for ``owner``. Who has used least comes first."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 Rule 1: a question changes nothing. It takes a picture of the grid, and the process that makes forecasts does the rest.
 Rule 2: pictures for these questions take at most `PART` of the broker's time; one credential has at most
-`WAITING_LIMIT` of them waiting, and credentials take turns in the process.
+`WAITING_LIMIT` of them waiting, and in the process, who has used least comes first.
 """
 
 import math

@@ -101,9 +101,30 @@ def test_owners_take_turns() -> None:
     jobs = _Jobs()
     for owner in ("mallory", "mallory", "mallory", "ann", "ben"):
         assert jobs.put(owner, (PICTURE, owner, {}, Ticket()))
-    taken = [job[1] for _ in range(5) if (job := jobs.get(0.0)) is not None]
+    taken = [found[0] for _ in range(5) if (found := jobs.get(0.0)) is not None]
     assert taken == ["mallory", "ann", "ben", "mallory", "mallory"]
     assert jobs.get(0.0) is None
+
+
+def test_who_has_used_least_comes_first() -> None:
+    jobs = _Jobs()
+
+    def asked(*owners: str) -> None:
+        for owner in owners:
+            assert jobs.put(owner, (PICTURE, owner, {}, Ticket()))
+
+    def next_one(seconds: float = 1.0) -> str:
+        found = jobs.get(0.0)
+        assert found is not None
+        jobs.used(found[0], seconds)
+        return found[0]
+
+    asked("mallory", "mallory", "trudy", "trudy")
+    assert [next_one(10.0), next_one(10.0)] == ["mallory", "trudy"]
+    asked("ann", "ann", "ann")
+    assert [next_one() for _ in range(5)] == ["ann", "ann", "ann", "mallory", "trudy"]
+    asked("mallory", "ann")
+    assert next_one() == "mallory", "what was used before nobody waited does not count"
 
 
 def test_an_estimate_does_not_wait_for_a_question() -> None:
