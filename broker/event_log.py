@@ -32,6 +32,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "environment-failed": "everyone",
     "bag-resumed": "everyone",
     "bag-cannot-run": "everyone",
+    "files-wait": "everyone",
     "refused": "admin",
     "enrolment": "admin",
     "enrolment-refused": "admin",

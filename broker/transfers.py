@@ -46,6 +46,10 @@ DROP_UNITS = 8_000
 _ATTEMPT = re.compile(r"(\d{1,19})\.(\d{1,19})(?:\.\d{1,4})?")
 
 
+# How often the log says that files of tasks find no room. Seconds.
+SAY_S = 60.0
+
+
 class NoRoom(str):
     """Why the disk has no room now."""
 
@@ -83,6 +87,7 @@ class Transfers:
         # The parts that wait to be sent, by credential and peer.
         self._wanted: OrderedDict[str, OrderedDict[bytes, deque[Wanted]]] = OrderedDict()
         self._sweep_at = 0.0
+        self._said_at = -SAY_S
 
     def restore(self) -> None:
         """Restore holders and quotas from the journal."""
@@ -118,6 +123,9 @@ class Transfers:
         else:
             answer = self._offer(place, message, now) if isinstance(message, wire.Offer) else self._part(place, message)
             if isinstance(answer, NoRoom) and place.from_worker:
+                if now >= self._said_at + SAY_S:
+                    self._said_at = now
+                    self._state.note("files-wait", bag=place.bag, why=answer)
                 return
             self._state.send(peer, wire.Failed(message.request, answer) if isinstance(answer, str) else answer)
 

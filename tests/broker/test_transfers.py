@@ -251,6 +251,9 @@ def test_on_a_disk_without_room_a_client_is_told_and_a_worker_asks_again(office:
     worker.send(wire.Offer(1, holder, digest(ONE), len(ONE), 0, 0))
     disk._become("ok", "", 0.0)
     assert lacked(worker, holder, ONE) == [ONE], "this is the first answer"
+    said = [event for event in client.ask("events")["events"] if event["event"] == "files-wait"]
+    assert len(said) == 1, "once a minute"
+    assert "is nearly full" in said[0]["facts"]["why"]
 
 
 # --- how long they stay ----------------------------------------------------------------------------------------------
