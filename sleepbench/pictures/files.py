@@ -7,7 +7,7 @@ import click
 
 # The file formats: vector graphics and pixels.
 KINDS = (".svg", ".png", ".pdf")
-NO_MATPLOTLIB = 'pictures need matplotlib: pip install "deskgrid[plot]"'
+NO_MATPLOTLIB = "pictures need matplotlib: pip install matplotlib"
 
 
 def picture_file(_: click.Context, option: click.Parameter, file: Path | None) -> Path | None:

@@ -58,7 +58,7 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.Mo
     result = invoke("--plot", "a.svg")
     assert result.exit_code == 2
     assert result.output.splitlines()[-1] == (
-        "Error: Invalid value for '--plot': pictures need matplotlib: pip install \"deskgrid[plot]\""
+        "Error: Invalid value for '--plot': pictures need matplotlib: pip install matplotlib"
     )
     assert asked == ["matplotlib"]
     assert importlib.util.find_spec("matplotlib") is not None
