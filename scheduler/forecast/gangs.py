@@ -211,7 +211,7 @@ class GangRun(SlotRun):
         """Gangs run on a lane."""
         kind, slots, lasts, ranks, speed, needs_s = lane
         if kind in self._again:
-            end = self._once_more(kind, needs_s, now, lasts)
+            end = self._once_more(kind, now, lasts, speed)
         else:
             block = BLOCK / self._plan.most(kind, ranks)
             end = self._block(kind, needs_s, now, lasts, speed=speed, block=block)
@@ -254,7 +254,7 @@ class GangRun(SlotRun):
     def _choose(self, site: int, kind: int, least: int, most: int, now: float) -> _Choice | None:
         """Where a gang begins at a site: on the fastest PCs whose windows last."""
         plan, need = self._plan, self._plan.needs[kind]
-        again, each_s = self._again.get(kind), plan.kinds[kind].needs_s
+        each_s = self._again[kind][-1][1] if kind in self._again else plan.kinds[kind].needs_s
         left_out = {pc for (bag, pc), at in plan.ready.items() if bag == plan.kinds[kind].bag and at > now}
         while True:
             chosen, ranks, speed = list[tuple[int, int]](), 0, inf
@@ -267,7 +267,7 @@ class GangRun(SlotRun):
                         break
             if ranks < least:
                 return None
-            needs_s = need.seconds(each_s, ranks) / speed if again is None else again[-1][1]
+            needs_s = need.seconds(each_s, ranks) / speed
             short = {pc for pc, its in chosen if not self._lasts(pc, its, need, now + needs_s)}
             if not short:
                 return _Choice(chosen, ranks, speed, needs_s)
@@ -359,7 +359,8 @@ class GangRun(SlotRun):
         self._running[bag] += 1
         left = self._left(plan.kinds[kind].points, self._factors[kind][0] / speed, running.elapsed)
         if left > lasts[2]:
-            self._interrupted(kind, lane.needs_s, running.elapsed + left, running.elapsed + lasts[2])
+            ran = running.elapsed
+            self._interrupted(kind, (ran + left) * speed, (ran + lasts[2]) * speed)
         else:
             self._ends[bag] = max(self._ends[bag], left)
         end = min(left, lasts[2])

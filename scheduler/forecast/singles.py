@@ -19,7 +19,7 @@ from math import exp, inf, log
 from random import Random
 from typing import NamedTuple
 
-from deskgrid.scheduler.forecast.picture import PC, Group, Picture, Running, Share, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Group, Picture, Running, Share, Waiting, longest_window
 from deskgrid.scheduler.forecast.preparing import ready_at
 
 # A bag drifts: each of so many parts of it has a factor of its own.
@@ -89,9 +89,9 @@ class Plan:
         self.block = BLOCK / max(1, len(self.slots))
         known = {share.name: share for share in picture.shares}
         names = list(dict.fromkeys(bag.share for bag in bags))
-        # The longest window: what needs more never begins.
-        spans = [span for pc in picture.pcs for span in pc.spans]
-        self.longest = max([span.closes - max(0.0, span.opens) for span in spans], default=0.0)
+        # The window in which most can be done, in seconds of speed 1: what needs more never begins.
+        longest_s, speed = longest_window(picture.pcs)
+        self.longest = longest_s * speed
         # When bags begin, by their places: only those that do not begin at once.
         self.begins = {place: bag.begins for place, bag in enumerate(bags) if bag.begins > 0.0}
         # When their environments are ready, by places of bag and PC: only those that are not ready now.
@@ -128,7 +128,7 @@ class Run:
         common = exp(plan.uncertainty.common * common)
         self._factors = [self._drawn(kind, common) for kind in plan.kinds]
         self._waits = [kind.total for kind in plan.kinds]
-        # By kind: tasks that were interrupted, as seconds, and what a window must have left for them.
+        # By kind: tasks that were interrupted: their seconds, and what a window must have left for them, at speed 1.
         self._again: dict[int, list[tuple[float, float]]] = {}
         self._ends = [0.0] * len(plan.bags)
         # By share: what it has used, the share, and its kinds with waiting tasks, in order.
@@ -205,8 +205,8 @@ class Run:
     def _serve(self, slot: int, free: float, window: OpenWindow) -> tuple[float, int] | None:
         """A slot takes tasks: when it is free again, and of which kind they are; None if no task may begin on it."""
         plan, again, suits = self._plan, self._again, self._suits
-        ready, pc = plan.ready, plan.slots[slot]
-        left = window[1] - free
+        ready, pc, speed = plan.ready, plan.slots[slot], plan.speeds[slot]
+        left = (window[1] - free) * speed
         gated = bool(self._has or plan.begins)
         shares = self._shares
         if len(shares) > 1:
@@ -219,11 +219,11 @@ class Run:
                 if suits is not None and not suits(slot, kind):
                     continue
                 if again and kind in again and again[kind][-1][1] < left:
-                    end = self._once_more(kind, each.needs_s, free, window)
+                    end = self._once_more(kind, free, window, speed)
                 elif each.needs_s >= left or not self._waits[kind] or (gated and not self._may(each.bag, slot, free)):
                     continue
                 else:
-                    end = self._block(kind, each.needs_s, free, window, speed=plan.speeds[slot], block=plan.block)
+                    end = self._block(kind, each.needs_s / speed, free, window, speed=speed, block=plan.block)
                 if not self._waits[kind] and not (again and kind in again):
                     kinds.remove(kind)
                 if len(shares) > 1:
@@ -236,8 +236,8 @@ class Run:
     ) -> float:
         """Some tasks of one kind run, one after the other; returns when the last of them ends.
 
-        ``needs_s``: what the window has to have left for each. ``speed``: that of what they run on. ``block``: how many
-        they are, as a part of those that wait.
+        ``needs_s``: what the window has to have left there for each. ``speed``: that of what they run on. ``block``:
+        how many they are, as a part of those that wait.
         """
         plan = self._plan
         bag, _, _, _, sums, _, total = plan.kinds[kind]
@@ -262,30 +262,31 @@ class Run:
             ended = begin + many - 1
             began = free + (sums[ended] - sums[begin]) * factor
             seconds = (sums[ended + 1] - sums[ended]) * factor / alike
-            self._interrupted(kind, needs_s, seconds, (window[2] - began) / alike)
+            self._interrupted(kind, seconds * speed, (window[2] - began) / alike * speed)
             end = window[2]
         self._ends[bag] = max(self._ends[bag], end)
         self._waits[kind] = max(0, waits - many * alike)
         return end
 
-    def _once_more(self, kind: int, needs_s: float, free: float, window: OpenWindow) -> float:
+    def _once_more(self, kind: int, free: float, window: OpenWindow, speed: float) -> float:
         """A task that was interrupted begins again; returns when it ends."""
         seconds, _ = self._again[kind].pop()
         if not self._again[kind]:
             del self._again[kind]
-        if free + seconds > window[2]:
-            self._interrupted(kind, needs_s, seconds, window[2] - free)
+        if free + seconds / speed > window[2]:
+            self._interrupted(kind, seconds, (window[2] - free) * speed)
             return window[2]
-        bag = self._plan.kinds[kind].bag
-        self._ends[bag] = max(self._ends[bag], free + seconds)
-        return free + seconds
+        bag, end = self._plan.kinds[kind].bag, free + seconds / speed
+        self._ends[bag] = max(self._ends[bag], end)
+        return end
 
-    def _interrupted(self, kind: int, needs_s: float, seconds: float, ran: float) -> None:
-        """A task of a kind, which takes ``seconds``, was stopped after it ran."""
-        bag = self._plan.kinds[kind].bag
-        again = (seconds - ran, needs_s) if self._plan.bags[bag].keeps else (seconds, max(needs_s, ran))
-        if again[1] >= self._plan.longest:
-            self._ends[bag] = inf
+    def _interrupted(self, kind: int, seconds: float, ran: float) -> None:
+        """A task of a kind, which takes ``seconds`` at speed 1, was stopped when it had done so many of them."""
+        each = self._plan.kinds[kind]
+        bag = self._plan.bags[each.bag]
+        again = (seconds - ran, each.needs_s) if bag.keeps else (seconds, max(each.needs_s, ran))
+        if bag.need.seconds(again[1], bag.need.most) >= self._plan.longest:
+            self._ends[each.bag] = inf
             return
         self._again.setdefault(kind, []).append(again)
         self._waits_for_a_slot(kind)
@@ -350,7 +351,8 @@ class Run:
         factor = self._factors[kind][0] / pc.speed
         left = self._left(plan.kinds[kind].points, factor, running.elapsed)
         if left > window[2]:
-            self._interrupted(kind, plan.kinds[kind].needs_s, running.elapsed + left, running.elapsed + window[2])
+            ran = running.elapsed
+            self._interrupted(kind, (ran + left) * pc.speed, (ran + window[2]) * pc.speed)
             return window[2]
         self._ends[bag] = max(self._ends[bag], left)
         return left

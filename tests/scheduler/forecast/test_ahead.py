@@ -56,6 +56,31 @@ def test_a_task_that_runs_has_the_rest_of_its_time_left() -> None:
     assert end(Picture(pcs(1, running=(Running(1, 0, 4.0),), speed=2.0), (bag(1, group(0)),))) == 1.0
 
 
+def test_a_slow_pc_needs_a_longer_window() -> None:
+    short, long = Span(0.0, 15.0), Span(100.0, 130.0)
+    assert end(Picture(pcs(1, (short, long)), (bag(1, group(1, needs_s=10.0)),))) == 10.0
+    assert end(Picture(pcs(1, (short, long), speed=0.5), (bag(1, group(1, needs_s=10.0)),))) == 120.0
+    never = Picture(pcs(1, (short,), speed=0.5), (bag(1, group(1, needs_s=10.0)),))
+    assert end(never) == inf
+    assert end(Picture(pcs(1, (short,), speed=2.0), (bag(1, group(1, Durations((20.0,), 50), needs_s=20.0)),))) == 10.0
+
+
+def test_a_piece_that_fits_no_window_of_a_slow_pc_waits_for_another_pc() -> None:
+    slow, fast = PC("slow", (Span(0.0, 100.0),), speed=0.5), PC("fast", (Span(500.0, 700.0),))
+    tasks = bag(1, group(1, needs_s=60.0), keeps=True)
+    assert end(Picture((slow, fast), (tasks,))) == 510.0
+
+
+def test_what_was_done_of_a_task_is_done_at_the_speed_of_its_pc() -> None:
+    hundred = Durations((100.0,), 50)
+    slow, fast = PC("slow", (Span(0.0, 100.0),), speed=0.5), PC("fast", (Span(500.0, 900.0),), speed=2.0)
+    keeps = Picture((slow, fast), (bag(1, group(1, hundred, 20.0), keeps=True),))
+    assert end(keeps) == 525.0  # half of it is done at 100 s, the rest takes 25 s
+    assert end(replace(keeps, bags=(bag(1, group(1, hundred, 20.0)),))) == 550.0
+    runs = replace(slow, running=(Running(1, 0, 10.0),))
+    assert end(replace(keeps, pcs=(runs, fast), bags=(bag(1, group(0, hundred, 20.0), keeps=True),))) == 522.5
+
+
 def test_a_task_that_has_run_for_long_is_one_of_the_longer_ones() -> None:
     durations = Durations((5.0, 10.0, 20.0, 30.0), 9)
     picture = Picture(pcs(1, running=(Running(1, 0, 12.0),)), (bag(1, group(0, durations)),))
