@@ -18,7 +18,7 @@ Import it with ``from deskgrid import wire``. Inside, each file imports only fil
 Outside this order are `joinline` (the line to paste), `status` (the status document) and `dealer` (the socket with
 which workers and clients send and receive messages).
 
-``python -m deskgrid.wire`` prints the table of limits that is in SECURITY.md.
+``python -m deskgrid.wire`` prints the table of limits that is in docs/reference/limits.md.
 """
 
 from deskgrid.wire.batches import in_batches

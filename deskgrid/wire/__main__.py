@@ -1,4 +1,4 @@
-"""``python -m deskgrid.wire`` prints the table of limits for SECURITY.md."""
+"""``python -m deskgrid.wire`` prints the table of limits for docs/reference/limits.md."""
 
 from deskgrid.wire.table import markdown
 

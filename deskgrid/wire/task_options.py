@@ -4,8 +4,9 @@ The options are one value all the way: the client checks it, `Submit` carries it
 `Work` contains it. It is sent and stored as one packed map, by name, of the options that differ from their defaults.
 
 To add an option, add a field here with its limit, a documented keyword and its check in `deskgrid.client.options`, a
-documented option in `deskgrid.cli.submit`, its row in SECURITY.md (``python -m deskgrid.wire`` prints the table), and
-the code that uses it, in the scheduler or in `deskgrid.worker.run`. Bags in an older journal have its default.
+documented option in `deskgrid.cli.submit`, its row in docs/reference/limits.md (``python -m deskgrid.wire`` prints the
+table), and the code that uses it, in the scheduler or in `deskgrid.worker.run`. Bags in an older journal have its
+default.
 """
 
 import re

@@ -105,15 +105,15 @@ def test_a_file_or_folder_that_is_named_exists(page: str) -> None:
     assert [path for path in named if not exists(path)] == []
 
 
-def test_a_name_of_the_code_in_security_is_one() -> None:
+def test_a_name_of_the_code_among_the_limits_is_one() -> None:
     code = "".join(
         path.read_text(encoding="utf-8")
         for room in ("broker", "deskgrid", "scheduler", "worker")
         for path in (ROOT / room).rglob("*.py")
     )
-    names = {name for name in inline_code("SECURITY.md") if re.fullmatch(r"[A-Z][A-Z_]+", name)}
-    assert names - {"USER"}
-    assert {name for name in names - {"USER"} if not re.search(rf"\b{name}\b", code)} == set()
+    names = {name for name in inline_code("docs/reference/limits.md") if re.fullmatch(r"[A-Z][A-Z_]+", name)}
+    assert names
+    assert {name for name in names if not re.search(rf"\b{name}\b", code)} == set()
 
 
 def test_readme_is_short() -> None:

@@ -235,8 +235,8 @@ def test_results_that_a_process_tells_are_checked_like_those_that_travel() -> No
 
 
 def test_the_table_of_limits_in_the_page_is_that_of_the_code(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
     found = page[page.index(BEGIN) : page.index(END) + len(END)]
     runpy.run_module("deskgrid.wire", run_name="__main__")
     assert capsys.readouterr().out == f"{markdown()}\n"
-    assert found == markdown(), "put what `python -m deskgrid.wire` prints into SECURITY.md"
+    assert found == markdown(), "put what `python -m deskgrid.wire` prints into docs/reference/limits.md"
