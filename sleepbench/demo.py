@@ -79,14 +79,14 @@ class Summary:
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Also write tasks, done, attempts, departures, planned_kills and seconds there.",
+    help="Also write the totals to this file: tasks, done, attempts, departures, planned_kills, seconds.",
 )
 def demo_command(file: Path | None) -> None:
-    """A whole grid on this machine, on real work, in a minute or two.
+    """Run a whole grid on this machine, with real work, for a minute or two.
 
-    A broker and four workers, whose windows open and close meanwhile, compress every file of the installed standard
-    library with several settings. The demo prints which setting wins for each kind of file. Another task counts the
-    names in the library's source: it takes longer than any window, so it saves checkpoints.
+    The demo starts a broker and four workers, whose windows open and close. They compress every file of the installed
+    standard library with several settings, and the demo prints the best setting for each kind of file. Another task
+    counts the names in the library's source. It takes longer than any window, so it saves checkpoints.
     """
     from rich.console import Console
 

@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 FAILED = 1
 # How much of the last line of a command's stderr is printed with its failure. Characters.
 LAST_WORDS = 200
-STOPPED = "you stopped waiting; bag {} goes on"
+STOPPED = "you stopped waiting; bag {} continues"
 # The states of a task that has not ended, or not by itself: what its log has is of an attempt that failed.
 UNFINISHED = ("waiting", "barred", "paused", "queued", "sent", "held", "cancelled")
 
@@ -37,15 +37,21 @@ item_argument = click.argument("item", metavar="[ITEM]", type=Whole(min=0), requ
 
 
 @click.command()
-@click.option("--timeout", type=Seconds(), help="Wait at most this long in all [default: as long as it takes].")
+@click.option("--timeout", type=Seconds(), help="Wait at most this long for all bags together [default: no limit].")
 @bags_argument
 @join_option
 def wait(*, timeout: float | None, bag_ids: tuple[str, ...], join: str | None) -> None:
-    """Wait until every task of each BAG has ended. The exit code is 1 if a task failed, or if it took too long."""
+    """Wait until all tasks of each BAG have ended.
+
+    The exit code is 1 if a task failed or was cancelled, or if --timeout was reached.
+    """
     until = None if timeout is None else time.monotonic() + timeout
     several = len(bag_ids) > 1
     fine = True
-    with open_grid(join) as grid, _waiting(bag_ids[0], "you stopped waiting; the bags go on" if several else STOPPED):
+    with (
+        open_grid(join) as grid,
+        _waiting(bag_ids[0], "you stopped waiting; the bags continue" if several else STOPPED),
+    ):
         for bag in [_attached(grid, bag_id) for bag_id in bag_ids]:
             ended = bag.wait(None if until is None else max(0.0, until - time.monotonic()))
             progress = bag.progress()
@@ -89,9 +95,9 @@ def _summary(progress: "Progress") -> str:
 def results(*, bag_id: str, join: str | None) -> None:
     """Print the results of BAG in the order of its tasks, and wait for missing results.
 
-    The stdout of a command is printed as it is; the value of a Python function is printed as Python shows it. Of a
-    gang, that is a list with the value of each rank, and of a command each rank's stdout, in the order of the ranks.
-    Failed tasks are named on stderr, with the last line that a command wrote there, and the exit code is then 1.
+    For a command, the result is its stdout; for a Python function, it is the value as Python shows it. For a gang, you
+    get the stdout of each rank, or a list with the value of each rank. Failed tasks are named on stderr, with the last
+    line of a command's stderr, and the exit code is then 1.
     """
     # Results of Python functions may be of classes that are defined in the current folder. At the end of the path, the
     # folder cannot replace our modules.
@@ -176,14 +182,15 @@ def _last_words(error: Exception) -> str:
 @item_argument
 @join_option
 def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
-    """Fetch the files that the tasks of BAG left, and wait for tasks that have not ended.
+    """Fetch the output files of BAG, and wait for tasks that have not ended.
 
-    The files of each task go into a folder that is named after its number in the bag, from 0. With ITEM, only those of
-    that task are fetched, directly into the folder. A fetch that was interrupted goes on where it stopped.
+    The files of each task go into a folder named after the task's number in the bag, counted from 0. With ITEM, you get
+    only the files of that task, directly in the folder. If you interrupt a fetch, the next one continues where it
+    stopped.
     """
     from deskgrid.errors import DeskgridError, TaskError
 
-    with open_grid(join) as grid, _waiting(bag_id, "you stopped fetching; do it again to go on"):
+    with open_grid(join) as grid, _waiting(bag_id, "you stopped fetching; run it again to continue"):
         bag = _attached(grid, bag_id)
         try:
             found = bag.fetch(to, item)
@@ -202,10 +209,11 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
 @item_argument
 @join_option
 def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
-    """Print the output of task ITEM of BAG to stdout and stderr; without ITEM, the output of every task.
+    """Print the output of task ITEM of BAG, or of all tasks.
 
-    ITEM is the task's number in the bag, from 0. How and where the task ended, and its traceback, go to stderr. Of a
-    gang, the output of each rank is printed, in the order of the ranks.
+    ITEM is the task's number in the bag, counted from 0. The output goes to stdout and stderr as the task wrote it. How
+    and where the task ended, and its traceback, also go to stderr. For a gang, the output of each rank is printed, in
+    the order of the ranks.
     """
     with open_grid(join) as grid:
         bag = grid.attach(bag_id)
@@ -261,7 +269,8 @@ def _print_output(stdout: str, stderr: str) -> None:
 def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
     """Explain why task ITEM of BAG waits, and how much time is missing on each slot.
 
-    ITEM is the task's number in the bag, from 0. Without it, the longest waiting task is explained.
+    ITEM is the task's number in the bag, counted from 0. Without it, the command explains the waiting task that has the
+    longest runtime.
     """
     with open_grid(join) as grid:
         for line in grid.attach(bag_id).explain(item).split("\n"):
@@ -272,7 +281,7 @@ def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
 @bags_argument
 @join_option
 def cancel(*, bag_ids: tuple[str, ...], join: str | None) -> None:
-    """Cancel every task of each BAG that has not ended; running tasks are stopped."""
+    """Cancel all tasks of each BAG that have not ended. Running tasks are stopped."""
     from deskgrid.screen.drawing import counted
 
     with open_grid(join) as grid:
@@ -284,7 +293,7 @@ def cancel(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 @bags_argument
 @join_option
 def pause(*, bag_ids: tuple[str, ...], join: str | None) -> None:
-    """Start no more tasks of each BAG until you resume it. Tasks that run go on."""
+    """Pause each BAG: start none of its tasks until you resume it. Running tasks continue."""
     with open_grid(join) as grid:
         for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
             bag.pause()
@@ -295,7 +304,7 @@ def pause(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 @bags_argument
 @join_option
 def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
-    """Start tasks of each BAG again, which somebody paused."""
+    """Resume each BAG, so that its tasks start again."""
     with open_grid(join) as grid:
         for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
             bag.resume()
@@ -307,11 +316,11 @@ def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 @click.option(
     "--learned",
     is_flag=True,
-    help="Forget all that the broker learned: runtimes, speeds, hours, how estimates held. Only admins may do that.",
+    help="Forget everything that the broker learned about runtimes, PCs and estimates. Only admins can do this.",
 )
 @join_option
 def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None:
-    """Drop each BAG with its results and logs. All its tasks must have ended."""
+    """Delete each BAG with its results and logs. All its tasks must have ended."""
     if not bag_ids and not learned:
         raise click.UsageError("name a bag, or give --learned")
     with open_grid(join, admin=learned) as grid:

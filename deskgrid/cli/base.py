@@ -54,7 +54,7 @@ class Folder(click.Path):
 
 
 class Whole(click.IntRange):
-    """A whole number in a range; what is none is refused in the words of its users."""
+    """A whole number in a range; errors call it that, and not an integer."""
 
     name = "whole number"
 
@@ -117,7 +117,7 @@ def show(text: str, *, err: bool = False) -> None:
 join_option = click.option(
     "--join",
     metavar="LINE",
-    help="The join line for clients, or @FILE that holds it [default: $DESKGRID_JOIN, else this machine's broker].",
+    help="The join line for clients, or @FILE that contains it [default: $DESKGRID_JOIN, or this machine's broker].",
 )
 
 

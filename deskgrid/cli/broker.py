@@ -58,8 +58,8 @@ class Days(click.ParamType[float | None]):
 )
 @click.option(
     "--policy",
-    help="How tasks are placed: packing, longest, pgs, fcfs, one for parallel tasks such as easy or tla, "
-    "or one you installed [default: packing].",
+    help="The scheduling policy: packing, longest, pgs, fcfs, a policy for parallel tasks such as easy or tla, "
+    "or one that you installed [default: packing].",
 )
 @click.option(
     "--policy-option",
@@ -67,14 +67,14 @@ class Days(click.ParamType[float | None]):
     metavar="KEY=VALUE",
     multiple=True,
     callback=key_values,
-    help="An option of the policy; may be repeated. For packing: margin, queue_s, confidence.",
+    help="An option of the policy. Those of packing are margin, queue_s and confidence. You can repeat this.",
 )
 @click.option(
     "--durability",
     type=click.Choice(DURABILITIES),
     default="power",
     show_default=True,
-    help="What acknowledged work survives: that the broker's process dies, or also that the power fails.",
+    help="What accepted work survives: only the death of the broker's process, or also a power cut.",
 )
 @click.option("--advertise", metavar="HOST", help="The name of this machine in the join lines [default: detected].")
 @click.option(
@@ -84,7 +84,7 @@ class Days(click.ParamType[float | None]):
     metavar="DAYS",
     default=f"{KEEP_DAYS:g}",
     show_default=True,
-    help='Forget bags and their results this many days after they ended; "forever" keeps them until you forget them.',
+    help='Delete bags and their results this many days after they have ended, or never ("forever").',
 )
 @click.option("--insecure", is_flag=True, help="Run without keys and encryption, reachable from this machine only.")
 @level_option
@@ -102,11 +102,10 @@ def broker(
     log_level: str,
     until_stdin_closes: bool,
 ) -> None:
-    """Start the broker, and print the lines that workers and clients need to find it.
+    """Start the broker, and print the lines with which workers and clients connect to it.
 
-    All its state is in its home. If you start it again with the same home, the broker carries on where it stopped,
-    however it stopped. HOME/windows.toml maps patterns of worker names to weekly windows; changes there take effect at
-    once.
+    All its state is in its home. If you restart it with the same home, it continues where it stopped, no matter how it
+    stopped. The file HOME/windows.toml has the weekly windows of PCs. Changes to it take effect within seconds.
     """
     from deskgrid.broker.server import BrokerError, BrokerOptions, serve
     from deskgrid.scheduler.policies import DEFAULT
@@ -147,10 +146,10 @@ def _announce(ready: "Ready") -> None:
     said = [
         f"deskgrid broker at {ready.address}, home {ready.home}",
         "",
-        "# The lab's line. On each PC, the first time; afterwards `deskgrid worker` is enough:",
+        "# The lab's line. Run this on each PC once; after that, `deskgrid worker` is enough:",
         f"deskgrid worker --join {ready.worker_line}",
         "",
-        "# Wherever you submit work:",
+        "# For people. Run this where you submit work:",
         f"export DESKGRID_JOIN={ready.client_line}",
     ]
     if sys.platform == "win32":

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @click.group(name="env")
 def env() -> None:
-    """See and forget the environments of bags: the libraries that they bring.
+    """List and delete environments: the libraries that bags bring.
 
-    A bag gets one with deskgrid submit --env or --with, or with env=... in Python.
+    A bag gets an environment with deskgrid submit --env or --with, or with env=... in Python.
     """
 
 
 @env.command(name="list")
 @join_option
 def list_environments(*, join: str | None) -> None:
-    """List the environments that bags use, the newest first."""
+    """List the environments that bags use, newest first."""
     from deskgrid.client.environments.kept import environments
 
     with open_link(join) as link:
@@ -40,9 +40,7 @@ def _cells(kept: "KeptEnvironment") -> tuple[str, ...]:
 @click.argument("name", metavar="ENVIRONMENT")
 @join_option
 def show(*, name: str, join: str | None) -> None:
-    """Show the wheels and the bags of ENVIRONMENT.
-
-    Each sort of PC has wheels of its own."""
+    """Show the wheels of ENVIRONMENT for each kind of PC, and the bags that use it."""
     from deskgrid.client.environments.kept import find, wheels
 
     with open_link(join) as link:
@@ -59,9 +57,10 @@ def show(*, name: str, join: str | None) -> None:
 @click.argument("names", metavar="ENVIRONMENT...", nargs=-1, required=True)
 @join_option
 def forget(*, names: tuple[str, ...], join: str | None) -> None:
-    """Forget the wheels of each ENVIRONMENT, here and at the broker. All bags that use it must have ended.
+    """Delete each ENVIRONMENT, on this machine and at the broker.
 
-    The bags keep their results. The next bag that asks for the same is resolved again.
+    All bags that use it must have ended; they keep their results. The next bag that asks for the same environment
+    resolves it again.
     """
     from deskgrid.client.environments.kept import find
     from deskgrid.client.environments.kept import forget as forget_kept

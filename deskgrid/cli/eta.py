@@ -11,13 +11,13 @@ from deskgrid.cli.base import join_option, open_grid, say
 
 @click.command()
 @click.argument("bag_id", metavar="BAG")
-@click.option("--json", "as_json", is_flag=True, help="Print seconds from now: median_s, low_s, high_s, and why.")
+@click.option("--json", "as_json", is_flag=True, help="Print the seconds from now: median_s, low_s, high_s, and why.")
 @join_option
 def eta(*, bag_id: str, as_json: bool, join: str | None) -> None:
-    """Estimate when BAG will be done: the middle of what may happen, and the latest.
+    """Estimate when BAG will be done.
 
-    It is as likely to end before the first time as after it. One bag in twenty takes longer than "at the latest". If
-    nothing can be said, the answer is "unknown" and says why, and the exit code is 1.
+    The bag is as likely to end before the first time as after it. One bag in twenty takes longer than "at the latest".
+    If there is no estimate, the answer is "unknown" and the reason, and the exit code is 1.
     """
     with open_grid(join) as grid:
         found = grid.attach(bag_id).eta()

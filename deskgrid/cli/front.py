@@ -18,39 +18,39 @@ from deskgrid.cli.start import INTERRUPTED
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
     "Run a grid": (
-        ("broker", "deskgrid.cli.broker:broker", "Start the broker: on one machine, before all else."),
-        ("worker", "deskgrid.cli.working:worker", "Make this PC work for a grid."),
-        ("keys", "deskgrid.cli.keys:keys", "Let people and PCs in, and keep them out again."),
+        ("broker", "deskgrid.cli.broker:broker", "Start the broker, on a machine that is always on."),
+        ("worker", "deskgrid.cli.working:worker", "Let this PC run tasks."),
+        ("keys", "deskgrid.cli.keys:keys", "Manage the keys of people and PCs."),
     ),
-    "Have work done": (
-        ("submit", "deskgrid.cli.submit:submit", "Submit a bag of commands; print its id."),
+    "Submit work": (
+        ("submit", "deskgrid.cli.submit:submit", "Submit a bag of commands, and print its id."),
         ("wait", "deskgrid.cli.bags:wait", "Wait until bags have ended."),
-        ("eta", "deskgrid.cli.eta:eta", "Say when a bag will be done."),
+        ("eta", "deskgrid.cli.eta:eta", "Estimate when a bag will be done."),
         ("results", "deskgrid.cli.bags:results", "Print the results of a bag, in order."),
-        ("fetch", "deskgrid.cli.bags:fetch", "Fetch the files that tasks left."),
+        ("fetch", "deskgrid.cli.bags:fetch", "Fetch the output files of a bag."),
         ("logs", "deskgrid.cli.bags:logs", "Print what tasks wrote to stdout and stderr."),
-        ("explain", "deskgrid.cli.bags:explain", "Say why a task waits."),
-        ("cancel", "deskgrid.cli.bags:cancel", "Cancel what has not ended of a bag."),
-        ("pause", "deskgrid.cli.bags:pause", "Start no more tasks of a bag for now."),
-        ("resume", "deskgrid.cli.bags:resume", "Start tasks of a paused bag again."),
-        ("forget", "deskgrid.cli.bags:forget", "Drop a bag that has ended, with its results."),
-        ("env", "deskgrid.cli.environments:env", "See and forget the libraries that bags bring."),
+        ("explain", "deskgrid.cli.bags:explain", "Explain why a task waits."),
+        ("cancel", "deskgrid.cli.bags:cancel", "Cancel the tasks of a bag that have not ended."),
+        ("pause", "deskgrid.cli.bags:pause", "Pause a bag: start none of its tasks for now."),
+        ("resume", "deskgrid.cli.bags:resume", "Resume a paused bag."),
+        ("forget", "deskgrid.cli.bags:forget", "Delete a bag that has ended, with its results."),
+        ("env", "deskgrid.cli.environments:env", "List and delete the libraries that bags bring."),
     ),
     "Watch": (
         ("status", "deskgrid.cli.grid:status", "Watch the grid live, or print its state."),
         ("bags", "deskgrid.cli.grid:bags", "List the bags."),
-        ("whatif", "deskgrid.cli.whatif:whatif", "Say when a bag would end if something were different."),
-        ("advise", "deskgrid.cli.whatif:advise", "Say what would help a bag to end sooner."),
+        ("whatif", "deskgrid.cli.whatif:whatif", "Ask when a bag would end if something were different."),
+        ("advise", "deskgrid.cli.whatif:advise", "Suggest how a bag could end sooner."),
         ("shares", "deskgrid.cli.grid:shares", "Show who has used how much of the grid."),
-        ("policy", "deskgrid.cli.grid:policy", "Change how the running grid places tasks."),
+        ("policy", "deskgrid.cli.grid:policy", "Change the scheduling policy of the running broker."),
     ),
     "Try it": (
         (
             "demo",
             "deskgrid.sleepbench.demo:demo_command",
-            "A whole grid on this machine, on real work, in a minute or two.",
+            "Run a whole grid on this machine for a minute or two.",
         ),
-        ("sleepbench", "deskgrid.sleepbench.cli:sleepbench_group", "The paper's sleep benchmark, simulated and live."),
+        ("sleepbench", "deskgrid.sleepbench.cli:sleepbench_group", "Run the paper's sleep benchmark."),
     ),
 }
 
@@ -129,7 +129,7 @@ def _version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
 )
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Bags of tasks on lab PCs that come and go on schedule."""
+    """Run many independent tasks on PCs that are on, and idle, at planned hours."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

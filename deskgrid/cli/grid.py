@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 def status(*, once: bool, as_json: bool, join: str | None) -> None:
     """Watch the grid: workers and their windows, running tasks, bags, people, the next 24 hours, and events.
 
-    Press 1 to 6 for a view, the arrows to move, Enter to open a PC, a bag or a task, / to search, ? for all keys, and q
-    to quit.
+    Press 1 to 6 to choose a view, the arrow keys to move, Enter to open a PC, a bag or a task, / to search, ? to see
+    all keys, and q to quit.
 
-    A window is drawn as a bar: the time used so far, the time that running and queued tasks will take, and the time
-    left. Each slot has a mark: a block that grows with its task, ! for a task that runs longer than predicted, a dot
-    for no task. When stdout is not a terminal, the screen is printed once.
+    The bar of a window shows the time used so far, the time that running and queued tasks will take, and the time left.
+    Each slot has a sign: a bar that grows with its task, ! for a task that runs longer than predicted, and a dot for
+    no task. If stdout is not a terminal, the screen is printed once.
     """
     from rich.console import Console
 
@@ -129,9 +129,9 @@ def _cells(bag: "BagState") -> tuple[str, ...]:
 def shares(*, join: str | None) -> None:
     """Show the share of each person, and how much of the grid they have used.
 
-    USED is time on slots; after three days, half of it is left. PROMISED is the predicted time of tasks that are on PCs
-    now. Who has used least, for a weight of 1, has their turn first. The file shares.toml in the broker's home changes
-    weights, and joins several keys of one person.
+    USED is the time of their tasks on slots, half of which is forgotten after three days. PROMISED is the predicted
+    time of their tasks on PCs now. The tasks of whoever has used least, relative to their weight, come first. The file
+    shares.toml in the broker's home changes weights, and combines several keys of one person.
     """
     with open_grid(join) as grid:
         found = grid.shares()
@@ -154,11 +154,12 @@ def _share_cells(row: "dict[str, Any]") -> tuple[str, ...]:
 @click.argument("options", nargs=-1, metavar="[KEY=VALUE]...", callback=key_values)
 @join_option
 def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
-    """Change how the running grid places tasks, until the broker is restarted.
+    """Change the scheduling policy of the running broker, until it is restarted.
 
-    NAME is packing, longest, pgs, fcfs, one of those for parallel tasks (easy, rhap, scojo-p, tla, cisne-uniform and
-    others), or a policy that you installed. Options that you do not give have their
-    defaults. Only admins can use this command. On the broker's machine, anyone who can read its home is an admin.
+    NAME is packing, longest, pgs or fcfs, a policy for parallel tasks (easy, rhap, scojo-p, tla, cisne-uniform and
+    others), or one that you installed. Options that you do not give have their defaults.
+
+    Only admins can use this command. On the broker's machine, anyone who can read its home is an admin.
     """
     with open_grid(join, admin=True) as grid:
         grid.policy(name, **options)

@@ -31,7 +31,7 @@ def _ask(link: "Link", what: str, **args: object) -> dict[str, Any]:
 
 @click.group("keys")
 def keys() -> None:
-    """Let people and PCs in, each with a key of their own, and keep them out again, while the broker runs.
+    """Manage the keys of people and PCs while the broker runs.
 
     Only admins can use these commands. On the broker's machine, anyone who can read its home is an admin.
     """
@@ -42,10 +42,11 @@ def keys() -> None:
 @click.argument("name")
 @join_option
 def add(*, role: Role, name: str, join: str | None) -> None:
-    """Let NAME in with a role, and print its join line.
+    """Make a key for NAME with a role, and print its join line.
 
-    The line is shown only once: nobody keeps its secret. Any number of PCs can enrol with a lab's line, each under
-    a name of its own. The line of a worker is the key of one PC, called NAME; it works even while enrolment is off.
+    The line is printed only once, because the broker does not keep its secret. Any number of PCs can enrol with a lab's
+    line, each under its own name. The line of a worker is the key of one PC, called NAME. It works even if enrolment is
+    off.
     """
     from deskgrid.wire.joinline import JoinLine, Keys, parse_address
     from deskgrid.wire.key_pair import new_pair
@@ -65,10 +66,9 @@ def add(*, role: Role, name: str, join: str | None) -> None:
 @keys.command("list")
 @join_option
 def list_(*, join: str | None) -> None:
-    """List who is let in.
+    """List all keys: those of PCs and people, and the lab's lines.
 
-    These are PCs, the lines with which they enrol, and people, each with the number of its connections. SINCE is the
-    date when a PC was enrolled.
+    CONNECTED is the number of connections. SINCE is the date when a PC enrolled.
     """
     from deskgrid.client.replies import pages
 
@@ -79,9 +79,9 @@ def list_(*, join: str | None) -> None:
     ]
     for line in table([("NAME", "CONNECTED", "SINCE", "ROLE"), *rows]):
         say(line)
-    enrols = "new PCs can enrol; to stop that, run: deskgrid keys enrol off"
+    enrols = "new PCs can enrol; to prevent this, run: deskgrid keys enrol off"
     if not told[-1]["enrol"]:
-        enrols = "new PCs cannot enrol; to let them, run: deskgrid keys enrol on"
+        enrols = "new PCs cannot enrol; to allow this, run: deskgrid keys enrol on"
     click.echo(f"deskgrid: {enrols}", err=True)
 
 
@@ -99,41 +99,43 @@ def _role(row: dict[str, Any]) -> str:
 @click.argument("name")
 @join_option
 def revoke(*, name: str, join: str | None) -> None:
-    """Keep NAME out.
+    """Revoke the key of NAME.
 
-    Its connections are cut at once, and there will be no new ones. Its bags stay, and an admin can follow them; what a
-    PC was running is given to other PCs. The name of a PC stays taken, so that the PC cannot enrol again by itself; see
-    forget. When you revoke one of the three keys that a broker starts with (worker, which is the lab's line, client,
-    admin), a new one replaces it, and its line is in the broker's home. PCs that have enrolled are not affected.
+    Its connections are closed at once, and it cannot connect again. Its bags stay, and an admin can manage them. The
+    tasks of a PC go to other PCs. The name of the PC stays taken, so that it cannot enrol again; to free the name, use
+    forget.
+
+    If you revoke one of the broker's three original keys (worker, client, admin), a new one replaces it, and its line
+    is in the broker's home. The key worker is the lab's line; PCs that have enrolled are not affected.
     """
     with open_link(join, admin=True) as link:
         told = _ask(link, "keys revoke", name=name)
     new = f"; the new line is in {told['line_in']} on the broker's machine" if told["line_in"] else ""
-    say(f"revoked {name}; connections cut: {told['connected']}{new}")
+    say(f"revoked {name}; connections closed: {told['connected']}{new}")
 
 
 @keys.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @join_option
 def forget(*, names: tuple[str, ...], join: str | None) -> None:
-    """Forget PCs, and free their names for others.
+    """Forget PCs, so that others can enrol under their names.
 
-    Their keys no longer work, and other PCs can enrol under their names. Use it for a PC that was reinstalled, was
-    replaced, or runs its worker under another user's account now.
+    The old keys no longer work. Use this for a PC that was reinstalled or replaced, or whose worker now runs under
+    another account.
     """
     with open_link(join, admin=True) as link:
         for name in names:
             told = _ask(link, "keys forget", name=name)
-            say(f"forgot {name}; connections cut: {told['connected']}")
+            say(f"forgot {name}; connections closed: {told['connected']}")
 
 
 @keys.command()
 @click.argument("state", type=click.Choice(("on", "off")))
 @join_option
 def enrol(*, state: str, join: str | None) -> None:
-    """Turn enrolment on or off. PCs that have enrolled are not affected.
+    """Turn the enrolment of new PCs on or off.
 
-    The setting stays when the broker is restarted.
+    PCs that have enrolled are not affected. The setting survives a restart of the broker.
     """
     with open_link(join, admin=True) as link:
         _ask(link, "keys enrol", on=state == "on")

@@ -28,7 +28,7 @@ class GangType(click.ParamType[int | tuple[int, int]]):
         if not 1 <= least <= RANKS_LIMIT or not 1 <= most <= RANKS_LIMIT:
             self.fail(f"{value!r} is not a number of ranks, 1 to {RANKS_LIMIT:,}, nor a range like 2-16", param, ctx)
         if least > most:
-            self.fail(f"{value!r} has the least number of ranks second: give {most}-{least}", param, ctx)
+            self.fail(f"{value!r} has the larger number first: use {most}-{least}", param, ctx)
         return least if least == most else (least, most)
 
 
@@ -58,7 +58,7 @@ class SpeedupType(click.ParamType[Any]):
         except ValueError:
             self.fail(f"{value!r} is not a speed-up like {_SPEEDUPS}", param, ctx)
         if len(table) < len(pairs):
-            self.fail(f"{value!r} has a number of ranks twice", param, ctx)
+            self.fail(f"{value!r} has the same number of ranks twice", param, ctx)
         return table
 
 
@@ -83,20 +83,24 @@ _OPTIONS = (
         "--gang",
         type=GangType(),
         metavar="N|N-M",
-        help="Run each task as N ranks at once, on PCs that reach each other, or as N to M of them, as the grid "
-        "chooses. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT tell each who it is.",
+        help="Run each task as N ranks at once, on PCs that can reach each other. With N-M, the grid chooses the "
+        "number. Ranks find RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in their environment.",
     ),
     click.option(
         "--speedup",
         type=SpeedupType(),
         metavar="amdahl:S|downey:A,SIGMA|1:1,2:1.9,...",
-        help="What more ranks are worth. With it, --runtime is that of one rank.",
+        help="How much faster a task is with more ranks. --runtime is then the time on one rank.",
     ),
-    click.option("--mpi", is_flag=True, help="The ranks are MPI processes; they go to PCs that allow it."),
+    click.option("--mpi", is_flag=True, help="The ranks are MPI processes, and run only on PCs that allow MPI."),
     click.option("--slots", type=Whole(1, SLOTS_LIMIT), help="How many slots of one PC each rank needs."),
     click.option("--memory", type=SizeType(), metavar="SIZE", help="How much memory each rank needs, such as 4G."),
     click.option(
-        "--label", "labels", multiple=True, metavar="LABEL", help="What its PCs must have, like gpu; may be repeated."
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="LABEL",
+        help="A label that a PC must have, such as gpu. You can repeat this.",
     ),
 )
 

@@ -28,7 +28,7 @@ def memory_size(text: str, *, of_pc: bool = False) -> int:
     if size > MEMORY_LIMIT:
         raise click.BadParameter(f"{text!r} is more than any PC has")
     if size and not of_pc and sys.platform == "win32":
-        raise click.BadParameter("Windows has no such limit")
+        raise click.BadParameter("this limit does not work on Windows")
     return size
 
 
@@ -37,7 +37,7 @@ def worker_labels(texts: Sequence[str]) -> tuple[str, ...]:
     labels = tuple(sorted({text.strip() for text in texts}))
     for label in labels:
         if re.fullmatch(LABEL, label) is None:
-            raise click.BadParameter(f"{label!r} is no label: 1 to 64 letters, digits or . _ -, like gpu")
+            raise click.BadParameter(f"{label!r} is not a label: 1 to 64 letters, digits or . _ -, like gpu")
     if len(labels) > LABELS_LIMIT:
         raise click.BadParameter(f"a worker has at most {LABELS_LIMIT} labels")
     return labels

@@ -21,8 +21,8 @@ from deskgrid.wire import LICENCE
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag
 
-COPIES = "Let an idle PC run a task that takes long a second time; the first answer counts. Not with --checkpoint."
-RETRIES = "How often a failed task is tried again. From the fourth failure on, it pauses before each try."
+COPIES = "If a task takes too long, let an idle PC run it as well. The first success counts. Not with --checkpoint."
+RETRIES = "How often to try a failed task again. From its fourth failure on, it waits before each try."
 # Options that mean nothing without another one.
 NEED_ANOTHER = {
     "checkpoint_signal": "checkpoint",
@@ -50,19 +50,23 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--runtime", type=Seconds(), help="Predicted duration of each task; PCs that leave sooner do not get it.")
-@click.option("--name", help="The name of the bag in the status [default: the command's name].")
-@click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it has failed.")
+@click.option("--runtime", type=Seconds(), help="Predicted duration of each task. PCs that leave sooner do not get it.")
+@click.option("--name", help="The name of the bag [default: the name of the command].")
+@click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it then fails.")
 @click.option("--retries", type=Whole(min=0), default=0, show_default=True, help=RETRIES)
 @click.option("--copies", is_flag=True, help=COPIES)
 @click.option(
     "--checkpoint",
     multiple=True,
     metavar="PATTERN",
-    help="The command saves its state in these files, such as 'state/*', and goes on from them; may be repeated.",
+    help="The files in which the command saves its state, such as 'state/*'. You can repeat this.",
 )
 @click.option(
-    "--checkpoint-signal", default="USR1", show_default=True, metavar="NAME", help="The signal that tells it to save."
+    "--checkpoint-signal",
+    default="USR1",
+    show_default=True,
+    metavar="NAME",
+    help="The signal that tells the command to save.",
 )
 @click.option(
     "--checkpoint-exit",
@@ -70,14 +74,14 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     default=85,
     show_default=True,
     metavar="CODE",
-    help="The exit code with which it says that it has saved, and is not done.",
+    help="The exit code that means: the state is saved, but the task is not done.",
 )
 @click.option(
     "--min-piece",
     type=Seconds(),
     default="60",
     show_default=True,
-    help="How long a PC must be there for a piece of a command with --checkpoint.",
+    help="With --checkpoint: the least time that a PC must have left.",
 )
 @needs_options
 @click.option(
@@ -85,40 +89,40 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     "lines",
     type=click.File("rb"),
     metavar="FILE",
-    help="Make one task of each line of this file, or of stdin if FILE is -. Empty lines are skipped.",
+    help="Make one task for each line of this file, or of stdin if FILE is -. Empty lines are skipped.",
 )
 @click.option(
     "--input",
     "inputs",
     metavar="[NAME=]PATH",
     multiple=True,
-    help="A file or a folder that each task finds in a fresh folder, in which it then runs; may be repeated.",
+    help="A file or folder that each task needs. Tasks then run in a fresh folder. You can repeat this.",
 )
 @click.option(
     "--output",
     "outputs",
     metavar="PATTERN",
     multiple=True,
-    help="The files that a task leaves in its folder, such as 'out/*.npz', for deskgrid fetch; may be repeated.",
+    help="The files in its folder that a task keeps for deskgrid fetch, such as 'out/*.npz'. You can repeat this.",
 )
 @click.option(
     "--env",
     metavar="mine|script|FILE",
-    help="What the bag brings: what COMMAND's Python file imports, at the versions installed here (mine), "
-    "or names in a comment '# /// script' (script), or what a requirements.txt or a pylock.toml names.",
+    help="Bring libraries along: those that COMMAND's Python file imports, in the versions installed here (mine); "
+    "those in its '# /// script' comment (script); or those in a requirements.txt or a pylock.toml.",
 )
 @click.option(
     "--with",
     "more",
     metavar="REQUIREMENT",
     multiple=True,
-    help="A library that it brings, like numpy; may be repeated.",
+    help="Bring this library along, such as numpy. You can repeat this.",
 )
 @click.option(
     "--priority",
     type=Whole(-100, 100),
     default=0,
-    help="Among your own bags, those with higher numbers come first.",
+    help="Your bags with higher numbers come before your other bags.",
 )
 @click.option("--limit", type=Whole(min=1), help="How many tasks of the bag may be on PCs at once.")
 @click.option(
@@ -127,22 +131,22 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     multiple=True,
     metavar="NAME[=N]",
     callback=licence_needs,
-    help="A licence that each task needs, or N of it. Repeat it for other licences.",
+    help="A licence that each task needs, or N of them. You can repeat this.",
 )
 @click.option(
-    "--after", multiple=True, metavar="BAG", help="Begin when this bag of yours has ended. Repeat it for more."
+    "--after", multiple=True, metavar="BAG", help="Start when this bag of yours has ended. You can repeat this."
 )
 @click.option(
     "--when",
     type=click.Choice(["ok", "ended"]),
     default="ok",
     show_default=True,
-    help="With --after: only if all its tasks are done, or however it ends.",
+    help="With --after: start only if all tasks of that bag succeeded (ok), or in any case (ended).",
 )
 @click.option(
     "--explore",
     is_flag=True,
-    help="Begin with up to 16 lines that are spread over the numbers in all of them, to know early how long it takes.",
+    help="Start with up to 16 lines that are spread over the numbers in them, to learn early how long the bag takes.",
 )
 @join_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -157,10 +161,10 @@ def submit(
     command: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Submit a bag of commands and print its id.
+    """Submit a bag of commands, and print its id.
 
-    COMMAND runs once for each line of --each. The line takes the place of {}, or is added at the end if there is no {}.
-    COMMAND runs without a shell; if you need one, use sh -c '...'. Without --each, the bag is one task.
+    COMMAND runs once for each line of --each. The line replaces {}, or is added at the end if there is no {}. Without
+    --each, the bag has one task. COMMAND runs without a shell; if you need one, use sh -c '...'.
 
     A DURATION is a number of seconds, or has units: 90s, 20min, 1h30min, 2d.
 
@@ -181,7 +185,7 @@ def submit(
         click.echo(bag.id)
         if lines is not None and not any("{}" in word for word in command):
             whole = " ".join([*command, "LINE"])
-            say(f"deskgrid: no {{}} in the command: each line was added at its end, as in: {whole}", err=True)
+            say(f"deskgrid: the command has no {{}}, so each line was added at its end: {whole}", err=True)
         if bag.note:
             say(f"deskgrid: {bag.note}", err=True)
         _advise(bag)

@@ -113,15 +113,15 @@ def _policy(ctx: click.Context, option: click.Parameter, name: str | None) -> li
     multiple=True,
     metavar="PATTERN=WINDOWS",
     callback=_with,
-    help="These PCs are there in these windows, as in 'lab4-*=mon-fri 18:00-08:00', and at no other time.",
+    help="These PCs are on in these windows, and at no other time: 'lab4-*=mon-fri 18:00-08:00'.",
 )
-@click.option("--without", multiple=True, metavar="PATTERN", callback=_without, help="These PCs are not there.")
+@click.option("--without", multiple=True, metavar="PATTERN", callback=_without, help="These PCs are off.")
 @click.option(
-    "--more", multiple=True, metavar="N[=PATTERN]", callback=_more, help="N more PCs, like those that are there."
+    "--more", multiple=True, metavar="N[=PATTERN]", callback=_more, help="There are N more PCs like the existing ones."
 )
-@click.option("--split", type=Whole(2, 100), callback=_split, help="Each task is that many shorter ones.")
+@click.option("--split", type=Whole(2, 100), callback=_split, help="Each task is split into this many shorter tasks.")
 @click.option("--begin", metavar="TIME", callback=_begin, help="The bag begins at HH:MM, or after a duration.")
-@click.option("--policy", metavar="NAME", callback=_policy, help="This policy places the tasks.")
+@click.option("--policy", metavar="NAME", callback=_policy, help="This scheduling policy places the tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON.")
 @click.argument("bag_id", metavar="[BAG]", required=False)
 @join_option
@@ -134,13 +134,14 @@ def whatif(
     as_json: bool,
     **changes: list[Named],
 ) -> None:
-    """Say when BAG would end if something were different, or a bag that you have not submitted yet.
+    """Ask when BAG would end if something were different.
 
-    Each change makes a row of the table; if there are several, the last row is for all of them together. Without any,
-    the table has a few changes that many people ask for. A PATTERN is of names of PCs, or the name of a site.
+    Without BAG, --runtime and --tasks describe a bag that you have not submitted yet. Nothing changes on the grid.
 
-    Nothing changes on the grid. The columns are the middle of what may happen, and the range that the end is in with a
-    probability of 90 %.
+    Each change gets a row in the table. If there are several, the last row is for all of them together. If you name no
+    change, the table has some common ones. A PATTERN is the name of a site, or of PCs, with the wildcards * and ?.
+
+    ENDS is the median. The bag ends between EARLIEST and LATEST with a probability of 90 %.
 
     \b
     deskgrid whatif --runtime 5min --tasks 10000 --without lab3 --more 5
@@ -148,7 +149,7 @@ def whatif(
     if (bag_id is None) == (runtime is None or tasks is None) or (bag_id and (runtime or tasks)):
         if bag_id is not None:
             raise click.UsageError(
-                "--runtime and --tasks are of a bag that you have not submitted yet: name no bag then"
+                "--runtime and --tasks describe a bag that you have not submitted yet: name no bag then"
             )
         raise click.UsageError("name a bag, or give --runtime and --tasks")
     named = [each for some in changes.values() for each in some]
@@ -210,9 +211,9 @@ def _difference(seconds: float | None, before: float | None) -> str:
 @bag_argument
 @join_option
 def advise(*, bag_id: str, join: str | None) -> None:
-    """Say what would help BAG to end sooner: which PCs to leave on, and what to do about tasks that fit no window.
+    """Suggest how BAG could end sooner: which PCs to leave on, and what to do about tasks that fit into no window.
 
-    Nothing changes on the grid. PCs are grouped by site, or by their names.
+    PCs are grouped by site, or by their names. Nothing changes on the grid.
     """
     with open_grid(join) as grid:
         advice = grid.attach(bag_id).advise()

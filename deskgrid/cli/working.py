@@ -30,39 +30,37 @@ LINE_LOOK_S = 0.005
 @click.option(
     "--join",
     metavar="LINE",
-    help="The lab's line, which the broker printed, or @FILE that holds it. Needed only once per PC.",
+    help="The lab's line, which the broker printed, or @FILE that contains it. Each PC needs it only once.",
 )
 @click.option(
     "--broker",
     "address",
     metavar="HOST:PORT",
-    help="Which broker, if this PC has joined several; without --join, also a broker on this machine.",
+    help="The broker to use, if this PC has joined several. For a broker on this machine, you need no --join.",
 )
 @click.option(
     "--home",
     type=Folder(),
     default=default_home,
-    help="Where this PC's own keys are, readable by you only [default: $DESKGRID_HOME, else ~/.deskgrid].",
+    help="The folder with this PC's own keys, which only you can read [default: $DESKGRID_HOME, else ~/.deskgrid].",
 )
 @click.option(
     "--run-as",
     metavar="USER",
-    help="Run tasks as USER, who cannot read this PC's keys; for root only, not on Windows "
-    "[default: as you; tasks can then read everything that you can, including this PC's keys].",
+    help="Run tasks as USER, who cannot read this PC's keys. Only for root, and not on Windows. [default: as you; "
+    "tasks can then read everything that you can read, including this PC's keys]",
 )
 @click.option(
     "--slots",
     type=Whole(min=1, max=SLOTS_LIMIT),
-    help="How many tasks run at a time [default: one per core]. More than that if tasks mostly wait; fewer if each "
-    "needs much memory.",
+    help="How many tasks run at the same time [default: one per core]. Use more if tasks mostly wait, and fewer if "
+    "they need much memory.",
 )
-@click.option(
-    "--name", help="The name that the status shows and that patterns in windows.toml match [default: the host's name]."
-)
+@click.option("--name", help="The name of this PC in the status and in windows.toml [default: the host name].")
 @click.option(
     "--site",
     default="",
-    help="The lab that this PC belongs to. The ranks of a gang run on PCs of one lab, which must reach each other.",
+    help="The lab that this PC belongs to. The PCs of a lab must be able to reach each other. A gang runs in one lab.",
 )
 @click.option(
     "--label",
@@ -70,31 +68,30 @@ LINE_LOOK_S = 0.005
     metavar="LABEL",
     multiple=True,
     callback=lambda context, parameter, texts: worker_labels(texts),
-    help="What this PC has, such as gpu or matlab, for tasks that need it; may be repeated.",
+    help="Something that this PC has and tasks can require, such as gpu or matlab. You can repeat this.",
 )
 @click.option(
     "--memory",
     metavar="SIZE",
     callback=lambda context, parameter, text: None if text is None else memory_size(text, of_pc=True),
-    help="How much memory tasks may be promised in all, such as 16G [default: what this PC has].",
+    help="How much memory all tasks together may ask for, such as 16G [default: all of this PC's memory].",
 )
 @click.option(
     "--speed",
     type=click.FloatRange(SPEED_LEAST, SPEED_MOST),
-    help="How fast one of its cores is; 1 is a fast desktop PC [default: measured at the start, in less than 0.1 s].",
+    help="The speed of one core; 1 is a fast desktop PC [default: measured at the start, in less than 0.1 s].",
 )
 @click.option(
     "--mpi",
     is_flag=True,
-    help="Run MPI programs, too. Their ranks speak to each other over ports of their own, unencrypted [default: refuse "
-    "them]; not on Windows.",
+    help="Allow MPI programs. Their ranks talk to each other directly, without encryption. Not on Windows.",
 )
 @click.option(
     "--mpi-ports",
     metavar="LOW-HIGH",
     callback=lambda context, parameter, text: None if text is None else port_range(text),
-    help="The ports of MPI programs and of rank 0 of a gang, such as 40000-40999, if there is a firewall between the "
-    "PCs [default: any].",
+    help="The ports for MPI programs and for rank 0 of a gang, such as 40000-40999. Use this if there is a firewall "
+    "between the PCs [default: any port].",
 )
 @click.option(
     "--windows",
@@ -107,12 +104,12 @@ LINE_LOOK_S = 0.005
     metavar="SIZE",
     default="0",
     callback=lambda context, parameter, text: memory_size(text),
-    help="How much memory a task's process may use, such as 512M or 2G; not on Windows [default: no limit].",
+    help="How much memory the process of a task may use, such as 512M or 2G. Not on Windows. [default: no limit]",
 )
 @click.option(
     "--files",
     type=Folder(),
-    help="The folder for files that tasks need and leave [default: in the home; with --run-as, in the system's folder "
+    help="The folder for input and output files of tasks [default: in the home; with --run-as, in the system's folder "
     "for temporary files].",
 )
 @click.option(
@@ -122,7 +119,7 @@ LINE_LOOK_S = 0.005
     default="10G",
     show_default=True,
     callback=lambda context, parameter, text: disk_size(text),
-    help="How much of the disk may hold files that no task uses now; the least used go first.",
+    help="How much disk space to use for files that no task needs at the moment.",
 )
 @click.option(
     "--env-cache",
@@ -131,31 +128,31 @@ LINE_LOOK_S = 0.005
     default="10G",
     show_default=True,
     callback=lambda context, parameter, text: disk_size(text),
-    help="How much of the disk may hold libraries of environments that no bag needs now; the least used go first.",
+    help="How much disk space to use for libraries that no bag needs at the moment.",
 )
 @click.option(
     "--until",
     metavar="HH:MM|DURATION",
-    help="Planned uptime: from now until this time, or for so long: seconds, or with units, such as 1h30min.",
+    help="Planned uptime: from now until this time, or for this duration (seconds, or with units such as 1h30min).",
 )
 @click.option(
     "--cycle",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Planned uptime: a file with lines of two durations, up and down, repeated.",
+    help="Planned uptime: a file whose lines have two durations, up and down. They are repeated forever.",
 )
 @level_option
 @stdin_option
 def worker(
     *, join: str | None, name: str | None, mpi: bool, log_level: str, until_stdin_closes: bool, **given: Any
 ) -> None:
-    """Make this PC work for a grid, in each of its windows, until you stop it.
+    """Let this PC run tasks in its windows, until you stop the worker.
 
-    The first time, give --join. From then on the broker knows this PC by its name and its own key, and
+    The first time, give --join. After that, the broker knows this PC by its name and its own key, and
     `deskgrid worker` is enough.
 
-    Give at most one of --windows, --until and --cycle. Without them, the windows that the broker has for this name
-    apply; if it has none, the PC is open-ended: it may be given tasks of any length.
+    To plan the uptime, give one of --windows, --until and --cycle. Without them, the broker's windows.toml applies. If
+    it has no windows for this PC, the PC is open-ended, and can get tasks of any length.
     """
     from deskgrid.worker.agent import WorkerError, run_worker
     from deskgrid.worker.identities import IdentityError
@@ -166,7 +163,7 @@ def worker(
     if name == "":
         raise click.UsageError("the name is empty", click.get_current_context())
     if mpi and sys.platform == "win32":
-        raise click.UsageError("--mpi is not for Windows", click.get_current_context())
+        raise click.UsageError("--mpi does not work on Windows", click.get_current_context())
     try:
         with Stopping(until_stdin_closes) as stopping:
             if until_stdin_closes:
@@ -241,7 +238,7 @@ def _place(join: str | None, address: str | None, name: str | None, home: Path) 
         return _broker_here(address), name or socket.gethostname()
     whose = "" if name is None else f" as {name}"
     raise click.UsageError(
-        f"this PC has not joined a grid{whose} yet, as far as {home} shows: "
+        f"this PC has not joined a grid{whose} yet (looked in {home}): "
         "the first time, give --join with the line that the broker printed",
         click.get_current_context(),
     )

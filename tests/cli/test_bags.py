@@ -387,7 +387,7 @@ def test_eta_fails_if_nobody_knows(grid: FakeGrid) -> None:
 
 def test_without_a_place_for_the_line_it_is_said_where_it_goes(grid: FakeGrid) -> None:
     result = deskgrid("submit", "--each", "-", "--", "sleep", "3", stdin="1\n")
-    assert result.stderr == "deskgrid: no {} in the command: each line was added at its end, as in: sleep 3 LINE\n"
+    assert result.stderr == "deskgrid: the command has no {}, so each line was added at its end: sleep 3 LINE\n"
     assert result.stdout == f"{BAG}\n"
     assert deskgrid("submit", "--each", "-", "--", "sleep", "{}", stdin="1\n").stderr == ""
 
@@ -454,9 +454,9 @@ def test_several_bags_are_found_before_the_first_is_changed(
 @pytest.mark.parametrize(
     ("command", "method", "said"),
     [
-        ("wait", "wait", f"you stopped waiting; bag {BAG} goes on"),
-        ("results", "as_completed", f"you stopped waiting; bag {BAG} goes on"),
-        ("fetch", "fetch", "you stopped fetching; do it again to go on"),
+        ("wait", "wait", f"you stopped waiting; bag {BAG} continues"),
+        ("results", "as_completed", f"you stopped waiting; bag {BAG} continues"),
+        ("fetch", "fetch", "you stopped fetching; run it again to continue"),
     ],
 )
 def test_ctrl_c_says_what_goes_on(
@@ -477,7 +477,7 @@ def test_ctrl_c_says_that_several_bags_go_on(grid: FakeGrid, monkeypatch: pytest
 
     monkeypatch.setattr(grid.bag, "wait", interrupted)
     result = deskgrid("wait", BAG, BAG)
-    assert (result.exit_code, result.stderr.strip()) == (130, "deskgrid: you stopped waiting; the bags go on")
+    assert (result.exit_code, result.stderr.strip()) == (130, "deskgrid: you stopped waiting; the bags continue")
 
 
 # --- what a terminal might obey --------------------------------------------------------------------------------------

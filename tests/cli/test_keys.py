@@ -87,7 +87,7 @@ def test_the_list_has_names_connections_and_roles(grid: LiveGrid) -> None:
         f"lab3-08          0  {today}  worker, revoked",
         "worker           0           -  lab",
     ]
-    assert result.stderr == "deskgrid: new PCs can enrol; to stop that, run: deskgrid keys enrol off\n"
+    assert result.stderr == "deskgrid: new PCs can enrol; to prevent this, run: deskgrid keys enrol off\n"
 
 
 def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:
@@ -95,8 +95,8 @@ def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:
         grid.bare_worker(name).join()
     result = deskgrid("keys", "forget", "lab3-07", "lab3-08")
     assert result.stdout.splitlines() == [
-        "forgot lab3-07; connections cut: 1",
-        "forgot lab3-08; connections cut: 1",
+        "forgot lab3-07; connections closed: 1",
+        "forgot lab3-08; connections closed: 1",
     ]
     assert "lab3" not in deskgrid("keys", "list").stdout
     grid.pcs.clear()
@@ -106,9 +106,8 @@ def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:
 def test_enrolment_is_off_until_it_is_on_again_and_the_list_says_so(grid: LiveGrid) -> None:
     assert deskgrid("keys", "enrol", "off").stdout == "enrolment is off\n"
     assert "no new PCs may enrol" in str(grid.start_worker("pc1").failure())
-    assert (
-        deskgrid("keys", "list").stderr == "deskgrid: new PCs cannot enrol; to let them, run: deskgrid keys enrol on\n"
-    )
+    listed = deskgrid("keys", "list")
+    assert listed.stderr == "deskgrid: new PCs cannot enrol; to allow this, run: deskgrid keys enrol on\n"
     assert deskgrid("keys", "enrol", "on").stdout == "enrolment is on\n"
     assert grid.joined(grid.start_worker("pc1"))
 
@@ -116,7 +115,7 @@ def test_enrolment_is_off_until_it_is_on_again_and_the_list_says_so(grid: LiveGr
 def test_a_revoked_name_is_gone_from_the_list(grid: LiveGrid) -> None:
     deskgrid("keys", "add", "submitter", "ann")
     result = deskgrid("keys", "revoke", "ann")
-    assert result.stdout == "revoked ann; connections cut: 0\n"
+    assert result.stdout == "revoked ann; connections closed: 0\n"
     assert "ann" not in deskgrid("keys", "list").stdout
 
 

@@ -147,7 +147,10 @@ def test_answers_as_json(grid: FakeGrid) -> None:
     [
         ([], "name a bag, or give --runtime and --tasks"),
         (["--runtime", "5"], "name a bag, or give --runtime and --tasks"),
-        ([BAG, "--tasks", "5"], "--runtime and --tasks are of a bag that you have not submitted yet: name no bag then"),
+        (
+            [BAG, "--tasks", "5"],
+            "--runtime and --tasks describe a bag that you have not submitted yet: name no bag then",
+        ),
         ([BAG, "--with", "lab4"], "'lab4' is not PATTERN=WINDOWS, as in 'lab4-*=mon-fri 18:00-08:00'"),
         ([BAG, "--with", "a=tue"], "a=tue: window 'tue'"),
         ([BAG, "--more", "0"], "'0' is not a number of PCs from 1 on, nor N=PATTERN"),

@@ -44,15 +44,15 @@ def test_mpi_is_not_for_windows(told: list[WorkerOptions], monkeypatch: pytest.M
     monkeypatch.setattr("deskgrid.cli.working.sys.platform", "win32")
     result = deskgrid("worker", "--broker", LINE, "--mpi")
     assert result.exit_code == 2
-    assert "--mpi is not for Windows" in result.stderr
+    assert "--mpi does not work on Windows" in result.stderr
     assert not told
 
 
 @pytest.mark.parametrize(
     ("option", "value", "complaint"),
     [
-        ("--label", "two words", "'two words' is no label: 1 to 64 letters, digits or . _ -, like gpu"),
-        ("--label", "", "'' is no label"),
+        ("--label", "two words", "'two words' is not a label: 1 to 64 letters, digits or . _ -, like gpu"),
+        ("--label", "", "'' is not a label"),
         ("--memory", "4 apples", "'4 apples' is not a size like 512M or 2G"),
         ("--memory", "2000000G", "is more than any PC has"),
         ("--speed", "0", "0.0 is not in the range 0.001<=x<=1000.0"),
@@ -81,6 +81,6 @@ def test_the_memory_of_a_pc_may_be_said_on_windows_where_no_task_can_be_limited(
 ) -> None:
     monkeypatch.setattr("deskgrid.cli.sizes.sys.platform", "win32")
     assert memory_size("1G", of_pc=True) == 2**30
-    with pytest.raises(click.BadParameter, match="Windows has no such limit"):
+    with pytest.raises(click.BadParameter, match="this limit does not work on Windows"):
         memory_size("1G")
     assert port_range("1024-1024") == (1024, 1024)
