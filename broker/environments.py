@@ -311,7 +311,7 @@ class Environments:
     def explain(self, bag: OpenBag, needs_s: float, now: float) -> list[str]:
         """Say in sentences where the environment of a bag is ready, and where it is not, and why.
 
-        ``needs_s``: how long a task of it needs a PC, in seconds.
+        ``needs_s``: how long one of its tasks needs a PC, in seconds.
         """
         if bag.environment is None or bag.environment_key not in self._known:
             return []
@@ -335,7 +335,7 @@ class Environments:
         system = self._system(worker)
         takes_s = self.preparing_s(environment, worker)
         if takes_s is None:
-            return f"it has no wheels for {system or 'this sort of PC'}"
+            return f"it has no wheels for {system or 'this kind of PC'}"
         if at is None:
             left_s = self._left_s(worker, now)
             if left_s > takes_s + needs_s:

@@ -64,7 +64,7 @@ class HomeFile(Generic[Content]):
 
         try:
             if not self._path.is_file():
-                raise ValueError("it is no file")
+                raise ValueError("it is not a file")
             with self._path.open("rb") as file:
                 return tomllib.loads(file.read(FILE_BYTES).decode())
         except (OSError, ValueError, RecursionError) as error:

@@ -122,7 +122,7 @@ class Loop:
                 self._gone += self._sockets.tend(self._now())
                 self._turn(arrived)
                 self._garbage.collect(self._now(), idle=self._now() >= self._active_at + SILENCE_S)
-        self._finish(self._sessions.farewell("the broker stops; start it again on the same home to go on"))
+        self._finish(self._sessions.farewell("the broker stops; start it again with the same home to continue"))
         log.info("stopped")
 
     @property

@@ -317,7 +317,7 @@ def _kept_back(why: Restraint) -> list[str]:
     for name, needs, free, total in why.lacking:
         lines.append(f"it needs {needs} of licence {name}, and {free} of {total} are free")
     if why.lead_s:
-        lines.append(f"it is the turn of others: you have used {precise(why.lead_s)} on a slot more than they have")
+        lines.append(f"others come first: you have used {precise(why.lead_s)} more slot time than they have")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a task saves how far it is, and its next attempt goes on from there, on whichever PC.
+"""Checkpoints: a task saves its state, and its next attempt continues from there, on any PC.
 
 ::
 
@@ -48,7 +48,7 @@ def load(default: None = None) -> Any: ...
 @overload
 def load(default: StateT) -> StateT: ...
 def load(default: object = None) -> object:
-    """Return the state that the task saved last, or ``default`` if it begins anew."""
+    """Return the state that the task saved last, or ``default`` if it has saved none."""
     return default if _piece is None else _piece.load(default)
 
 
@@ -56,10 +56,10 @@ def save(state: object, progress: float | None = None) -> bool:
     """Save ``state`` if a checkpoint is due, and return whether it was saved. Call it often: it costs next to nothing.
 
     ``state``: anything that can be pickled. ``progress``: how much of the task is done, from 0 to 1. It tells the grid
-    how long the rest will take; without it, the rest is what the runtime of the task leaves.
+    how long the rest will take. Without it, the rest is the runtime of the task minus the time that it has run.
 
-    At the end of the PC's window it does not return: it raises an exception that is not an `Exception`, and so ends the
-    attempt. The task goes on elsewhere. Call it from the thread that runs the task.
+    At the end of the PC's window, this function does not return. It ends the attempt with an exception that is not an
+    `Exception`, and the task continues elsewhere. Call it from the thread that runs the task.
     """
     if _now() < _times[0]:
         return False
@@ -67,7 +67,7 @@ def save(state: object, progress: float | None = None) -> bool:
 
 
 def due() -> bool:
-    """Return whether `save` would save now: ask if it takes you long to collect the state."""
+    """Return whether `save` would save now. Call this first if it takes long to collect the state."""
     return _now() >= _times[0] and _piece is not None and _piece.is_due()
 
 

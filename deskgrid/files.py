@@ -84,11 +84,11 @@ def _task() -> Any:
 
 
 class File(os.PathLike[str]):
-    """A file or a folder that travels with a task, as an argument or inside one, or as a result or inside one.
+    """A file or a folder that travels with a task, in its arguments or in its result.
 
-    In your program, ``File("data.csv")`` is a file of yours. In a task it is a read-only copy. The built-in ``open``,
-    and everything else that takes a path, accepts it. A task that makes a ``File("out.npz")`` of its own writes to
-    that, and returns it. In your program the result is a `File` again, which is fetched when you first use it.
+    In your program, ``File("data.csv")`` is a file of yours. In a task, it is a read-only copy. The built-in ``open``,
+    and everything else that takes a path, accepts it. To return a file, a task makes a ``File("out.npz")``, writes to
+    it, and returns it. In your program, this result is a `File`, too, which is fetched when you first use it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -153,10 +153,9 @@ def _left(name: str) -> File:
 
 
 class Shared(Generic[ValueT]):
-    """An object that all tasks of a bag need; made by `Grid.share`. In a task it is the object itself.
+    """An object that all tasks of a bag need; made by `Grid.share`. In a task, it is the object itself.
 
-    It travels to each PC once, and the processes there read the large arrays in it from one copy. So these are
-    read-only in a task.
+    The object travels to each PC once. All tasks there read its large arrays from one copy, so these are read-only.
     """
 
     def __init__(self, value: ValueT) -> None:

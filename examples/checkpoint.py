@@ -1,10 +1,10 @@
-"""A task that outlasts every window: it saves checkpoints, and goes on from them.
+"""A task that is longer than every window: it saves checkpoints, and continues from them.
 
     python examples/checkpoint.py
 
-No broker has to be running: `Grid.local` starts one and two workers, and ends them with the ``with`` block. These
-workers stay, so here no window closes. On a lab PC the same function stops shortly before the window closes, and goes
-on where it was when the next one opens, on whichever PC.
+You need no broker: `Grid.local` starts one, and two workers, and stops them at the end of the ``with`` block. These
+workers stay, so no window closes here. On a lab PC, the same function stops shortly before the window closes. It
+continues from its checkpoint in the next window that has time for it, on any PC.
 """
 
 import random
@@ -17,7 +17,7 @@ STEPS = 50_000
 
 @dataclass
 class Walk:
-    """A random walk so far: everything that the next piece needs."""
+    """A random walk so far: all that the next piece needs."""
 
     step: int = 0
     place: int = 0

@@ -1,9 +1,9 @@
-"""Libraries that travel: neither this machine nor the PCs need numpy.
+"""Bring libraries along: neither this machine nor the PCs need numpy.
 
     python examples/environment.py
 
-pip, or uv, fetches the wheels once. No broker has to be running: `Grid.local` starts one and two workers, and ends them
-with the ``with`` block.
+pip, or uv, fetches the wheels once. You need no broker: `Grid.local` starts one, and two workers, and stops them at the
+end of the ``with`` block.
 """
 
 from deskgrid import Grid

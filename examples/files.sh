@@ -1,9 +1,9 @@
 #!/bin/sh
-# Files with a bag: each task is given a program and a text, and leaves a picture of the text's letters.
+# A bag with files: each task gets a program and a text, and draws a picture of the letters in the text.
 #
 #     sh examples/files.sh
 #
-# It needs a grid: $DESKGRID_JOIN, or the broker of this machine.
+# You need a grid: that of $DESKGRID_JOIN, or the broker of this machine.
 set -eu
 
 place=$(mktemp -d)

@@ -1,8 +1,8 @@
-"""A grid in place of a pool: `Grid` is a `concurrent.futures.Executor`.
+"""A grid instead of a process pool: `Grid` is a `concurrent.futures.Executor`.
 
     python examples/futures.py
 
-A program that uses ProcessPoolExecutor needs its first line changed, and tasks that say how long they take.
+To move a program from ProcessPoolExecutor, change the line that creates the pool, and say how long the calls take.
 """
 
 from concurrent.futures import as_completed

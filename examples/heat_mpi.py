@@ -1,10 +1,10 @@
-"""The heat equation on a plate, by four ranks of an MPI program: each has a strip, and neighbours exchange their edges.
+"""Solve the heat equation with MPI: each of four ranks has a strip of a plate, and neighbours exchange their edges.
 
     python examples/heat_mpi.py
 
-No broker has to be running: `Grid.local` starts one and two workers of two slots each, and ends them with the ``with``
-block. On a real grid, start the workers with --mpi and use ``Grid()``. You need an MPI library, mpi4py and numpy there,
-for example: pip install mpich mpi4py numpy
+You need no broker: `Grid.local` starts one, and two workers of two slots each, and stops them at the end of the
+``with`` block. On a real grid, use ``Grid()``, and start the workers with --mpi. They need an MPI library, mpi4py and
+numpy, for example: pip install mpich mpi4py numpy
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from deskgrid import Grid
 
 ROWS, COLUMNS = 120, 80
 STEPS = 400
-# How much of the difference to its neighbours a point takes on in one step; more than 0.25 is unstable.
+# The fraction of the difference to its neighbours that a point takes over in one step; above 0.25 it is unstable.
 RATE = 0.2
 
 
@@ -25,14 +25,14 @@ def plate() -> np.ndarray:
 
 
 def step(heat: np.ndarray) -> None:
-    """Let all points but the edges take on what comes from their neighbours."""
+    """Advance all points except the edges by one step."""
     inner = heat[1:-1, 1:-1]
     around = heat[:-2, 1:-1] + heat[2:, 1:-1] + heat[1:-1, :-2] + heat[1:-1, 2:]
     heat[1:-1, 1:-1] = inner + RATE * (around - 4.0 * inner)
 
 
 def serial(steps: int) -> np.ndarray:
-    """The plate after so many steps, computed here."""
+    """The plate after ``steps`` steps, computed on this machine."""
     heat = plate()
     for _ in range(steps):
         step(heat)
@@ -40,7 +40,7 @@ def serial(steps: int) -> np.ndarray:
 
 
 def parallel(steps: int) -> np.ndarray:
-    """The rows of this rank after so many steps. It runs on the workers, as one rank of an MPI program."""
+    """The rows of this rank after ``steps`` steps. It runs on a worker, as one rank of an MPI program."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
@@ -63,7 +63,7 @@ def main() -> None:
     heat = np.vstack(strips)
     difference = float(np.abs(heat - serial(STEPS)).max())
     print(f"{len(strips)} ranks; the middle of the plate has {heat[ROWS // 4, COLUMNS // 2]:.3f} degrees")
-    print(f"the largest difference to the serial answer is {difference:g}")
+    print(f"the largest difference from the serial result is {difference:g}")
     if difference > 1e-9:
         raise SystemExit("that is too much")
 

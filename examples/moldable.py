@@ -1,10 +1,9 @@
-"""Count primes, with as many ranks for each task as the grid has room for.
+"""Count primes with parallel tasks, and let the grid choose the number of ranks.
 
     python examples/moldable.py
 
-Each task is a gang of 1 to 8 ranks. When it begins, the grid chooses how many, by the free slots of a site and by what
-the speed-up says that more ranks are worth. It needs a grid: the program finds the broker by $DESKGRID_JOIN, or on this
-machine.
+Each task is a gang of 1 to 8 ranks. When it starts, the grid chooses the number, from the free slots of a site and from
+the speed-up. You need a grid: that of $DESKGRID_JOIN, or the broker of this machine.
 """
 
 from deskgrid import Amdahl, Grid, gang

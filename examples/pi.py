@@ -2,7 +2,7 @@
 
     python examples/pi.py
 
-No broker has to be running: `Grid.local` starts one and two workers, and ends them with the ``with`` block.
+You need no broker: `Grid.local` starts one, and two workers, and stops them at the end of the ``with`` block.
 """
 
 import random
@@ -23,7 +23,7 @@ def main() -> None:
     with Grid.local(workers=2) as grid:
         bag = grid.bag(hits, range(THROWERS), runtime=0.05, name="pi")
         landed = sum(bag.results())
-    print(f"pi is about {4 * landed / (THROWERS * DARTS):.4f}, say {THROWERS * DARTS:,} darts")
+    print(f"pi is about {4 * landed / (THROWERS * DARTS):.4f}, according to {THROWERS * DARTS:,} darts")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A parameter sweep: how far an epidemic goes, by how infectious it is and how many people there are.
+"""A parameter sweep: how many people an epidemic reaches, for several infection rates and sizes of towns.
 
     python examples/sweep.py
 
-It runs on a private grid of this machine, or on the grid of $DESKGRID_JOIN if that is set: the program is the same.
-Tasks differ in length, and their lengths can be predicted: a city takes ten times as long as a town. ``runtime`` gives
-these predictions to the grid. A task that takes six minutes does not start on a PC that leaves in five.
+It runs on the grid of $DESKGRID_JOIN, or, if that is not set, on a private grid of this machine. Tasks differ in
+length, and you can predict how: a city takes ten times as long as a town. ``runtime`` passes these predictions to the
+grid, so that a task of six minutes does not start on a PC that leaves in five.
 """
 
 import os

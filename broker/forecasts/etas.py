@@ -51,7 +51,7 @@ TOGETHER = 16
 
 NO_PC = "no PC is up or announced"
 NO_ENVIRONMENT = "no PC that is known can prepare its environment in a window; deskgrid explain says more"
-NOTHING_KNOWN = "nothing is known yet of how long its tasks take"
+NOTHING_KNOWN = "nothing is known yet about how long its tasks take"
 
 
 class _Asked(NamedTuple):
@@ -273,7 +273,7 @@ class Etas:
         policy = self._state.scheduler.policy
         needs = policy.requirement.needs(its.needs_s(its.need.seconds(its.longest, its.need.most))) / speed
         if policy.timed and needs >= longest_s:
-            return f"a task of it needs {precise(needs)}, and the longest window known has {precise(longest_s)}"
+            return f"one of its tasks needs {precise(needs)}, and the longest known window has {precise(longest_s)}"
         if its.need.parallel:
             return NOT_TOGETHER
         return "the windows that are open or announced are too few"

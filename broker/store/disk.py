@@ -81,7 +81,7 @@ class Disk:
         self._room -= size
 
     def _in_words(self, what: str) -> str:
-        return f"the disk of the broker's home {self._place} {what}; accepted bags go on; try again later"
+        return f"the disk of the broker's home {self._place} {what}; accepted bags continue; try again later"
 
     def takes(self, message: wire.Message) -> bool:
         """Whether ``message`` can be carried out now. (Submissions are refused one by one, elsewhere.)"""

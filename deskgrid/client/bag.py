@@ -38,10 +38,10 @@ _GLANCE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RankLog:
-    """What one rank of a gang printed, and where.
+    """The output of one rank of a gang, and where it ran.
 
-    ``state``: ``done``, how it failed, ``running``, or ``stopped``: it was ended with the others. What it had printed
-    by then is known if it was flushed, and if its PC could still say it; otherwise ``elapsed_s`` is 0.
+    ``state``: ``done``, how it failed, ``running``, or ``stopped`` together with the others. The output of a stopped
+    rank is there if the rank had flushed it and the PC could still send it; otherwise ``elapsed_s`` is 0.
     """
 
     rank: int
@@ -56,8 +56,8 @@ class RankLog:
 class TaskLog:
     """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran.
 
-    Of a gang, all is of the rank that failed first, or else of rank 0: ``rank`` says which. ``ranks`` has the output of
-    every rank.
+    For a gang, these are about the rank that failed first, or else about rank 0; ``rank`` is its number. ``ranks`` has
+    the output of every rank.
     """
 
     state: str
@@ -302,8 +302,8 @@ class Bag(Generic[ItemT, ResultT]):
     def eta(self) -> Eta:
         """Estimate when the bag will be done: the median, and an interval that holds nine times out of ten.
 
-        The broker runs the grid forward from now, many times, with runtimes and windows as it has come to know them. If
-        nothing can be said, the answer is unknown, and says why. Print it to read it.
+        The broker simulates the grid from now on, many times, with the runtimes and windows that it has learned. If
+        there is no estimate, the answer says why. Print it to read it.
         """
         return self._read(Eta.of, self._ask("eta"))
 
@@ -312,15 +312,15 @@ class Bag(Generic[ItemT, ResultT]):
         return self._read(lambda answer: int(answer["cancelled"]), self._ask("cancel", seconds=ORDER_S, items=None))
 
     def pause(self) -> None:
-        """Start no more tasks of the bag until `resume`. Tasks that run go on."""
+        """Pause the bag: none of its tasks is started until `resume`. Running tasks continue."""
         self._ask("pause", seconds=ORDER_S)
 
     def resume(self) -> None:
-        """Start tasks of the bag again after `pause`."""
+        """Resume the bag after `pause`, so that its tasks start again."""
         self._ask("resume", seconds=ORDER_S)
 
     def explain(self, item: int | None = None) -> str:
-        """Explain why a task waits, or where it is. ``item``: its index, from 0; None: the longest waiting task."""
+        """Explain why a task waits, or where it is. ``item``: its index; None: the waiting task that takes longest."""
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
 
     def advise(self, seconds: float = FORECAST_S) -> Advice:
@@ -345,7 +345,7 @@ class Bag(Generic[ItemT, ResultT]):
             self._ask("runtimes", seconds=ORDER_S, items=items[part], runtimes=seconds[part])
 
     def forget(self) -> None:
-        """Drop the bag and its results. Raises `RequestFailed` unless all its tasks have ended."""
+        """Delete the bag and its results. Raises `RequestFailed` unless all its tasks have ended."""
         self._ask("forget", seconds=ORDER_S)
 
     def _ask(self, what: str, *, seconds: float = ANSWER_S, **args: Any) -> dict[str, Any]:

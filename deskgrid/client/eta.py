@@ -19,11 +19,11 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Eta:
-    """When a bag will be done, in seconds from when it was asked.
+    """When a bag will be done, in seconds from the time when you asked.
 
-    It ends between ``low`` and ``high`` with this ``confidence``, and as likely before ``median`` as after it. If it is
-    unknown, these are None, and ``why`` says why; ``high`` alone is None if it may never end as things are. ``asked``:
-    by this machine's clock.
+    The bag ends between ``low`` and ``high`` with this ``confidence``, and is as likely to end before ``median`` as
+    after it. If there is no estimate, these are None, and ``why`` says why. If only ``high`` is None, the bag may never
+    end unless something changes. ``asked``: the time of the question, by this machine's clock.
     """
 
     median: float | None
@@ -41,22 +41,22 @@ class Eta:
 
     @property
     def known(self) -> bool:
-        """Whether anything is known."""
+        """Whether there is an estimate."""
         return self.median is not None
 
     @property
     def done_at(self) -> datetime | None:
-        """The time at which it should be done."""
+        """The time at which the bag should be done: the median."""
         return _after(self.asked, self.median)
 
     @property
     def earliest(self) -> datetime | None:
-        """The time from which on it may be done."""
+        """The earliest time at which the bag should be done."""
         return _after(self.asked, self.low)
 
     @property
     def latest(self) -> datetime | None:
-        """The time by which it should be done in any case."""
+        """The latest time at which the bag should be done."""
         return _after(self.asked, self.high)
 
     def __str__(self) -> str:
@@ -72,10 +72,10 @@ def when_done(median: float, high: float | None, now: datetime) -> str:
     """Say when something is done, by seconds from ``now``; ``high``: at the latest, None for nobody knows."""
     point, limit = _after(now, median), _after(now, high)
     if median < CLOCK_S or point is None:
-        latest = "nobody knows when at the latest" if high is None else f"at the latest in {duration(high)}"
+        latest = "the latest end is unknown" if high is None else f"at the latest in {duration(high)}"
         return f"done in {duration(median)}, {latest}"
     if limit is None:
-        return f"done {clock(point, now)}, nobody knows when at the latest"
+        return f"done {clock(point, now)}, the latest end is unknown"
     return f"done {clock(point, now)}, at the latest {clock(limit, point)}"
 
 

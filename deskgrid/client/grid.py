@@ -52,12 +52,12 @@ Calls = Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]]
 class Grid(Executor):
     """A connection to a broker, and an executor in the sense of `concurrent.futures`.
 
-    ``join``: the broker's line for clients, or ``@FILE`` that holds it. None: $DESKGRID_JOIN, or else the broker of
-    this machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: how many seconds opening waits for the
-    broker.
+    ``join``: the broker's line for clients, or ``@FILE`` that contains it. None: $DESKGRID_JOIN, or else the broker of
+    this machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: how many seconds to wait for the broker.
 
-    Threads may share a Grid. If the broker goes away while the Grid is open, the Grid waits for it and then carries on.
-    At the end of its ``with`` block it waits for the futures of `submit` and `map`; bags go on without it.
+    Threads can share a Grid. If the broker goes away while the Grid is open, the Grid waits until it is back, and
+    continues. At the end of its ``with`` block, it waits for the futures of `submit` and `map`. Bags continue without
+    it.
 
     Raises `GridUnreachable` if no broker answers, and `GridRefused` if the broker does not let this client in.
     """
@@ -157,16 +157,16 @@ class Grid(Executor):
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
         ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
-        item. A prediction that is a little too long is better than one that is too short. Without predictions, the
-        broker learns from the first results. ``modules``: names of more modules of your own that travel, packages as a
-        whole. You need it only for modules that the function imports by a computed name. ``checkpoint``: the function
+        item. If you are unsure, predict a little more rather than too little. Without predictions, the broker learns
+        from the first results. ``modules``: names of more modules of your own that travel; a package travels as a
+        whole. You need this only for modules that the function imports by a computed name. ``checkpoint``: the function
         saves its state with `deskgrid.checkpoint`, so it need not fit into one window; a PC needs only ``min_piece``
-        seconds for it. What you do not give is as it was given to `task`.
+        seconds for it. Options that you do not give are those that you gave to `task`.
 
-        ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
-        `Bag.as_completed` yields their indexes instead; with ``explore`` they are kept. The function and the program's
-        own modules travel as they are now. If the broker has a remark about the bag, such as that a call is longer than
-        any known window, the remark is logged as a warning, which goes to stderr unless the program configures logging
+        ``items`` are taken one by one, so a generator can yield millions of items. Items of a generator are not kept in
+        memory, so `Bag.as_completed` yields their indexes instead (with ``explore``, they are kept). The function and
+        your own modules travel as they are now. If the broker has a remark about the bag, such as that a call is longer
+        than any known window, it is logged as a warning. Warnings go to stderr, unless the program configures logging
         otherwise.
 
         Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
@@ -204,17 +204,18 @@ class Grid(Executor):
     ) -> Bag[str, Any]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
-        If there is no "{}", the text is added at the end. The result is the stdout of the command; a command with an
-        exit code other than 0 has failed. The rest is as for `bag`, but nothing is logged: the broker's remark about
-        the bag is in `Bag.note`.
+        If there is no "{}", the text is added at the end. The result is the stdout of the command. The task fails if
+        the exit code is not 0. Everything else is as for `bag`, except that nothing is logged: the broker's remark
+        about the bag is in `Bag.note`.
 
-        ``checkpoint``: patterns of the files in which the command saves its state, such as ``["state/*"]``; the command
-        need not fit into one window then. It runs in a folder of its own, with the files that it saved last. When it
-        is to save, it gets the signal ``checkpoint_signal``, saves, and exits with the code ``checkpoint_exit``.
+        ``checkpoint``: patterns of the files in which the command saves its state, such as ``["state/*"]``. The command
+        then need not fit into one window. It runs in a folder of its own, with the files that it saved last. To make
+        it save, the worker sends the signal ``checkpoint_signal``. The command then saves its state, and exits with the
+        code ``checkpoint_exit``.
 
-        ``inputs``: files and folders, each PATH or NAME=PATH, that every task finds in a fresh folder, in which its
-        command runs. ``outputs``: patterns of the files that the command leaves there, such as "out/*.npz", for
-        `Bag.fetch`. A task with a pattern that matches nothing has failed.
+        ``inputs``: files and folders, each as PATH or NAME=PATH. Every task finds them in a fresh folder, in which its
+        command runs. ``outputs``: patterns of the files in that folder to keep for `Bag.fetch`, such as "out/*.npz". A
+        task fails if a pattern matches nothing.
         """
         said = options_of(TaskOptions(checkpoint=bool(checkpoint)), gang, options, BagKeywords)
         self._check_open()
@@ -224,11 +225,11 @@ class Grid(Executor):
         )
 
     def share(self, value: ValueT) -> Shared[ValueT]:
-        """Share an object with all tasks of a bag: use what is returned in their function, or in its items.
+        """Share an object with all tasks of a bag. Use the returned handle in the function or in the items of the bag.
 
-        In a task it is the object itself. It travels to each PC once, and the large arrays in it (everything that
-        supports pickle's out-of-band buffers) are read from one copy there, so they are read-only. Do not change the
-        object afterwards.
+        In a task, the handle is the object itself. The object travels to each PC once. All tasks there read its large
+        arrays (everything that supports pickle's out-of-band buffers) from one copy, so these are read-only. Do not
+        change the object afterwards.
         """
         return Shared(value)
 
@@ -382,7 +383,7 @@ class Grid(Executor):
         self._ask("policy", {"name": name, "options": options})
 
     def forget_learned(self) -> None:
-        """Have the broker forget how long tasks took. Raises `RequestFailed` unless you are an admin."""
+        """Make the broker forget everything that it learned. Raises `RequestFailed` unless you are an admin."""
         self._ask("forget learned", {})
 
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:

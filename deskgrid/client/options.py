@@ -28,27 +28,27 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class TaskKeywords(TypedDict, total=False):
-    """These are of each task. What is None is as if you had not given it.
+    """Options for tasks. An option that is None counts as not given.
 
-    ``copies``: whether a PC that would be idle otherwise may run a task that takes long a second time; the first of the
-    two answers counts. It is not for tasks that save checkpoints. ``min_piece``: of a task that saves checkpoints, how
-    many seconds a PC must have for it; 60 if you give none.
+    ``copies``: whether an idle PC may run a second attempt of a task that takes too long; the first success counts. Not
+    for tasks that save checkpoints. ``min_piece``: for tasks that save checkpoints, the least time in seconds that a PC
+    must have left (60 by default).
 
-    ``env``: the libraries that the bag brings, so that the PCs need not have them. ``"mine"`` stands for what the
-    function and the modules that travel import, or the first Python file that a command names, at the versions
-    installed here. Otherwise it is a list of requirements such as ``["numpy==2.4.6"]``, in which paths of wheels and of
-    projects may be, too; or a `Path` to a requirements.txt or a pylock.toml; or ``"script"`` for the comment
-    ``# /// script`` of the program. They are resolved once for each sort of PC that the grid has, by pip or uv on this
-    machine, and only wheels are used. ``python`` in a command is then the Python of the environment.
+    ``env``: the libraries that the bag brings, so that the PCs need not have them. ``"mine"`` means those that the
+    function and your own modules import, or that the first Python file of a command imports, in the versions installed
+    here. You can also give a list of requirements such as ``["numpy==2.4.6"]``, with paths of wheels and projects; a
+    `Path` to a requirements.txt or a pylock.toml; or ``"script"`` for the ``# /// script`` comment of the program. pip
+    or uv resolves them on this machine, once for each kind of PC in the grid, and uses only wheels. In a command,
+    ``python`` is then the Python of the environment.
 
-    ``slots``: how many slots of one PC a task needs at once, for its threads and processes. ``gang``: how many ranks a
-    task has, which run at once, each a process of its own, on PCs of one site that reach each other; its result is the
-    list of its ranks' results, also for one rank. ``(2, 16)``: from 2 to 16, as the grid chooses when the task begins;
-    then ``speedup`` says what more ranks are worth: ``Amdahl(s)`` with the fraction s of the task that does not become
-    faster, ``Downey(A, sigma)``, or a table such as ``{1: 1, 2: 1.9, 4: 3.4}``. With a speed-up, ``runtime`` is that of
-    one rank, and otherwise that of the whole. ``mpi``: the ranks are MPI processes; they go to PCs that allow it.
-    ``memory``: what each rank needs, in bytes or as ``"4G"``. ``labels``: what its PCs must have, ``"gpu"`` or
-    ``{"gpu", "matlab"}``. With ``gang``, ``slots`` are for each rank.
+    ``slots``: how many slots of one PC a task needs at once, for its threads and processes; with ``gang``, each rank
+    needs so many. ``gang``: how many ranks a task has. They run at the same time, each in its own process, on PCs of
+    one site that can reach each other. The result is the list of the ranks' results, even for one rank. With
+    ``(2, 16)``, the grid chooses between 2 and 16 ranks when the task starts. ``speedup`` then says how much faster the
+    task is with more ranks: ``Amdahl(s)`` with the serial fraction s, ``Downey(A, sigma)``, or a table such as
+    ``{1: 1, 2: 1.9, 4: 3.4}``. With a speed-up, ``runtime`` is the time on one rank; without, it is the time of the
+    whole gang. ``mpi``: the ranks are MPI processes, and run only on PCs that allow MPI. ``memory``: what each rank
+    needs, in bytes or as ``"4G"``. ``labels``: what the PCs must have: ``"gpu"`` or ``{"gpu", "matlab"}``.
     """
 
     copies: bool | None
@@ -62,19 +62,20 @@ class TaskKeywords(TypedDict, total=False):
 
 
 class BagKeywords(TaskKeywords, total=False):
-    """These are of a whole bag, whose tasks all have the same.
+    """Options for bags. They are the same for all tasks of the bag.
 
-    ``name``: of the bag, for the status; the function's or the command's if you give none. ``timeout``: seconds after
-    which a task is stopped and counts as failed. ``retries``: how many times a task that failed or timed out is tried
+    ``name``: the name of the bag; by default that of the function or the command. ``timeout``: the seconds after which
+    a task is stopped; this counts as a failure. ``retries``: how many times a task that failed or timed out is tried
     again.
 
-    ``priority``: of your own bags, those of higher numbers come first (-100 to 100). ``limit``: how many tasks of the
-    bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in ``{"matlab": 1}``; the
-    broker's licences.toml says how many there are. ``after``: your bags, or their ids, that come before this one. It
-    begins when all their tasks are done, or, with ``when="ended"``, when these have ended in any way. ``explore``: the
-    bag begins with up to 16 items that are spread over its parameters, so the broker soon knows how long all of them
-    take. Parameters are the numbers in the items: in numbers, texts, tuples, lists, dictionaries and dataclasses. Items
-    without any are drawn at random, always the same ones.
+    ``priority``: your bags with higher numbers come before your other bags (-100 to 100). ``limit``: how many tasks of
+    the bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in ``{"matlab": 1}``;
+    the broker's licences.toml says how many the grid has. ``after``: your bags, or their ids, that come before this
+    one. The bag starts when all their tasks have succeeded, or, with ``when="ended"``, when they have ended in any way.
+
+    ``explore``: the bag starts with up to 16 items that are spread over its parameters, so that the broker learns early
+    how long all of them take. Parameters are the numbers in the items: in numbers, strings, tuples, lists, dictionaries
+    and dataclasses. If there are none, the items are chosen at random, but always the same ones.
     """
 
     name: str
@@ -89,7 +90,7 @@ class BagKeywords(TaskKeywords, total=False):
 
 
 class CallKeywords(BagKeywords, total=False):
-    """These are of a bag of calls, as `Grid.bag` describes them."""
+    """Options for bags of calls; `Grid.bag` describes them."""
 
     runtime: Runtime
     modules: Sequence[str]

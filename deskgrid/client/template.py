@@ -126,7 +126,7 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
     if os.name == "posix" and not hasattr(signals, f"SIG{name}"):  # other systems do not know the signals of the PCs
         raise BagRejected(f"there is no signal {signal:.80}: give a name such as USR1 or TERM")
     if name in ("KILL", "STOP"):
-        raise BagRejected(f"no program hears the signal {name}: give another one, such as USR1 or TERM")
+        raise BagRejected(f"no program can handle the signal {name}: give another one, such as USR1 or TERM")
     if type(exit_code) is not int or not 1 <= exit_code <= EXIT_CODE_LIMIT:
         raise BagRejected(f"the exit code of a piece is a number from 1 to {EXIT_CODE_LIMIT}, not {exit_code!r:.80}")
     if not patterns:

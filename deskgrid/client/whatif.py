@@ -23,13 +23,13 @@ WORTH = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that is imagined otherwise. The defaults change nothing; all that is given holds together.
+    """A change for a "what if" question. The defaults change nothing; everything that you give applies at once.
 
-    A pattern, as in ``lab3-*``, stands for PCs by their names; it may also be the name of a site. ``without``: patterns
-    of PCs that are not there. ``windows``: by pattern, the windows that these PCs have instead of their own, each
-    (starts in, lasts) in seconds, in order, at most 64 of the coming week. ``more``: how many more PCs there are, each
-    ``like`` one of those that are there, in turn. ``split``: each task of the bag is that many shorter ones.
-    ``begins_s``: the bag begins only after so many seconds. ``policy``: the policy that places tasks.
+    A pattern matches names of PCs, as in ``lab3-*``; it can also be the name of a site. ``without``: patterns of PCs
+    that are off. ``windows``: by pattern, the windows that these PCs have instead of their own, each (starts in, lasts)
+    in seconds, in order, at most 64 of the coming week. ``more``: how many more PCs there are, which are ``like`` the
+    existing PCs with this pattern, in turn. ``split``: each task of the bag is split into this many shorter tasks.
+    ``begins_s``: the bag begins after this many seconds. ``policy``: the scheduling policy.
     """
 
     without: Sequence[str] = ()

@@ -220,15 +220,15 @@ KEYS: tuple[Key, ...] = (
         Key((str(number),), str(number), "", f"Show the view: {name}.", ANYWHERE, _viewer(kind))
         for number, (kind, name) in enumerate(VIEWS.items(), start=1)
     ),
-    Key(("enter",), "Enter", "open", "Open the PC, the bag or the task; unfold or fold PCs.", OPENING, _open),
+    Key(("enter",), "Enter", "open", "Open the PC, the bag or the task; fold or unfold PCs.", OPENING, _open),
     Key(("esc", "backspace"), "Esc", "back", "Go back.", OPENED, _back),
-    Key(("/",), "/", "search", "Show only rows with the words that you type.", LISTS, _search),
+    Key(("/",), "/", "search", "Show only rows that contain the words you type.", LISTS, _search),
     Key(("esc",), "Esc", "", "End the search.", LISTS, _back),
-    Key(("s",), "s", "sort", "Sort by something else. At first, trouble is on top.", SORTS, _sort),
-    Key(("f",), "f", "fold", "Fold PCs by site, by the pattern of their names, or not at all.", FOLDED, _fold),
-    Key(("l",), "l", "log", "Follow what the tasks of the bag print, each when it ends.", LOGGED, _log),
-    Key(("c",), "c", "cancel", "Cancel the bag or the task, after you said yes.", CANCELLED, _cancel),
-    Key(("p",), "p", "pause", "Pause the bag, or resume it, after you said yes.", LOGGED, _pause),
+    Key(("s",), "s", "sort", "Change the sort order. At first, problems are on top.", SORTS, _sort),
+    Key(("f",), "f", "fold", "Group PCs by site, by name, or not at all.", FOLDED, _fold),
+    Key(("l",), "l", "log", "Follow the output of the bag's tasks, each when it ends.", LOGGED, _log),
+    Key(("c",), "c", "cancel", "Cancel the bag or the task, after you confirm.", CANCELLED, _cancel),
+    Key(("p",), "p", "pause", "Pause the bag, or resume it, after you confirm.", LOGGED, _pause),
     Key(("up", "k"), "↑ k", "", "One row up.", ANYWHERE, _mover(lambda row, room: row - 1)),
     Key(("down", "j"), "↓ j", "", "One row down.", ANYWHERE, _mover(lambda row, room: row + 1)),
     Key(("page up", "b"), "PgUp b", "", "One screen up.", ANYWHERE, _mover(lambda row, room: row - room)),
@@ -238,11 +238,11 @@ KEYS: tuple[Key, ...] = (
         ("end", "G"),
         "End G",
         "",
-        "To the last row; a log that grows is followed.",
+        "To the last row; in a log, follow new output.",
         ANYWHERE,
         _mover(lambda row, room: END),
     ),
-    Key(("?",), "?", "keys", "Show all keys, and what the signs of PCs mean.", ANYWHERE - {"keys"}, _help),
+    Key(("?",), "?", "keys", "Show all keys, and the meaning of the signs.", ANYWHERE - {"keys"}, _help),
     Key(("q", "Q"), "q", "quit", "Quit.", ANYWHERE, _quit),
 )
 
@@ -265,8 +265,8 @@ SIGNS: tuple[tuple[str, str], ...] = (
     (f"{STEPS[1]} {STEPS[4]} {STEPS[7]}", "A slot's task: how much of its predicted runtime has passed."),
     (LATE, "A slot whose task has run longer than predicted."),
     (IDLE, "An idle slot."),
-    ("12/40", "Of a PC with many slots: how many of them run tasks."),
-    ("~2 h", "Time left, as the broker expects it, not as the PC announced it."),
+    ("12/40", "A PC with many slots: how many of them run tasks."),
+    ("~2 h", "Time left that the broker expects, but the PC did not announce."),
 )
 
 

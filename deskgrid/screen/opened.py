@@ -106,7 +106,7 @@ def _about(worker: WorkerState, width: int, now: datetime) -> Iterable[Entry]:
     if worker["labels"]:
         yield _labelled("labels", ", ".join(worker["labels"]))
     if not worker["reachable"]:
-        yield _labelled("network", Text("other PCs do not reach it, so gangs of several PCs leave it out", "yellow"))
+        yield _labelled("network", Text("other PCs cannot reach it, so it gets no gangs of several PCs", "yellow"))
 
 
 def _hours(worker: WorkerState, now: datetime) -> Iterable[str]:
@@ -157,7 +157,7 @@ def bag(view: View, seen: Seen, width: int) -> Listing:
     page = view.page
     told = seen.bag(page.name)
     if told is None:
-        return Listing([Text(clean(page.name), "bold")], [line("the broker has no such bag any more", "dim")])
+        return Listing([Text(clean(page.name), "bold")], [line("the broker no longer has this bag", "dim")])
     heading = [
         Text(clean(bag_rows.title(told)), "bold"),
         Text(clean(f"id {told['bag']}")),

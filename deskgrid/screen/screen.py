@@ -124,8 +124,8 @@ def _header(snapshot: StatusDocument) -> list[Text]:
 def _trouble(facts: BrokerFacts) -> Iterable[Text]:
     """Describe trouble that everybody must know about first."""
     if facts["disk"] != "ok":
-        what = "disk full: nothing can be written down" if facts["disk"] == "full" else "disk nearly full"
-        yield Text(f"{what}, no submissions are taken", "bold red")
+        what = "disk full: nothing can be stored" if facts["disk"] == "full" else "disk nearly full"
+        yield Text(f"{what}, new submissions are refused", "bold red")
 
 
 def _options(facts: BrokerFacts) -> str:

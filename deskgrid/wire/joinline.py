@@ -100,7 +100,7 @@ def parse_join_line(text: str, side: Side) -> JoinLine:
             "that is not a join line; a broker prints one for workers and one for clients when it starts"
         )
     if found["side"] != side:
-        raise JoinLineError(f"that is the join line of a {found['side']}; this needs the one of a {side}")
+        raise JoinLineError(f"that is a join line for a {found['side']}; you need one for a {side}")
     return JoinLine(side, found["host"], int(found["port"]), _keys(found["keys"]))
 
 

@@ -6,16 +6,16 @@ from deskgrid.cli.front import Later, LaterGroup
 
 # Name, import path, short help.
 COMMANDS = (
-    ("simulate", "deskgrid.sleepbench.cli.simulate:simulate", "Compute what any policy would do, in virtual time."),
-    ("grids", "deskgrid.sleepbench.cli.grids:grids", "Compare policies on random grids, in virtual time."),
-    ("gangs", "deskgrid.sleepbench.cli.gangs:gangs", "Compute what policies do with gangs, in virtual time."),
-    ("live", "deskgrid.sleepbench.cli.live:live", "Run it on real processes of this machine."),
-    ("compare", "deskgrid.sleepbench.cli.compare:compare", "Run it live and simulate the same: whether both agree."),
-    ("paper", "deskgrid.sleepbench.cli.paper:paper", "Repeat a paper on parallel tasks, beside what it printed."),
+    ("simulate", "deskgrid.sleepbench.cli.simulate:simulate", "Simulate what any policy would do."),
+    ("grids", "deskgrid.sleepbench.cli.grids:grids", "Compare policies on random grids, in the simulator."),
+    ("gangs", "deskgrid.sleepbench.cli.gangs:gangs", "Simulate what policies do with gangs."),
+    ("live", "deskgrid.sleepbench.cli.live:live", "Run the benchmark on real processes of this machine."),
+    ("compare", "deskgrid.sleepbench.cli.compare:compare", "Check whether live and simulated runs agree."),
+    ("paper", "deskgrid.sleepbench.cli.paper:paper", "Repeat the experiments of a paper on parallel tasks."),
     ("predict", "deskgrid.sleepbench.cli.predict:predict", "Measure on a log how well runtimes can be predicted."),
-    ("sweeps", "deskgrid.sleepbench.cli.sweeps:sweeps", "Measure how soon a parameter sweep is known."),
-    ("eta", "deskgrid.sleepbench.cli.eta:eta", "Measure how well it is told when bags will be done."),
-    ("replay", "deskgrid.sleepbench.cli.replay:replay", "Play a stopped broker's own past under every policy."),
+    ("sweeps", "deskgrid.sleepbench.cli.sweeps:sweeps", "Measure how early a parameter sweep can be predicted."),
+    ("eta", "deskgrid.sleepbench.cli.eta:eta", "Measure how good estimates of the ends of bags are."),
+    ("replay", "deskgrid.sleepbench.cli.replay:replay", "Replay a stopped broker's past under every policy."),
 )
 
 

@@ -45,7 +45,7 @@ CAPTION = (
 @json_option("Also write the rows there.")
 @picture_option("--plot", "Draw how often the intervals hold, and how wide they are.")
 def eta(*, tasks: Path | None, count: int, seed: int, file: Path | None, plot: Path | None) -> None:
-    """Measure how well it is told when bags will be done.
+    """Measure how good estimates of the ends of bags are.
 
     Bags of 20 to 2,000 tasks run one after the other, each on a grid of its own of 4 to 64 slots, whose PCs are
     there at nights and on weekends. When 5, 25, 50 and 75 % of its tasks have ended, three methods say when it will be

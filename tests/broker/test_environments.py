@@ -122,7 +122,7 @@ def test_each_sort_of_pc_gets_its_build_and_one_without_a_build_nothing(office: 
     text = explained(client, bag)
     assert "its environment numpy==1 is ready on 0 of 4 PCs" in text
     assert f"on mac: it has no wheels for Python {python_minor()} on macosx_arm64 (macOS 2.35)" in text
-    assert "on bare: it has no wheels for this sort of PC" in text
+    assert "on bare: it has no wheels for this kind of PC" in text
     assert "on old: being prepared, which takes about 2.5 s in all" in text
 
 

@@ -194,7 +194,7 @@ def test_what_became_known_after_the_picture_was_taken_does_not_make_it_known(
 def test_a_task_that_is_longer_than_all_windows_never_ends(office: Office, client: Client) -> None:
     joined(office, uptime=60.0)
     bag = client.submit(tasks(3), runtime=100.0)
-    assert why(client, bag) == "a task of it needs 1 min 41 s, and the longest window known has 1 min 00 s"
+    assert why(client, bag) == "one of its tasks needs 1 min 41 s, and the longest known window has 1 min 00 s"
 
 
 def test_windows_may_be_too_few(office: Office, client: Client) -> None:

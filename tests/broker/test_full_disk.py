@@ -101,7 +101,7 @@ def test_what_is_larger_than_the_room_above_the_reserve_is_refused_and_what_is_s
 def test_a_full_disk_takes_nothing_that_has_to_be_written(disk: Disk) -> None:
     disk.failed("disk I/O error", 5.0)
     assert (disk.state, disk.since) == ("full", 5.0)
-    assert "is full (disk I/O error); accepted bags go on" in disk.refusal
+    assert "is full (disk I/O error); accepted bags continue" in disk.refusal
     assert not disk.takes(wire.Finished(()))
     assert not disk.takes(wire.Blob("d", b""))
     assert not disk.takes(wire.Ask(1, "cancel", "{}"))

@@ -450,7 +450,7 @@ def test_who_used_less_has_their_turn_and_it_is_explained(office: Office) -> Non
     more = ann.submit([b"1"], runtime=100.0)
     ben.submit([b"2"], runtime=50.0)
     text = ann.ask("explain", bag=more)["text"]
-    assert text[0] == "it is the turn of others: you have used 1 min 40 s on a slot more than they have"
+    assert text[0] == "others come first: you have used 1 min 40 s more slot time than they have"
     office.now = 100.0
     worker.finish(work, elapsed=100.0)
     (work,) = worker.work()
@@ -504,7 +504,7 @@ def test_licences_that_make_no_sense_are_refused(tmp_path: Path, text: str) -> N
 
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / SHARES)
-    with pytest.raises(ValueError, match="it is no file"):
+    with pytest.raises(ValueError, match="it is not a file"):
         shares_file(tmp_path).refresh()
 
 

@@ -158,4 +158,4 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     assert isinstance(answer, wire.Accepted)
     wants = "a task needs 2 slots of one site for 40 min; no PC that is known has that for so long"
     assert answer.note == f"{wants}: {LONGER}"
-    assert "a task of it needs 40 min" in client.ask("eta", bag="b3")["why"]
+    assert "one of its tasks needs 40 min" in client.ask("eta", bag="b3")["why"]

@@ -81,7 +81,7 @@ def test_a_stopping_broker_says_goodbye_to_everyone(grid: LiveGrid) -> None:
     worker.join()
     grid.broker.stop()
     for peer in (worker, client):
-        assert "start it again on the same home to go on" in peer.expect(wire.Goodbye).reason
+        assert "start it again with the same home to continue" in peer.expect(wire.Goodbye).reason
     assert stranger.line.receive(0.0) is None
 
 

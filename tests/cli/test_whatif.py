@@ -237,7 +237,7 @@ def test_advice_begins_with_tasks_that_fit_no_window(monkeypatch: pytest.MonkeyP
 
 def test_an_end_that_is_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told = advised(monkeypatch, Advice(eta(HOUR, None, None), (), None))
-    assert told == ["as it is: done 13:00, nobody knows when at the latest", ALL_STAY]
+    assert told == ["as it is: done 13:00, the latest end is unknown", ALL_STAY]
 
 
 # --- when a bag is submitted -----------------------------------------------------------------------------------------

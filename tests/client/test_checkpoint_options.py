@@ -50,7 +50,7 @@ def test_a_command_says_how_it_saves() -> None:
         ({"patterns": ["state"], "signal": "usr1"}, "signal"),
         ({"patterns": ["state"], "signal": "FOO"}, "there is no signal FOO"),
         ({"patterns": ["state"], "signal": ""}, "signal"),
-        ({"patterns": ["state"], "signal": "SIGKILL"}, "no program hears the signal KILL"),
+        ({"patterns": ["state"], "signal": "SIGKILL"}, "no program can handle the signal KILL"),
         ({"patterns": ["state"], "exit_code": 0}, "exit code"),
         ({"patterns": ["state"], "exit_code": 256}, "exit code"),
     ],

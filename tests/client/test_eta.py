@@ -18,10 +18,10 @@ HOUR = 3600.0
     ("median", "high", "words"),
     [
         (20.0, 35.0, "done in 20 s, at the latest in 35 s"),
-        (20.0, None, "done in 20 s, nobody knows when at the latest"),
+        (20.0, None, "done in 20 s, the latest end is unknown"),
         (HOUR, 2 * HOUR, "done 13:00, at the latest 14:00"),
         (HOUR, 14 * HOUR, "done 13:00, at the latest Sat 02:00"),
-        (HOUR, None, "done 13:00, nobody knows when at the latest"),
+        (HOUR, None, "done 13:00, the latest end is unknown"),
         (67 * HOUR, 69.25 * HOUR, "done Mon 07:00, at the latest 09:15"),
         (24 * 20 * HOUR, 24 * 30 * HOUR, "done 10 Dec 2026 12:00, at the latest 20 Dec 2026 12:00"),
     ],

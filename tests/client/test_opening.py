@@ -68,7 +68,7 @@ def test_a_line_that_cannot_be_read_is_told(nothing_known: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("worker@127.0.0.1:7077/insecure", "the join line of a worker; this needs the one of a client"),
+        ("worker@127.0.0.1:7077/insecure", "a join line for a worker; you need one for a client"),
         ("client@127.0.0.1:7077/AAAA", "cut"),
         ("hello", "not a join line"),
         ("", "not a join line"),

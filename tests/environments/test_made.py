@@ -193,13 +193,13 @@ def test_requirements_that_contradict_each_other_directly_are_yours(index: Path)
 
 @pytest.mark.parametrize("line", ["num py", "alpha=2", "alpha @ nowhere", "--nonsense"])
 def test_what_is_no_requirement_is_named_without_the_file_that_pip_read(index: Path, line: str) -> None:
-    with pytest.raises(BagRejected, match=f": '{line}' is no requirement: give a name such as numpy") as refused:
+    with pytest.raises(BagRejected, match=f": '{line}' is not a requirement: give a name such as numpy") as refused:
         asked(line)
     assert "requirements.txt" not in str(refused.value)
 
 
 def test_what_is_no_condition_is_named(index: Path) -> None:
-    with pytest.raises(BagRejected, match=r"'python' after the semicolon is no condition|is no requirement"):
+    with pytest.raises(BagRejected, match=r"'python' after the semicolon is not a condition|is no requirement"):
         asked("alpha; python")
 
 

@@ -15,17 +15,17 @@ _TRACEBACK = "ERROR: Exception:\nTraceback (most recent call last):\n    raise e
         (
             "alpha @ nowhere",
             f"{_TRACEBACK}MissingSchema: Invalid URL 'nowhere': No scheme supplied.\n",
-            "'alpha @ nowhere' is no requirement: give a name such as numpy, also with versions, as in numpy==2.4.6",
+            "'alpha @ nowhere' is not a requirement: give a name such as numpy, also with versions, as in numpy==2.4.6",
         ),
         (
             "alpha; python",
             f"{_TRACEBACK}markers.InvalidMarker: Expected a marker variable or quoted string\n    python\n    ^\n",
-            "'python' after the semicolon is no condition, such as sys_platform == 'win32'",
+            "'python' after the semicolon is not a condition, such as sys_platform == 'win32'",
         ),
         (
             "alpha; python",
             f"{_TRACEBACK}markers.InvalidMarker: Invalid marker: 'python', parse error at 'python'\n",
-            "'python' after the semicolon is no condition, such as sys_platform == 'win32'",
+            "'python' after the semicolon is not a condition, such as sys_platform == 'win32'",
         ),
         ("alpha", f"{_TRACEBACK}MemoryError: no room\n", "MemoryError: no room"),
     ],

@@ -346,7 +346,7 @@ def test_of_somebody_elses_bag_you_see_what_everybody_sees_and_why_not_more() ->
 
 
 def test_a_bag_that_was_forgotten_is_said_to_be() -> None:
-    assert "no such bag any more" in on(Page("bag", BAG), snapshot()).text()
+    assert "the broker no longer has this bag" in on(Page("bag", BAG), snapshot()).text()
 
 
 def test_a_task_shows_why_it_waits_how_it_ended_and_what_it_printed() -> None:

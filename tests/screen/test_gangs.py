@@ -54,7 +54,7 @@ def test_the_page_of_a_pc_says_what_it_is_like() -> None:
     assert "0.71 of a fast desktop PC's, as tasks show (1.42 measured)" in player_of_corrected.line_with("speed")
     assert "8 G" in player.line_with("memory")
     assert "gpu, matlab" in player.line_with("labels")
-    assert "gangs of several PCs leave it out" in player.line_with("network")
+    assert "gets no gangs of several PCs" in player.line_with("network")
     assert "rank 2 of 4, 3 s of 45 s" in player.line_with("slot 0")
 
 

@@ -375,14 +375,12 @@ def test_a_worker_cannot_write_to_the_terminal_by_its_name() -> None:
 # --- trouble ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("state", "said"), [("full", "disk full: nothing can be written down"), ("low", "disk nearly full")]
-)
+@pytest.mark.parametrize(("state", "said"), [("full", "disk full: nothing can be stored"), ("low", "disk nearly full")])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_broker_whose_disk_is_full_says_so_before_all_else(state: str, said: str, width: int) -> None:
     seen = snapshot()
     seen["broker"]["disk"] = state  # type: ignore[typeddict-item]
-    assert f"{said}, no submissions" in " ".join(lines(seen, width)[:2])
+    assert f"{said}, new submissions" in " ".join(lines(seen, width)[:2])
 
 
 def test_a_worker_that_quarantine_says_why_and_until_when_and_is_shown_first() -> None:

@@ -69,7 +69,7 @@ class Account:
 def find_account(name: str) -> Account:
     """Return the user of that name. Raises `AccountError` if tasks cannot run as that user."""
     if sys.platform == "win32":
-        raise AccountError("--run-as is not for Windows: start the worker as that user")
+        raise AccountError("--run-as does not work on Windows: start the worker as that user")
     else:
         import pwd
 

@@ -59,11 +59,11 @@ def _contradiction(found: re.Match[str]) -> str:
 
 
 def _no_requirement(said: str) -> str:
-    return f"{said!r} is no requirement: give a name such as numpy, also with versions, as in numpy==2.4.6"
+    return f"{said!r} is not a requirement: give a name such as numpy, also with versions, as in numpy==2.4.6"
 
 
 def _no_condition(found: re.Match[str]) -> str:
-    return f"{found[1] or found[2]!r} after the semicolon is no condition, such as sys_platform == 'win32'"
+    return f"{found[1] or found[2]!r} after the semicolon is not a condition, such as sys_platform == 'win32'"
 
 
 # What pip says, and what we say instead.
