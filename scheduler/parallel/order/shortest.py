@@ -1,4 +1,4 @@
-"""The shortest first, so that few wait for long ones; who waits rises, so that nobody waits for ever.
+"""The shortest first, so that few wait for long ones; who waits rises.
 
 Of jobs that came together, which are one piece of work to somebody, the largest is first: the last of them ends sooner,
 and windows that are long enough for it are not spent on others.
@@ -24,6 +24,7 @@ class Shortest:
 
     name: ClassVar[str] = "shortest"
     backfills = True
+    overtakes = True
 
     def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
         """The least work first; of those that came together, the most."""
