@@ -15,7 +15,7 @@ from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.overdue import overdue_at
+from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.policies import parallel_policy
 
 # How a note ends of a bag whose tasks need longer windows than there are.
@@ -75,7 +75,7 @@ class Explaining:
         if state != State.WAITING:
             return None
         waits = f"{start} waits: {self._wanting(bag.need, task, now)}"
-        return [waits, *self._kept(task, now), *self._overdue(bag.need, task, now), *self._resting(), *last]
+        return [waits, *self._kept(task, now), *self._impatient(bag.need, task, now), *self._resting(), *last]
 
     def _kept(self, task: int, now: float) -> list[str]:
         """Since when slots are kept for it, and when it should begin."""
@@ -86,11 +86,11 @@ class Explaining:
         begins = "as soon as what is late there has ended" if late else f"by {self._when(reserved.at - now, now)}"
         return [f"slots have been kept for it for {precise(now - reserved.since)}; it should begin {begins}"]
 
-    def _overdue(self, need: Need, task: int, now: float) -> list[str]:
+    def _impatient(self, need: Need, task: int, now: float) -> list[str]:
         """Whether it has waited for so long that it comes first, where others may overtake."""
         policy, scheduler = parallel_policy(self._state.scheduler.policy), self._state.scheduler
         job = Job(task, need, scheduler.runtime(task), scheduler.grid.tasks.known(task).came)
-        if not (isinstance(policy, Composed) and policy.which.overtakes and overdue_at(job) <= now):
+        if not (isinstance(policy, Composed) and policy.which.overtakes and patience_ends(job) <= now):
             return []
         return [f"it has waited for {precise(now - job.arrived)}, so nothing that comes later delays it"]
 

@@ -86,8 +86,8 @@ class Reserved:
 
 class WhichNext(Protocol):
     """In which order jobs come. ``backfills``: whether others may start while the head waits. ``overtakes``: whether a
-    job may come before one that has waited for longer; then those that are overdue come first
-    (`deskgrid.scheduler.parallel.overdue`).
+    job may come before one that has waited for longer; then one whose patience has ended comes first
+    (`deskgrid.scheduler.parallel.patience`).
     """
 
     name: ClassVar[str]

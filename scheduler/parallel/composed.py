@@ -12,7 +12,7 @@ from math import inf
 from deskgrid.scheduler.parallel.base import Job, Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.capacity import room, smaller, within
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
-from deskgrid.scheduler.parallel.overdue import most_overdue
+from deskgrid.scheduler.parallel.patience import least_patient
 from deskgrid.scheduler.parallel.reservation import earliest
 
 # So many jobs that differ in what they need are tried while the head waits, so that a decision takes milliseconds.
@@ -54,7 +54,7 @@ class Composed:
         for turn in view.turns:
             jobs = [job for job in turn if job.not_before <= now and job not in aside]
             ordered = self.which.order(jobs, now)
-            if self.which.overtakes and (first := most_overdue(jobs, view.sites, now)) is not None:
+            if self.which.overtakes and (first := least_patient(jobs, view.sites, now)) is not None:
                 ordered.remove(first)
                 ordered.insert(0, first)
             queue += ordered

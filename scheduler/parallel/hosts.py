@@ -10,7 +10,7 @@ from operator import itemgetter
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.overdue import tolerance
+from deskgrid.scheduler.parallel.patience import tolerance
 
 # PCs of a site can all have different speeds. At most about so many are tried as that of the slowest rank.
 LEVELS = 8
@@ -57,7 +57,7 @@ def believed(at: float, now: float, tolerance: float = 0.0) -> float:
 
     What is late will take as long again as it is late: nothing else is known of it, and if everybody waited for its
     end at every moment, what waits for it would keep others from the PCs without limit. If it is late by no more than
-    ``tolerance``, it may end at any moment (`deskgrid.scheduler.parallel.overdue`).
+    ``tolerance``, it may end at any moment (`deskgrid.scheduler.parallel.patience`).
     """
     late = now - at
     return at if late <= 0.0 else now if late <= tolerance else now + late

@@ -13,7 +13,7 @@ from deskgrid.scheduler.parallel.base import Host, Job, Site
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import believed, first, frees, kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.overdue import tolerance
+from deskgrid.scheduler.parallel.patience import tolerance
 
 # PCs of a site can all have different speeds. At most so many are tried as that of the slowest rank.
 LEVELS = 4

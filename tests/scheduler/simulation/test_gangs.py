@@ -10,7 +10,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.overdue import LEAST_S
+from deskgrid.scheduler.parallel.patience import LEAST_S
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.runs import Loads
@@ -458,7 +458,7 @@ def test_silent_pcs_are_not_simulated_beside_gangs() -> None:
     [
         # Single tasks only: it is the head of its queue at once, and slots are kept for it.
         (0, 9.0),
-        # Small gangs, too: they overtake until it is overdue.
+        # Small gangs, too: they overtake until its patience ends.
         (2, LEAST_S + 9.0),
     ],
 )

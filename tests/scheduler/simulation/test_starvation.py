@@ -9,7 +9,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.overdue import PATIENCE
+from deskgrid.scheduler.parallel.patience import PATIENCE
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, cycle
 from tests.scheduler.simulation.test_gangs import gang, pcs

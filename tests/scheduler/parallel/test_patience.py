@@ -5,7 +5,7 @@ import pytest
 from deskgrid.scheduler.parallel.base import Job, Start
 from deskgrid.scheduler.parallel.hosts import believed, frees
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.overdue import LEAST_S, PART, PATIENCE, most_overdue, overdue_at, tolerance
+from deskgrid.scheduler.parallel.patience import LEAST_S, PART, PATIENCE, least_patient, patience_ends, tolerance
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from tests.scheduler.parallel.looking import grid_of, running
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
@@ -14,28 +14,28 @@ from tests.scheduler.parallel.test_composed import began, parallel
 HOUR = 3600.0
 
 
-def test_a_job_is_overdue_after_five_times_its_runtime_and_not_within_ten_minutes() -> None:
-    assert overdue_at(gang(1, 4, HOUR, 50.0)) == 50.0 + PATIENCE * HOUR
-    assert overdue_at(gang(1, 4, 1.0, 50.0)) == 50.0 + LEAST_S
+def test_patience_lasts_for_five_times_the_runtime_and_for_ten_minutes_at_least() -> None:
+    assert patience_ends(gang(1, 4, HOUR, 50.0)) == 50.0 + PATIENCE * HOUR
+    assert patience_ends(gang(1, 4, 1.0, 50.0)) == 50.0 + LEAST_S
     moldable = Job(1, Need(2, 8, speedup=Amdahl(0.0), gang=True), HOUR, 0.0)
-    assert overdue_at(moldable) == PATIENCE * HOUR / 2
+    assert patience_ends(moldable) == PATIENCE * HOUR / 2
 
 
-def test_who_is_overdue_the_longest_comes_first() -> None:
+def test_the_one_whose_patience_ended_first_comes_first() -> None:
     jobs = [gang(1, 4, HOUR), gang(2, 1, 1.0, 10.0), gang(3, 1, 1.0, 5.0)]
     grid = grid_of(hosts_of("A", 4), jobs)
-    assert most_overdue(jobs, grid.sites, LEAST_S) is None
-    assert most_overdue(jobs, grid.sites, LEAST_S + 20.0) is jobs[2]
-    assert most_overdue(jobs, grid.sites, PATIENCE * HOUR) is jobs[2]
-    assert most_overdue(jobs[:1], grid.sites, PATIENCE * HOUR) is jobs[0]
-    assert most_overdue([], grid.sites, PATIENCE * HOUR) is None
+    assert least_patient(jobs, grid.sites, LEAST_S) is None
+    assert least_patient(jobs, grid.sites, LEAST_S + 20.0) is jobs[2]
+    assert least_patient(jobs, grid.sites, PATIENCE * HOUR) is jobs[2]
+    assert least_patient(jobs[:1], grid.sites, PATIENCE * HOUR) is jobs[0]
+    assert least_patient([], grid.sites, PATIENCE * HOUR) is None
 
 
 @pytest.mark.parametrize(
     ("arrived", "began", "first"),
     [
-        (0.0, 700.0, False),  # it was overdue before, and is served
-        (0.0, 500.0, True),  # it was not overdue when it began
+        (0.0, 700.0, False),  # its patience had ended before, and it is served
+        (0.0, 500.0, True),  # it was patient when it began
         (50.0, 800.0, True),  # it came later
     ],
 )
@@ -48,10 +48,10 @@ def test_the_next_one_comes_first_when_those_before_it_have_less_than_a_quarter(
     grid.waiting.append(before)
     grid.start(Start(before, ((hosts[0], 1), (hosts[1], 1)), 100.0))
     assert PART == 2 / 8
-    assert (most_overdue([waits], grid.sites, 900.0) is waits) is first
+    assert (least_patient([waits], grid.sites, 900.0) is waits) is first
 
 
-def test_work_that_is_late_may_end_at_any_moment_while_a_job_waits_that_is_overdue_for_twice_as_long() -> None:
+def test_work_that_is_late_may_end_at_any_moment_when_patience_ended_twice_as_long_ago() -> None:
     waits = gang(2, 2, 1.0)
     assert [tolerance(waits, LEAST_S + seconds) for seconds in (-10.0, 0.0, 30.0)] == [0.0, 0.0, 15.0]
     assert [believed(at, 100.0, 15.0) for at in (101.0, 100.0, 85.0, 84.0)] == [101.0, 100.0, 100.0, 116.0]
@@ -64,7 +64,7 @@ def test_work_that_is_late_may_end_at_any_moment_while_a_job_waits_that_is_overd
 
 
 @pytest.mark.parametrize("name", ["packing", "nmin", "easy"])
-def test_tasks_that_are_always_late_do_not_delay_an_overdue_job_for_ever(name: str) -> None:
+def test_tasks_that_are_always_late_do_not_delay_a_job_for_ever(name: str) -> None:
     """Some small jobs take four times what was predicted: something is always late, and others seem to end sooner."""
     grid = Grid(hosts_of("A", 16)).submit([gang(0, 16, 200.0, 1.0)])
     grid.submit([gang(number, 1, 20.0 + number % 7, number * 2.5) for number in range(1, 3_000)])
