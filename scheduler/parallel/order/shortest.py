@@ -16,7 +16,7 @@ from deskgrid.scheduler.parallel.base import Job
 WIDTH = 0.3
 # Each second that it waits counts as so many seconds less. So a job of an hour is overtaken by no shorter one that
 # comes 20 hours after it.
-PATIENCE = 0.05
+RISE = 0.05
 
 
 class Shortest:
@@ -33,7 +33,7 @@ class Shortest:
             together[job.arrived].append(job)
         ranked = []
         for arrived, jobs in together.items():
-            rise = PATIENCE * (now - arrived)
+            rise = RISE * (now - arrived)
             if len(jobs) > 1:
                 jobs.sort(key=work, reverse=True)
             ranked.append((fmean(map(work, jobs)) - rise, arrived, jobs))
