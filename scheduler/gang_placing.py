@@ -21,10 +21,14 @@ from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.policies.base import Policy, Requirement
 from deskgrid.scheduler.queues.jobs import JobQueue
-from deskgrid.scheduler.state.gangs import Gang, Machine
+from deskgrid.scheduler.state.gangs import Gang, Machine, Reservation
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Sent, Slot
 from deskgrid.scheduler.suitable import free_memory
+
+# When what is kept should have been needed already, and is not, the policy is asked again after so many seconds: what
+# is late was expected at any moment, and may be no longer.
+AGAIN_S = 60.0
 
 
 class GangPlacing:
@@ -61,10 +65,10 @@ class GangPlacing:
 
     def _keep(self) -> None:
         table, wanted = self._table, dict[int, tuple[Slot, float]]()
-        for _, ranks, at in self._keeps:
-            for host, slots in ranks:
+        for job, ranks, at in self._keeps:
+            for host, many in ranks:
                 if host.name in table.machines:
-                    self._choose(table.machines[host.name], slots, at, wanted)
+                    self._choose(table.machines[host.name], many * job.need.slots, at, wanted)
         for number, slot in table.kept.items():
             if number not in wanted:
                 self._close(slot, slot.worker.ends_at)
@@ -82,11 +86,14 @@ class GangPlacing:
         """For single tasks, ``slot`` closes ``at``."""
         if slot.closes == at:
             return
+        grid = self._grid
         indexed = slot.rows is not None
-        self._grid.slots.unindex(slot)
+        grid.slots.unindex(slot)
         slot.closes = at
-        if indexed:
-            self._grid.slots.index(slot, self._grid.now)
+        if not grid.policy.timed:
+            self._settle(slot, grid.policy.requirement)  # it has room, or no longer
+        elif indexed:
+            grid.slots.index(slot, grid.now)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -109,7 +116,11 @@ class GangPlacing:
         ):
             if not self._ask(queues, starts):
                 break
-        self.due = min([keep.at for keep in self._keeps if keep.at > grid.now], default=inf)
+        self.due = min([keep.at if keep.at > grid.now else grid.now + AGAIN_S for keep in self._keeps], default=inf)
+        kept, table.reserved = table.reserved, {}
+        for keep in self._keeps:
+            since = kept[keep.job.task].since if keep.job.task in kept else grid.now
+            table.reserved[keep.job.task] = Reservation(keep.at, since)
         grid.changes += bool(starts)  # plans for single tasks no longer hold
         self._asked = grid.changes if grid.budget > 0 else -1
         return starts
@@ -137,13 +148,13 @@ class GangPlacing:
         """Ask about these tasks; whether to ask again, because it is somebody else's turn now."""
         grid, alone = self._grid, len(queues) == 1
         turns = {} if alone else self._turns(queues)
-        waiting = queues[0].jobs if alone else _in_turn(queues, turns)
+        waiting = [queues[0].jobs] if alone else _in_turn(queues, turns)
         self._keeps, self._kept = [], False
         for step in self._policy_for().decide(GangView(grid, waiting, self._coming)):
             if isinstance(step, Keep):
                 self._keeps.append(step)
                 continue
-            command = self._start(step, waiting)
+            command = self._start(step)
             if command is None:
                 continue
             starts.append(command)
@@ -152,7 +163,7 @@ class GangPlacing:
             if grid.budget <= 0 or not queue.category.open:
                 return True
             if not alone:
-                waiting.remove(step.job)
+                next(jobs for jobs in waiting if step.job in jobs).remove(step.job)
                 if self._turns(queues) != turns:
                     return True
         return False
@@ -188,7 +199,7 @@ class GangPlacing:
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
-    def _start(self, start: Start, waiting: list[Job]) -> StartGang | None:
+    def _start(self, start: Start) -> StartGang | None:
         """Start a gang; None if it cannot be: then its job does not wait for the rest of this decision."""
         grid, table, (job, ranks, seconds, considered) = self._grid, self._table, start
         task, need = job.task, job.need
@@ -271,8 +282,11 @@ class GangPlacing:
         grid.deadlines.watch(slots[0], now)
 
 
-def _in_turn(queues: Sequence[JobQueue], turns: dict[JobQueue, tuple[float, int]]) -> list[Job]:
-    """The jobs of several queues, those first whose turn it is."""
-    rows = [(turns[queue], job.task, job) for queue in queues for job in queue.jobs]
-    rows.sort(key=lambda row: row[:2])
-    return [job for *_, job in rows]
+def _in_turn(queues: Sequence[JobQueue], turns: dict[JobQueue, tuple[float, int]]) -> list[list[Job]]:
+    """The jobs of several queues by their turns, the first turn first."""
+    found: dict[tuple[float, int], list[Job]] = {turn: [] for turn in sorted(set(turns.values()))}
+    for queue in queues:
+        found[turns[queue]] += queue.jobs
+    for jobs in found.values():
+        jobs.sort(key=lambda job: job.task)
+    return list(found.values())

@@ -54,15 +54,20 @@ class Coming:
 
 
 class GangView:
-    """The view of one decision. ``waiting``: the jobs, those first whose turn it is."""
+    """The view of one decision. ``turns``: the waiting jobs, those first whose turn it is."""
 
-    __slots__ = ("_coming", "_grid", "now", "waiting")
+    __slots__ = ("_coming", "_grid", "now", "turns")
 
-    def __init__(self, grid: GridState, waiting: list[Job], coming: Coming) -> None:
+    def __init__(self, grid: GridState, turns: Sequence[list[Job]], coming: Coming) -> None:
         self._grid = grid
         self._coming = coming
         self.now = grid.now
-        self.waiting = waiting
+        self.turns = turns
+
+    @property
+    def waiting(self) -> Sequence[Job]:
+        """The waiting jobs, one turn after the other."""
+        return self.turns[0] if len(self.turns) == 1 else [job for jobs in self.turns for job in jobs]
 
     @property
     def sites(self) -> Sequence[Site]:

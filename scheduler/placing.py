@@ -339,6 +339,8 @@ class Placing:
         grid = self._grid
         if grid.quarantine.workers and grid.quarantine.shuts(slot):
             return False
+        if not grid.policy.timed and slot.closes < slot.worker.ends_at:
+            return False  # it is kept for a gang, and nobody asks whether a task ends before that
         sent, held = slot.sent, len(slot.queue)
         if not (sent or held) or (held < grid.policy.queue_length and slot.gang is None):
             return True

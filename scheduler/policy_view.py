@@ -163,7 +163,8 @@ class PolicyView:
         speed, now = slot.speed, self.now
         due = slot.started + slot.sent[0].runtime / speed if slot.sent else now
         free = (due if due > now else now) + slot.ahead_s / speed + slot.queued_s / speed
-        return OpenSlot(slot.worker.name, slot.position, free, slot.closes, slot.number, speed)
+        kept = slot.closes < slot.worker.ends_at
+        return OpenSlot(slot.worker.name, slot.position, free, slot.closes, slot.number, speed, kept)
 
     def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and not in quarantine, except slots that owe an answer."""

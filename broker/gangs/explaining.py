@@ -11,9 +11,11 @@ from deskgrid.broker.needs import MPI, labels_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.policies import parallel_policy
 
 # How a note ends of a bag whose tasks need longer windows than there are.
@@ -72,7 +74,25 @@ class Explaining:
             return [f"{start} pauses, and is tried again in {precise(again_s)}", *last]
         if state != State.WAITING:
             return None
-        return [f"{start} waits: {self._wanting(bag.need, task, now)}", *self._resting(), *last]
+        waits = f"{start} waits: {self._wanting(bag.need, task, now)}"
+        return [waits, *self._kept(task, now), *self._impatient(bag.need, task, now), *self._resting(), *last]
+
+    def _kept(self, task: int, now: float) -> list[str]:
+        """Since when slots are kept for it, and when it should begin."""
+        reserved = self._state.scheduler.grid.gangs.reserved.get(task)
+        if reserved is None:
+            return []
+        late = reserved.at <= now
+        begins = "as soon as what is late there has ended" if late else f"by {self._when(reserved.at - now, now)}"
+        return [f"slots have been kept for it for {precise(now - reserved.since)}; it should begin {begins}"]
+
+    def _impatient(self, need: Need, task: int, now: float) -> list[str]:
+        """Whether it has waited for so long that it comes first, where others may overtake."""
+        policy, scheduler = parallel_policy(self._state.scheduler.policy), self._state.scheduler
+        job = Job(task, need, scheduler.runtime(task), scheduler.grid.tasks.known(task).came)
+        if not (isinstance(policy, Composed) and policy.which.overtakes and patience_ends(job) <= now):
+            return []
+        return [f"it has waited for {precise(now - job.arrived)}, so nothing that comes later delays it"]
 
     def _resting(self) -> list[str]:
         """Which workers get no gangs for a while."""

@@ -98,7 +98,7 @@ class Start(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """Keep so many slots of these hosts free for ``job`` from ``at`` on: other tasks on them have to end before.
+    """Keep slots of these hosts for so many ranks of ``job`` from ``at`` on: other tasks on them have to end before.
 
     It holds until the policy is asked again.
     """
@@ -115,8 +115,15 @@ class ParallelView(Protocol):
     def now(self) -> float: ...
 
     @property
+    def turns(self) -> Sequence[Sequence[Job]]:
+        """The waiting jobs: first those whose turn it is, because their owners have used least of the grid, and so on.
+
+        Jobs with the same turn are in the order of their arrival. A job that is started leaves at once.
+        """
+
+    @property
     def waiting(self) -> Sequence[Job]:
-        """The jobs whose turn it may be, in the order of their arrival. A job that is started leaves it at once."""
+        """All of these, one turn after the other."""
 
     @property
     def sites(self) -> Sequence[Site]:

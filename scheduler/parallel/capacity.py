@@ -18,10 +18,14 @@ def within(look: Look, job: Job, size: Size) -> Size:
         return size
     sites = _whole(look, need)
     if not size.power:
-        most = max([sum([count for _, count in hosts]) for hosts in sites], default=0)
-        return size._replace(ranks=max(need.least, min(size.ranks, most)))
+        return size._replace(ranks=max(need.least, min(size.ranks, room(look, need))))
     power = max([sum([size.of(host) * count * need.slots for host, count in hosts]) for hosts in sites], default=0.0)
     return size._replace(power=min(size.power, WHOLE * power)) if power else size
+
+
+def room(look: Look, need: Need) -> int:
+    """How many ranks the largest site would have for a job if nothing else ran on its PCs that are up."""
+    return max([sum([count for _, count in hosts]) for hosts in _whole(look, need)], default=0)
 
 
 def _whole(look: Look, need: Need) -> list[list[tuple[Host, int]]]:

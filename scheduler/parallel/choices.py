@@ -70,7 +70,9 @@ class Look:
 
 @dataclass(slots=True, eq=False)
 class Reserved:
-    """What waits for the head of the queue: ranks on hosts, from ``at`` on, for ``seconds``."""
+    """What waits for the head of the queue: ranks on hosts, from ``at`` on, for ``seconds``. Without ranks: it waits,
+    and nobody needs to know for what.
+    """
 
     job: Job
     ranks: tuple[tuple[Host, int], ...]
@@ -83,10 +85,14 @@ class Reserved:
 
 
 class WhichNext(Protocol):
-    """In which order jobs have their turns. ``backfills``: whether others may start while the head waits."""
+    """In which order jobs come. ``backfills``: whether others may start while the head waits. ``overtakes``: whether a
+    job may come before one that has waited for longer; then one whose patience has ended comes first
+    (`deskgrid.scheduler.parallel.patience`).
+    """
 
     name: ClassVar[str]
     backfills: bool
+    overtakes: bool
 
     def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
         """The waiting jobs, the next one first."""
@@ -108,11 +114,10 @@ class HowMany(Protocol):
         """The head cannot start now with ``size``: what it starts with now if that fits, or else waits for."""
         return size
 
-    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved | None) -> Iterator[tuple[Job, Size]]:
+    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved) -> Iterator[tuple[Job, Size]]:
         """Jobs behind the head, and the size with which each is tried while the head waits for ``reserved``.
 
-        Each that fits without delaying the head is started before the next one is asked for. None: the head can start
-        at no time that is known.
+        Each that fits without delaying the head is started before the next one is asked for.
         """
         for job in jobs:
             yield job, self.size(look, job)

@@ -1,16 +1,18 @@
 """A policy for parallel tasks, made of three choices: which next, how many ranks, and where.
 
 The head of the queue starts as soon as it can. While it waits, the earliest time at which it can start is reserved for
-it, and if the choice of the next backfills, others start that do not delay it.
+it, and if the choice of the next backfills, others start that do not delay it. A job that can start at no time that is
+known waits aside: the next one is the head.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
 from deskgrid.scheduler.parallel.base import Job, Keep, ParallelView, Start
-from deskgrid.scheduler.parallel.capacity import smaller, within
+from deskgrid.scheduler.parallel.capacity import room, smaller, within
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
+from deskgrid.scheduler.parallel.patience import least_patient
 from deskgrid.scheduler.parallel.reservation import earliest
 
 # So many jobs that differ in what they need are tried while the head waits, so that a decision takes milliseconds.
@@ -30,45 +32,66 @@ class Composed:
     def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
         """The heads of the queue, one after the other, as far as they can start; then those that fit into gaps."""
         now = view.now
-        queue = self.which.order([job for job in view.waiting if job.not_before <= now], now)
+        aside = set[Job]()
+        queue = self._order(view, aside)
         look = Look(view, now, queue, self.sizes, self.margin, self.where.sharing)
         self.sizes.notice(look)
         while queue:
-            start, reserved = self._begin(look, queue[0])
-            if start is None:
-                if reserved is not None:
-                    yield Keep(reserved.job, reserved.ranks, reserved.at)
-                if self.which.backfills:
-                    yield from self._fill(look, reserved)
+            begins = self._begin(look, queue[0])
+            if isinstance(begins, Reserved):
+                yield from self._wait(look, begins)
                 return
-            yield start
-            del queue[0]
+            if begins is None:
+                aside.update(_as_demanding(queue[0], queue))
+                queue[:] = self._order(view, aside)
+            else:
+                yield begins
+                del queue[0]
 
-    def _begin(self, look: Look, job: Job) -> tuple[Start | None, Reserved | None]:
-        """How the head starts now; or else, if that matters to others, when it can start."""
+    def _order(self, view: ParallelView, aside: Collection[Job]) -> list[Job]:
+        """The waiting jobs without those that wait aside, the next one first."""
+        now, queue = view.now, list[Job]()
+        for turn in view.turns:
+            jobs = [job for job in turn if job.not_before <= now and job not in aside]
+            ordered = self.which.order(jobs, now)
+            if self.which.overtakes and (first := least_patient(jobs, view.sites, now)) is not None:
+                ordered.remove(first)
+                ordered.insert(0, first)
+            queue += ordered
+        return queue
+
+    def _begin(self, look: Look, job: Job) -> Start | Reserved | None:
+        """How the head starts now, or when it can start; None: at no time that is known."""
         wanted = within(look, job, self.sizes.size(look, job))
         start = self.where.place(look, job, wanted)
         if start is None and (other := self.sizes.instead(look, job, wanted)) != wanted:
             wanted = within(look, job, other)
             start = self.where.place(look, job, wanted)
-        if start is not None or not self._matters(look, job):
-            return start, None
+        if start is not None:
+            return start
+        if not self._matters(look, job):
+            return Reserved(job, (), inf, 0.0)
         for size in smaller(job.need, wanted):
             if size != wanted and (start := self.where.place(look, job, size)) is not None:
-                return start, None
+                return start
             if (reserved := earliest(look, job, size)) is not None:
-                return None, reserved
-        return None, None
+                return reserved
+        return None
 
     def _matters(self, look: Look, job: Job) -> bool:
-        """Whether it matters when the head can start: to others, or because windows may be too short for its size."""
-        if look.view.singles or self.which.backfills:
+        """Whether it matters when the head can start: to others, or because it may never be able to."""
+        if look.view.singles or self.which.backfills or job.need.least > room(look, job.need):
             return True
-        return job.need.least < job.need.most and any(
-            host.closes < inf for site in look.view.sites for host in site.hosts
-        )
+        return any(host.closes < inf for site in look.view.sites for host in site.hosts)
 
-    def _fill(self, look: Look, reserved: Reserved | None) -> Iterator[Start]:
+    def _wait(self, look: Look, reserved: Reserved) -> Iterator[Start | Keep]:
+        """The head waits for what is reserved for it."""
+        if reserved.ranks:
+            yield Keep(reserved.job, reserved.ranks, reserved.at)
+        if self.which.backfills:
+            yield from self._fill(look, reserved)
+
+    def _fill(self, look: Look, reserved: Reserved) -> Iterator[Start]:
         if not any(site.idle for site in look.view.sites):
             return
         failed = _Failed()
@@ -102,6 +125,12 @@ class _Failed:
         """It has been tried, and others that it does not cover."""
         self.count += 1
         self._seconds[_kind(job, size)][size.ranks] = job.need.seconds(job.runtime, size.ranks)
+
+
+def _as_demanding(job: Job, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Those of ``jobs`` that can start at no time if ``job`` cannot: of rigid jobs, those like it that take longer."""
+    rigid = job.need.least == job.need.most
+    return (each for each in jobs if each is job or (rigid and each.need == job.need and each.runtime >= job.runtime))
 
 
 def _kind(job: Job, size: Size) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from operator import itemgetter
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.patience import tolerance
 
 # PCs of a site can all have different speeds. At most about so many are tried as that of the slowest rank.
 LEVELS = 8
@@ -51,20 +52,23 @@ def kept_idle(host: Host, sharing: Sharing) -> int:
     return max(0, host.slots - int(min(sharing.mpl * host.processors, host.slots)))
 
 
-def believed(at: float, now: float) -> float:
+def believed(at: float, now: float, tolerance: float = 0.0) -> float:
     """When what should be over ``at`` will be, as far as anybody knows ``now``.
 
-    What is overdue will take as long again as it is late: nothing else is known of it, and if everybody waited for its
-    end at every moment, what waits for it would keep others from the PCs without limit.
+    What is late will take as long again as it is late: nothing else is known of it, and if everybody waited for its
+    end at every moment, what waits for it would keep others from the PCs without limit. If it is late by no more than
+    ``tolerance``, it may end at any moment (`deskgrid.scheduler.parallel.patience`).
     """
-    return at if at >= now else now + (now - at)
+    late = now - at
+    return at if late <= 0.0 else now if late <= tolerance else now + late
 
 
-def frees(host: Host, now: float) -> Sequence[tuple[float, int]]:
-    """When slots that are occupied will be free, as believed ``now``; ascending, as (time, slots)."""
+def frees(host: Host, job: Job, now: float) -> Sequence[tuple[float, int]]:
+    """When slots that are occupied will be free, as believed ``now`` while ``job`` waits; ascending, (time, slots)."""
     if not host.frees or host.frees[0][0] >= now:
         return host.frees
-    return sorted([(believed(at, now), slots) for at, slots in host.frees])
+    late = tolerance(job, now)
+    return sorted([(believed(at, now, late), slots) for at, slots in host.frees])
 
 
 def seats(idle: int, memory: float, need: Need, sharing: Sharing) -> int:
@@ -145,7 +149,7 @@ def _usable(
 def _beside(host: Host, need: Need, reserved: Reserved, now: float) -> int:
     """How many ranks it can have beyond the time at which ranks of another job are to start on it."""
     theirs = reserved.by_host[host] * reserved.job.need.slots
-    free = host.idle + sum([slots for at, slots in frees(host, now) if at <= reserved.at]) - theirs
+    free = host.idle + sum([slots for at, slots in frees(host, reserved.job, now) if at <= reserved.at]) - theirs
     return free // need.slots
 
 

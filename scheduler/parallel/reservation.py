@@ -13,6 +13,7 @@ from deskgrid.scheduler.parallel.base import Host, Job, Site
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import believed, first, frees, kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.patience import tolerance
 
 # PCs of a site can all have different speeds. At most so many are tried as that of the slowest rank.
 LEVELS = 4
@@ -63,7 +64,7 @@ def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Reserved | None:
     need = job.need
     lacks = ranks * need.slots - host.idle + kept_idle(host, look.sharing)
     at = look.now
-    for free, slots in frees(host, look.now):
+    for free, slots in frees(host, job, look.now):
         if lacks <= 0:
             break
         lacks -= slots
@@ -145,14 +146,15 @@ class _Sweep:
     def _ends(self, site: Site, up: list[Host]) -> list[_Change]:
         """When slots and memory of the PCs that are up should be free."""
         known = set(up)
-        all_ends = [(at, host, slots) for host in up for at, slots in frees(host, self.now)]
+        all_ends = [(at, host, slots) for host in up for at, slots in frees(host, self.job, self.now)]
         ends = [_Change(at, 0, host, slots, 0.0) for at, host, slots in all_ends if at < host.closes]
         if self.job.need.memory:
+            late = tolerance(self.job, self.now)
             for running in site.running:
                 for host, ranks in running.ranks:
                     memory = float(running.job.need.memory * ranks)
                     self._held[host] = self._held.get(host, 0.0) + memory
-                    at = believed(running.ends, self.now)
+                    at = believed(running.ends, self.now, late)
                     if host in known and at < host.closes:
                         ends.append(_Change(at, 0, host, 0, memory))
         ends.sort(key=_when)

@@ -58,7 +58,7 @@ class Postpone:
 class OpenSlot(NamedTuple):
     """One slot of a worker that is up: when its tasks should be done, and when its window closes.
 
-    ``speed``: of its worker; a task takes its runtime divided by that.
+    ``speed``: of its worker; a task takes its runtime divided by that. ``kept``: for a gang, when it closes.
     """
 
     worker: str
@@ -67,6 +67,7 @@ class OpenSlot(NamedTuple):
     closes: float
     number: int = -1
     speed: float = 1.0
+    kept: bool = False
 
 
 class UpcomingWindows(NamedTuple):

@@ -42,12 +42,25 @@ def chances(view: View, margin: float, ample: float) -> Iterator[Place]:
         if at.free > view.now:
             return  # no slot is idle
         left = (at.closes - view.now) * at.speed - margin  # as the index counts it, or it is found again
-        entry = choose(view, left, ample) if places is None else _last(view, places, at, left, placed)
+        if at.kept:
+            entry = _certain(view, left)
+        elif places is None:
+            entry = choose(view, left, ample)
+        else:
+            entry = _last(view, places, at, left, placed)
         if entry is None:
             least = max(left, nextafter(least, inf))
         else:
             placed.add(entry.task)
             yield Place(entry, found[0], True, Requirement(margin, 0.0))
+
+
+def _certain(view: View, left: float) -> Entry | None:
+    """The longest task, if nobody doubts that it ends in time: what waits for the slot waits for no chances."""
+    entry = view.priority.next_fit(left)
+    if entry is not None:
+        entry = view.priority.next_fit(left / max(1.0, *view.spread(entry.task).ratios))
+    return entry if entry is not None and view.runtimes(entry.task)[-1] < left else None
 
 
 def _last(view: View, places: Reserved, at: OpenSlot, left: float, placed: Collection[int]) -> Entry | None:

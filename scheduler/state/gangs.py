@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import NamedTuple
 
 from deskgrid.scheduler.events import RankPlace
 from deskgrid.scheduler.model import Attempt
@@ -78,13 +79,21 @@ class Machine:
     occupied: int = 0
 
 
+class Reservation(NamedTuple):
+    """Slots are kept for a waiting task from ``at`` on; it has had a reservation ``since``."""
+
+    at: float
+    since: float
+
+
 class GangTable:
     """``awake``: whether there has been a parallel task. ``machines``: workers that are up, by name. ``sites``: those
     with a PC that is up, by name. ``running``: gangs that have slots, by task. ``queues``: the waiting tasks.
 
     ``touched``: workers of which single tasks may have other slots than when a policy looked last.
     ``resting``: idle slots that gangs left, and that are in no index until a single task may need one.
-    ``kept``: slots that are kept for a waiting gang. ``windows``: grows with each change of windows to come.
+    ``kept``: slots that are kept for a waiting gang. ``reserved``: waiting tasks for which slots are kept, or will be
+    when they are up. ``windows``: grows with each change of windows to come.
     """
 
     def __init__(self) -> None:
@@ -96,6 +105,7 @@ class GangTable:
         self.touched: set[str] = set()
         self.resting: dict[int, Slot] = {}
         self.kept: dict[int, Slot] = {}
+        self.reserved: dict[int, Reservation] = {}
         self.windows = 0
         self._site_of: dict[tuple[str, str], Site] = {}
 

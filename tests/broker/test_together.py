@@ -55,7 +55,10 @@ def test_a_gang_that_waits_says_how_many_slots_are_together_and_when(open_office
     at = datetime.fromtimestamp(1_800_000_000.0 + 24 * HOUR, UTC).astimezone()
     assert why(office, bag) == [f"{needs}at most 1 are together, {at:%A} {at:%H:%M}"]
     rank_worker(office, "pc2", slots=2, uptime=600.0, windows=(wire.Window(24 * HOUR, 8 * HOUR),))
-    assert why(office, bag) == [f"{needs}so many are together {at:%A} {at:%H:%M}"]
+    assert why(office, bag) == [
+        f"{needs}so many are together {at:%A} {at:%H:%M}",
+        f"slots have been kept for it for 0 s; it should begin by {at:%A} {at:%H:%M}",
+    ]
     rank_worker(office, "alone", slots=3, address=None, uptime=60.0)
     assert "so many are together" in why(office, bag)[0]
 
@@ -65,6 +68,23 @@ def test_a_gang_that_waits_for_others_says_so(office: Office) -> None:
     bag = gang_bag(office, 2)
     office.settle()
     assert why(office, bag)[0].endswith("so many are together now, but other work is there, or comes first")
+
+
+def test_a_gang_says_since_when_slots_are_kept_for_it_and_that_nothing_overtakes_it_any_more(office: Office) -> None:
+    _, workers = begun(office, 2, runtime=700.0)
+    bag = gang_bag(office, 2)
+    office.settle()
+    office.wait(5.0, *workers)
+    (kept,) = why(office, bag)[1:]
+    assert kept.startswith("slots have been kept for it for 5 s; it should begin by ")
+    for _ in range(72):
+        office.wait(10.0, *workers)
+    assert why(office, bag)[1:] == [
+        "slots have been kept for it for 12 min; it should begin as soon as what is late there has ended",
+        "it has waited for 12 min, so nothing that comes later delays it",
+    ]
+    office.client(ADMIN).ask("policy", name="easy")
+    assert not any("nothing that comes later" in line for line in why(office, bag))
 
 
 def test_a_gang_that_needs_what_no_pc_has_says_what(office: Office) -> None:

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from tests.scheduler import test_chances as chances
 from tests.scheduler import test_gangs as gangs
 from tests.scheduler.builders import pgs
+from tests.scheduler.simulation import test_starvation as starvation
 
 
 def in_the_scheduler(seed: int, home: Path) -> None:
@@ -16,3 +18,10 @@ def in_the_scheduler(seed: int, home: Path) -> None:
     gangs.test_a_gang_survives_a_new_connection_of_a_worker_that_still_has_all_its_ranks()
     gangs.test_ranks_that_never_come_back_end_the_others()
     gangs.test_slots_of_all_speeds_are_found_by_what_is_left_of_them()
+    gangs.test_as_many_slots_are_kept_as_the_ranks_need()
+    gangs.test_a_policy_that_knows_no_runtimes_gets_no_slot_that_is_kept()
+    gangs.test_what_is_short_overtakes_only_what_has_the_same_turn()
+    chances.test_a_slot_that_is_kept_for_a_gang_takes_no_chances()
+    starvation.test_nor_do_single_tasks_of_which_predictions_say_little("packing")
+    starvation.test_beside_small_gangs_it_starts_when_it_has_waited_five_times_its_runtime("packing", 0.95)
+    starvation.test_a_gang_that_fits_nowhere_keeps_no_other_waiting("packing")

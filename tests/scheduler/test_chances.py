@@ -3,6 +3,8 @@
 import pytest
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import State
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies.chances import PAST
 from deskgrid.scheduler.policies.reserved import LAST_TASKS
 from tests.scheduler.planned import Planned
@@ -44,6 +46,34 @@ def test_the_longest_task_of_all_is_taken_where_it_is_certain_to_end() -> None:
     grid.pc("a", 1000)
     *_, longest = grid.tasks(4, 49, 51, bag=BAG)
     grid.expect(a=[longest])
+
+
+def test_a_slot_that_is_kept_for_a_gang_takes_no_chances() -> None:
+    """It is kept from 9 on. A task of 44 s ends in 8.8 or in 88, one of 4 s in 8 at the latest."""
+    grid = mispredicted()
+    grid.pc("a", site="lab")
+    grid.pc("b", site="lab")
+    (first,) = grid.tasks(9, need=Need(1, 1, gang=True), bag=8)
+    (started,) = [command for command in grid.tell(ev.PassDue()) if isinstance(command, ev.StartGang)]
+    assert started.attempt.task == first
+    (waits,) = grid.tasks(100, need=Need(2, 2, gang=True), bag=9)
+    others(grid)
+    chance, certain = grid.tasks(44, 4, bag=BAG)
+    free = {"a", "b"}.difference([rank.worker for rank in started.ranks])
+    grid.expect(**{free.pop(): [certain]})
+    assert grid.state(waits) == State.WAITING
+    assert grid.state(chance) == State.WAITING
+
+
+def test_nothing_begins_on_a_slot_that_is_kept_if_no_task_is_short_enough() -> None:
+    grid = mispredicted()
+    grid.pc("a", site="lab")
+    grid.pc("b", site="lab")
+    grid.tasks(9, need=Need(1, 1, gang=True), bag=8)
+    grid.tell(ev.PassDue())
+    grid.tasks(100, need=Need(2, 2, gang=True), bag=9)
+    grid.tasks(50, bag=BAG)
+    grid.expect()
 
 
 def test_no_task_takes_longer_than_the_longest_of_its_bag_for_all_that_is_known() -> None:

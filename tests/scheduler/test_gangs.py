@@ -8,6 +8,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.gang_invariants import check_gangs
+from deskgrid.scheduler.gang_placing import AGAIN_S
 from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Outcome, State
 from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.default import default_policy
@@ -344,6 +345,58 @@ def test_what_is_kept_in_windows_to_come_keeps_no_slot_now() -> None:
     lab.grid.expect(a=[single])
 
 
+def test_as_many_slots_are_kept_as_the_ranks_need() -> None:
+    for policy in (packing(), fcfs()):
+        lab = Lab(policy)
+        lab.pcs("a", slots=4)
+        lab.grid.wait(60)  # all slots of a PC are used now
+        lab.grid.tasks(20, bag=1)
+        assert len(lab.grid.tell_pass()) == 1
+        (gang,) = lab.submit(10, need=Need(slots=3, gang=True))
+        assert lab.starts() == {gang: "a"}
+        lab.began(gang)
+        (wide,) = lab.submit(10, need=Need(slots=4), bag=2)
+        singles = lab.grid.tasks(30, 30, bag=3)
+        lab.end(gang)
+        lab.grid.expect()
+        lab.grid.cancel(wide)
+        assert sorted(task for tasks in lab.grid.tell_pass().values() for task in tasks) == singles
+
+
+def test_a_policy_that_knows_no_runtimes_gets_no_slot_that_is_kept() -> None:
+    lab = Lab(fcfs())
+    lab.pcs("a", "b")
+    (long,) = lab.grid.tasks(100, bag=1)
+    lab.grid.tell_pass()
+    (gang,) = lab.submit(10)
+    short, other = lab.grid.tasks(1, 1, bag=2)
+    lab.grid.expect()
+    lab.grid.end(long, elapsed=100.0)
+    assert len(lab.starts()[gang]) == 3
+    lab.end(gang)
+    assert sorted(task for tasks in lab.grid.tell_pass().values() for task in tasks) == [short, other]
+
+
+def test_it_is_known_since_when_slots_are_kept_and_the_policy_is_asked_again_when_they_are_not_free_in_time() -> None:
+    lab = Lab()
+    lab.pcs("a", "b")
+    (running,) = lab.submit(10)
+    lab.starts()
+    lab.began(running)
+    (waits,) = lab.submit(10, bag=1)
+    reserved = lab.grid.inside.gangs.reserved
+    assert lab.starts() == {}
+    assert lab.grid.inside.gangs.reserved == {waits: (10.0, 0.0)}
+    lab.grid.wait(10.0)
+    assert lab.starts() == {}
+    assert lab.grid.inside.gangs.reserved == {waits: (10.0, 0.0)}
+    assert lab.grid.scheduler.wakes_at == 10.0 + AGAIN_S
+    lab.end(running)
+    assert lab.starts() == {waits: "a b"}
+    assert lab.grid.inside.gangs.reserved == {}
+    assert reserved == {}
+
+
 def test_a_piece_of_a_task_goes_to_no_slot_that_is_kept() -> None:
     lab = Lab()
     lab.pcs("a", "b", uptime=1000)
@@ -385,6 +438,23 @@ def test_owners_take_turns_and_bags_of_higher_priority_come_first() -> None:
     assert lab.starts() == {bobs[0]: "a a"}
     lab.end(bobs[0])
     assert lab.starts() == {anns[1]: "a a"}
+
+
+def test_what_is_short_overtakes_only_what_has_the_same_turn() -> None:
+    lab = Lab()
+    policy: Any = lab.grid.scheduler.policy
+    policy.parallel = default_policy()
+    lab.pcs("a", slots=2)
+    anns = lab.submit(1000, 10, key=CategoryKey("ann"))
+    lab.grid.wait(1)
+    bobs = lab.submit(2000, bag=1, key=CategoryKey("bob"))
+    lab.grid.wait(1)
+    urgent = lab.submit(900, bag=2, key=CategoryKey("ann", 1))
+    assert lab.starts() == {urgent[0]: "a a"}
+    lab.end(urgent[0], elapsed=900.0)
+    assert lab.starts() == {bobs[0]: "a a"}
+    lab.end(bobs[0], elapsed=2000.0)
+    assert lab.starts() == {anns[0]: "a a"}
 
 
 def test_when_a_start_changes_the_turns_the_policy_is_asked_again() -> None:

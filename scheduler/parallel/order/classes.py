@@ -22,6 +22,7 @@ class Classes:
 
     name: ClassVar[str] = "classes"
     backfills = True
+    overtakes = True
 
     def __init__(self, limits: Sequence[float] = LIMITS, patience: float = PATIENCE) -> None:
         self.limits = tuple(limits)

@@ -11,6 +11,7 @@ class FirstCome:
 
     name: ClassVar[str] = "fcfs"
     backfills = False
+    overtakes = False
 
     def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
         """As they came."""

@@ -1,4 +1,4 @@
-"""The shortest first, so that few wait for long ones; who waits rises, so that nobody waits for ever.
+"""The shortest first, so that few wait for long ones; who waits rises.
 
 Of jobs that came together, which are one piece of work to somebody, the largest is first: the last of them ends sooner,
 and windows that are long enough for it are not spent on others.
@@ -16,7 +16,7 @@ from deskgrid.scheduler.parallel.base import Job
 WIDTH = 0.3
 # Each second that it waits counts as so many seconds less. So a job of an hour is overtaken by no shorter one that
 # comes 20 hours after it.
-PATIENCE = 0.05
+RISE = 0.05
 
 
 class Shortest:
@@ -24,6 +24,7 @@ class Shortest:
 
     name: ClassVar[str] = "shortest"
     backfills = True
+    overtakes = True
 
     def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
         """The least work first; of those that came together, the most."""
@@ -32,7 +33,7 @@ class Shortest:
             together[job.arrived].append(job)
         ranked = []
         for arrived, jobs in together.items():
-            rise = PATIENCE * (now - arrived)
+            rise = RISE * (now - arrived)
             if len(jobs) > 1:
                 jobs.sort(key=work, reverse=True)
             ranked.append((fmean(map(work, jobs)) - rise, arrived, jobs))

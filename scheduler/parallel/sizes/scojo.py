@@ -98,9 +98,9 @@ class Scojo(HowMany):
             self._promised[job.task] = ranks
         return Size(ranks)
 
-    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved | None) -> Iterator[tuple[Job, Size]]:
+    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved) -> Iterator[tuple[Job, Size]]:
         """All that would fit until the head starts are resized by one factor, so that they fill the gap (Fig. 4)."""
-        factor = 1.0 if reserved is None else _gap_factor(look, jobs, reserved.at - look.now)
+        factor = _gap_factor(look, jobs, reserved.at - look.now)
         for job in jobs:
             free = max([site.idle for site in look.view.sites])
             if not free:

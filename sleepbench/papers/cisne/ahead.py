@@ -96,6 +96,11 @@ class Ahead:
             self._put(Going(seen.job, seen.task, seen.ranks, seen.started, model.left(seen, self.now), held))
         self.waiting = [Job(task, job.need, job.seconds, job.arrives) for task, job in moment.waiting]
 
+    @property
+    def turns(self) -> Sequence[Sequence[Job]]:
+        """All belong to one owner."""
+        return (self.waiting,)
+
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
         """No windows: the PCs stay."""
         return ()

@@ -63,6 +63,10 @@ class Grid:
             self.at(job.arrived, lambda job=job: self.waiting.append(job))  # type: ignore[misc]
         return self
 
+    @property
+    def turns(self) -> Sequence[Sequence[Job]]:
+        return (self.waiting,)
+
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
         known = self._coming.get(site)
         if known is None:

@@ -232,13 +232,6 @@ def test_nothing_is_tried_where_nothing_is_free() -> None:
     assert filled([of_paper(10, 4, 50.0)], 16, 100.0) == []
 
 
-def test_if_the_head_can_never_start_the_others_have_what_suits_them() -> None:
-    grid = grid_of([machine(16)], [])
-    sizes = Scojo()
-    (tried,) = sizes.fill(look_at(grid, sizes), [of_paper(10, 8, 50.0)], None)
-    assert tried[1] == Size(8)
-
-
 @pytest.mark.parametrize("name", ["scojo", "scojo-p"])
 def test_everything_runs_and_no_worse_than_with_rigid_sizes(name: str) -> None:
     jobs = [of_paper(task, 4 + 2 * (task % 7), 10.0 + 900.0 * (task % 5), 60.0 * task) for task in range(80)]

@@ -10,7 +10,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.order.shortest import PATIENCE, WIDTH
+from deskgrid.scheduler.parallel.patience import LEAST_S
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.runs import Loads
@@ -458,8 +458,8 @@ def test_silent_pcs_are_not_simulated_beside_gangs() -> None:
     [
         # Single tasks only: it is the head of its queue at once, and slots are kept for it.
         (0, 9.0),
-        # Small gangs, too: they overtake until it has waited for as long as what it is longer counts, by `PATIENCE`.
-        (2, (30.0 * 16**WIDTH - 9.0 * 2**WIDTH) / PATIENCE + 2 * 9.0),
+        # Small gangs, too: they overtake until its patience ends.
+        (2, LEAST_S + 9.0),
     ],
 )
 def test_a_gang_of_the_whole_site_starts_within_a_bound_although_small_work_never_stops(
