@@ -45,6 +45,8 @@ class GridState:
         # How PCs keep their hours; and the workers that are expected to close sooner than they have announced.
         self.hours = Hours() if hours is None else hours
         self.expected: list[tuple[float, str]] = []
+        # Workers of which nobody knows when their windows close.
+        self.doubted: dict[str, None] = {}
         # How fast PCs really are.
         self.speeds = Speeds() if speeds is None else speeds
         # Workers that are away, by name.
@@ -359,7 +361,9 @@ class GridState:
         """When the window of a worker is expected to close, which is looked at again then."""
         lengths = self.hours.lengths(worker.name, worker.planned_s, worker.opened)
         if not lengths:
+            self.doubted.pop(worker.name, None)
             return worker.announced
+        self.doubted[worker.name] = None
         likely = closings(worker.opened, worker.announced, lengths, now)
         expected = likely[len(likely) // 2]
         if expected != worker.announced:

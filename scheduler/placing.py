@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from deskgrid.scheduler.caution import Caution
 from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.events import Assign, Assignment, StartGang
 from deskgrid.scheduler.gang_placing import GangPlacing
@@ -66,6 +67,7 @@ class Placing:
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
         self._unfit: list[int] = []
+        self._caution = Caution(grid)
         self._pieces = Pieces(grid, self._hand, self._settle_slot)
         self.copying = Copying(grid)
         self.gangs = GangPlacing(grid, self._settle_slot)
@@ -84,6 +86,7 @@ class Placing:
             for name in grid.quarantine.due(grid.slots.workers, now):
                 grid.change_all(grid.slots.workers[name])
         changed, grid.dirty = grid.dirty, {}
+        self._caution.look_at(changed.values(), everywhere=grid.changes != self._passed)
         for slot in changed.values():
             self._settle_slot(slot, grid.policy.requirement)
         if self._unfit:
@@ -116,7 +119,10 @@ class Placing:
         if pieces:
             self._place_pieces(pieces, categories, longer=True)
         if categories and self._grid.slots.with_room and self._grid.budget > 0:
+            self._caution.begin()
             self._take_turns(Turns(self._grid, categories))
+            while self._caution.count_on_more():
+                self._take_turns(Turns(self._grid, [category for category in categories if len(category)]))
             if self._unfit:
                 self._give_back_unfit()
         if pieces:

@@ -232,6 +232,7 @@ class Workers:
         grid.changes += 1
         grid.gangs.windows += 1
         worker = grid.slots.leave(name)
+        grid.doubted.pop(name, None)
         self._trust.dismiss(worker)
         if grid.gangs.awake:
             grid.gangs.leave(worker)
