@@ -71,14 +71,14 @@ class PolicyView:
         """What running tasks of a bag have shown: not of all, if there are many slots."""
         found: list[Shown] = []
         for slot in islice(self._slots.slots.values(), RUNNING):
-            if slot.sent and self._grid.tasks.known(task := slot.sent[0].attempt.task).bag is bag:
-                predicted, shown = self._grid.tasks.evidence(task)
+            if slot.sent and (batch := self._grid.tasks.known(task := slot.sent[0].attempt.task)).bag is bag:
+                predicted, shown = batch.evidence(task)
                 found.append((max(shown, (self.now - slot.started) * slot.speed), predicted))
         return found
 
     def runtimes(self, task: int) -> list[float]:
         """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
-        predicted, shown = self._grid.tasks.evidence(task)
+        predicted, shown = self._grid.tasks.known(task).evidence(task)
         return runtimes(predicted, self.spread(task), shown)
 
     def runtime(self, task: int) -> float:
@@ -97,7 +97,7 @@ class PolicyView:
             return self.now
         if at.gang is not None:
             return max(self.now, at.due)
-        predicted, shown = self._grid.tasks.evidence(task := at.sent[0].attempt.task)
+        predicted, shown = self._grid.tasks.known(task := at.sent[0].attempt.task).evidence(task)
         likely = runtimes(predicted, self.spread(task), max(shown, (self.now - at.started) * at.speed))
         in_time = (at.worker.ends_at - at.started) * at.speed
         if 2 * sum([seconds < in_time for seconds in likely]) < len(likely):

@@ -14,11 +14,11 @@ Rule 5: an ended task costs the same, however many there were: PCs are compared 
 one more task.
 """
 
-from collections import defaultdict, deque
+from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Collection, Sequence
 from math import exp, inf, isfinite, log, sqrt
-from statistics import fmean, median
-from typing import NamedTuple
+from statistics import median
 
 # Comparisons of one PC, PCs, and bags that are remembered: those that were used last.
 COMPARISONS, PCS, BAGS = 64, 5_000, 100
@@ -43,20 +43,6 @@ KILLED = 1_000
 SHORTEST = 0.5
 
 
-class Run(NamedTuple):
-    """What a task of a bag took on a PC that states a speed, 1 for the fastest.
-
-    ``predicted``: its runtime; None: the tasks of this bag have no predictions of their own.
-    """
-
-    bag: int
-    task: int
-    pc: str
-    stated: float
-    seconds: float
-    predicted: float | None
-
-
 class _Stand:
     """Where a PC stands in a bag. ``count``: how many of its runs count. ``mean``: their mean logarithm at the speed
     that it states. ``wrong``: how far they are from it on average. ``stated``: the logarithm of that speed.
@@ -75,7 +61,9 @@ class _Stand:
         self.fresh += 1
         self.sum += ran
         off = ran + stated - self.mean
-        count = self.count = min(self.count + 1, LATEST)
+        if self.count < LATEST:
+            self.count += 1
+        count = self.count
         if count > 1:
             self.wrong += (abs(off) - self.wrong) / (count - 1)
         self.mean += off / count
@@ -107,19 +95,27 @@ class _Record:
     between, as far as that was made known.
     """
 
-    __slots__ = ("high", "low", "shown")
+    __slots__ = ("_sorted", "high", "low", "shown")
 
     def __init__(self) -> None:
-        self.shown: deque[float] = deque(maxlen=COMPARISONS)
+        self.shown: deque[float] = deque()
+        self._sorted: list[float] = []
         self.low, self.high = -FARTHEST * COMPARISONS, FARTHEST * COMPARISONS
+
+    def add(self, shown: float) -> None:
+        """Add a comparison, and forget the oldest one if there are too many."""
+        if len(self.shown) == COMPARISONS:
+            del self._sorted[bisect_left(self._sorted, self.shown.popleft())]
+        self.shown.append(shown)
+        insort(self._sorted, shown)
 
     def bounds(self) -> tuple[float, float]:
         """What nearly all comparisons say."""
         count = len(self.shown)
         if count < ENOUGH:
             return self.low, self.high
-        known, contrary = sorted(self.shown), int(count / 2 - DOUBT * sqrt(count))
-        return known[contrary], known[-1 - contrary]
+        contrary = int(count / 2 - DOUBT * sqrt(count))
+        return self._sorted[contrary], self._sorted[-1 - contrary]
 
 
 def _correction(stated: float, low: float, high: float) -> float:
@@ -147,9 +143,11 @@ class Speeds:
         """The PCs that have a record."""
         return self._records.keys()
 
-    def ran(self, run: Run) -> None:
-        """A task has ended."""
-        bag, task, pc, stated, seconds, predicted = run
+    def ran(self, bag: int, task: int, pc: str, stated: float, *, seconds: float, predicted: float | None) -> None:
+        """A task of a bag took so many seconds on a PC that states a speed, 1 for the fastest.
+
+        ``predicted``: its runtime; None: the tasks of this bag have no predictions of their own.
+        """
         ratio = seconds / predicted if predicted else seconds
         comparison = self._latest
         if comparison.bag != bag or comparison.relative != (predicted is not None):
@@ -157,14 +155,13 @@ class Speeds:
         if seconds >= SHORTEST and ratio < inf and task not in comparison.killed:
             self._add_run(comparison, pc, log(stated), log(ratio))
 
-    def killed(self, run: Run) -> None:
+    def killed(self, bag: int, task: int, pc: str, speed: float, *, seconds: float, predicted: float | None) -> None:
         """A task was killed after so many seconds: it takes longer. That counts if most tasks take less.
 
         It counts as the PC's other tasks do on average, unless it has taken longer already.
         Otherwise, PCs with short windows, where only short tasks end, would look fast. But a task counts only once:
         long ones are killed again and again, mostly on such PCs, which would look slow.
         """
-        bag, task, pc, speed, seconds, predicted = run
         comparison = self._of(bag, predicted is not None)
         middle, killed = comparison.middle, comparison.killed
         before = task in killed
@@ -203,10 +200,10 @@ class Speeds:
 
     def _compare(self, bag: _Comparison) -> None:
         """Tell by the tasks of a bag how fast the PCs are that have run some since the last time."""
-        votes = defaultdict[str, list[float]](list)
+        votes: dict[str, list[float]] = {}
         for pc, stand in bag.stands.items():
-            votes[pc.partition(NAMESAKE)[0]].append(stand.mean)
-        middle = bag.middle = median([fmean(means) for means in votes.values()])
+            votes.setdefault(pc.partition(NAMESAKE)[0], []).append(stand.mean)
+        middle = bag.middle = median([sum(means) / len(means) for means in votes.values()])
         teaches = len(votes) >= OTHERS and bag.teaches
         for pc, stand in bag.stands.items():
             if stand.fresh:
@@ -220,7 +217,7 @@ class Speeds:
         if len(self._records) >= PCS:
             del self._records[next(iter(self._records))]
         self._records[pc] = record
-        record.shown.append(shown)
+        record.add(shown)
         self.fresh[pc] = None
         low, high = record.bounds()
         if stated is None or abs(_correction(stated, low, high) - _correction(stated, record.low, record.high)) > STEP:

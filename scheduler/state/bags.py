@@ -88,7 +88,8 @@ class Bag:
 
     def learn(self, told: Sequence[float], longest: float) -> None:
         """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less."""
-        self.ratios = self.ratios or Ratios()
+        if self.ratios is None:
+            self.ratios = Ratios()
         self.ratios.add(told, longest)
 
     def foretold(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
@@ -141,6 +142,14 @@ class TaskBatch:
         if len(self.runtimes) == 1:
             return [self.runtimes[0]] * len(tasks)
         return [self.runtimes[task - self.first] for task in tasks]
+
+    def evidence(self, task: int) -> tuple[float, float]:
+        """What a task was predicted to take at first, and how many seconds of it were in vain."""
+        ratios = self.bag.ratios
+        if ratios is not None and task in ratios.shown:
+            elapsed, predicted = ratios.shown[task]
+            return predicted, elapsed
+        return self.runtime(task), 0.0
 
     def longest(self) -> tuple[float, int]:
         """The longest runtime of its waiting tasks, and the first task that has it. At least one task must wait."""
