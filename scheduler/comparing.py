@@ -16,7 +16,7 @@ def ran(grid: GridState, worker: Worker, task: int, seconds: float) -> None:
     if worker.load < LOADED:
         batch = grid.tasks.known(task)
         bag = batch.bag
-        if bag.piece is None:
+        if bag.category.key.piece is None:
             predicted = None if bag.bounded else batch.evidence(task)[0]
             grid.speeds.ran(bag.number, task, worker.name, worker.stated, seconds=seconds, predicted=predicted)
 

@@ -15,10 +15,10 @@ one more task.
 """
 
 from bisect import bisect_left, insort
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from math import exp, inf, isfinite, log, sqrt
-from statistics import median
+from statistics import fmean, median
 
 # Comparisons of one PC, PCs, and bags that are remembered: those that were used last.
 COMPARISONS, PCS, BAGS = 64, 5_000, 100
@@ -44,29 +44,19 @@ SHORTEST = 0.5
 
 
 class _Stand:
-    """Where a PC stands in a bag. ``count``: how many of its runs count. ``mean``: their mean logarithm at the speed
-    that it states. ``wrong``: how far they are from it on average. ``stated``: the logarithm of that speed.
+    """Where a PC stands in a bag. ``voter``: its name without the number of the worker. ``count``: how many of its runs
+    count. ``mean``: their mean logarithm at the speed that it states. ``wrong``: how far they are from it on average.
+    ``stated``: the logarithm of that speed.
 
     ``fresh``: its runs since the last comparison; ``sum``: that of their plain logarithms.
     """
 
-    __slots__ = ("count", "fresh", "mean", "stated", "sum", "wrong")
+    __slots__ = ("count", "fresh", "mean", "stated", "sum", "voter", "wrong")
 
-    def __init__(self) -> None:
+    def __init__(self, pc: str) -> None:
+        self.voter = pc.partition(NAMESAKE)[0]
         self.count = self.fresh = 0
         self.mean = self.wrong = self.stated = self.sum = 0.0
-
-    def add(self, stated: float, ran: float) -> None:
-        self.stated = stated
-        self.fresh += 1
-        self.sum += ran
-        off = ran + stated - self.mean
-        if self.count < LATEST:
-            self.count += 1
-        count = self.count
-        if count > 1:
-            self.wrong += (abs(off) - self.wrong) / (count - 1)
-        self.mean += off / count
 
 
 class _Comparison:
@@ -83,6 +73,28 @@ class _Comparison:
         self.runs = 0
         self.middle: float | None = None
         self.killed: dict[int, None] = {}
+
+    def add(self, pc: str, stated: float, ran: float) -> bool:
+        """Add the logarithm of what a task took on a PC. ``stated``: that of the PC's speed.
+
+        Returns whether PCs are to be compared now.
+        """
+        stand = self.stands.get(pc)
+        if stand is None:
+            if len(self.stands) >= PCS:
+                del self.stands[next(iter(self.stands))]
+            stand = self.stands[pc] = _Stand(pc)
+        stand.stated = stated
+        stand.fresh += 1
+        stand.sum += ran
+        off, count = ran + stated - stand.mean, stand.count
+        if count:
+            stand.wrong += (abs(off) - stand.wrong) / (count if count < LATEST else LATEST - 1)
+        if count < LATEST:
+            count = stand.count = count + 1
+        stand.mean += off / count
+        self.runs += 1
+        return self.runs >= len(self.stands) >= OTHERS
 
     @property
     def teaches(self) -> bool:
@@ -102,16 +114,14 @@ class _Record:
         self._sorted: list[float] = []
         self.low, self.high = -FARTHEST * COMPARISONS, FARTHEST * COMPARISONS
 
-    def add(self, shown: float) -> None:
-        """Add a comparison, and forget the oldest one if there are too many."""
-        if len(self.shown) == COMPARISONS:
+    def add(self, shown: float) -> tuple[float, float]:
+        """Add a comparison, and forget the oldest one if there are too many. Returns what nearly all of them say."""
+        count = len(self.shown) + 1
+        if count > COMPARISONS:
+            count = COMPARISONS
             del self._sorted[bisect_left(self._sorted, self.shown.popleft())]
         self.shown.append(shown)
         insort(self._sorted, shown)
-
-    def bounds(self) -> tuple[float, float]:
-        """What nearly all comparisons say."""
-        count = len(self.shown)
         if count < ENOUGH:
             return self.low, self.high
         contrary = int(count / 2 - DOUBT * sqrt(count))
@@ -120,8 +130,9 @@ class _Record:
 
 def _correction(stated: float, low: float, high: float) -> float:
     """The logarithm of the factor for a PC that states a speed, and is as fast as said. All are logarithms."""
-    least = low - stated if low > stated else min(high - stated, 0.0)
-    return min(max(least, -FARTHEST), FARTHEST) if abs(least) >= LEAST else 0.0
+    if low - stated < LEAST and stated - high < LEAST:
+        return 0.0
+    return min(max((low if low > stated else high) - stated, -FARTHEST), FARTHEST)
 
 
 class Speeds:
@@ -152,8 +163,9 @@ class Speeds:
         comparison = self._latest
         if comparison.bag != bag or comparison.relative != (predicted is not None):
             comparison = self._of(bag, predicted is not None)
-        if seconds >= SHORTEST and ratio < inf and task not in comparison.killed:
-            self._add_run(comparison, pc, log(stated), log(ratio))
+        counts = seconds >= SHORTEST and ratio < inf and task not in comparison.killed
+        if counts and comparison.add(pc, log(stated), log(ratio)):
+            self._compare(comparison)
 
     def killed(self, bag: int, task: int, pc: str, speed: float, *, seconds: float, predicted: float | None) -> None:
         """A task was killed after so many seconds: it takes longer. That counts if most tasks take less.
@@ -175,19 +187,8 @@ class Speeds:
         if ran + stated > middle:
             stand = comparison.stands.get(pc)
             usual = middle if stand is None else stand.mean
-            self._add_run(comparison, pc, stated, max(ran, usual - stated))
-
-    def _add_run(self, bag: _Comparison, pc: str, stated: float, ran: float) -> None:
-        """Add the logarithm of what a task took on a PC. ``stated``: that of the PC's speed."""
-        stand = bag.stands.get(pc)
-        if stand is None:
-            if len(bag.stands) >= PCS:
-                del bag.stands[next(iter(bag.stands))]
-            stand = bag.stands[pc] = _Stand()
-        stand.add(stated, ran)
-        bag.runs += 1
-        if bag.runs >= len(bag.stands) >= OTHERS:
-            self._compare(bag)
+            if comparison.add(pc, stated, max(ran, usual - stated)):
+                self._compare(comparison)
 
     def _of(self, bag: int, relative: bool) -> _Comparison:
         known = self._bags.pop(bag, None)
@@ -200,10 +201,10 @@ class Speeds:
 
     def _compare(self, bag: _Comparison) -> None:
         """Tell by the tasks of a bag how fast the PCs are that have run some since the last time."""
-        votes: dict[str, list[float]] = {}
-        for pc, stand in bag.stands.items():
-            votes.setdefault(pc.partition(NAMESAKE)[0], []).append(stand.mean)
-        middle = bag.middle = median([sum(means) / len(means) for means in votes.values()])
+        votes = defaultdict[str, list[float]](list)
+        for stand in bag.stands.values():
+            votes[stand.voter].append(stand.mean)
+        middle = bag.middle = median([means[0] if len(means) == 1 else fmean(means) for means in votes.values()])
         teaches = len(votes) >= OTHERS and bag.teaches
         for pc, stand in bag.stands.items():
             if stand.fresh:
@@ -217,9 +218,8 @@ class Speeds:
         if len(self._records) >= PCS:
             del self._records[next(iter(self._records))]
         self._records[pc] = record
-        record.add(shown)
         self.fresh[pc] = None
-        low, high = record.bounds()
+        low, high = record.add(shown)
         if stated is None or abs(_correction(stated, low, high) - _correction(stated, record.low, record.high)) > STEP:
             record.low, record.high = low, high
             self.moved[pc] = None
