@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import chain, islice
 from statistics import fmean
 
@@ -10,7 +9,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.prediction.ratios import Shown, narrow
-from deskgrid.scheduler.prediction.spread import Spread, runtimes
+from deskgrid.scheduler.prediction.spread import Spread, longest, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
@@ -59,8 +58,10 @@ class PolicyView:
 
     def spread(self, task: int) -> Spread:
         """What the predictions of this task's bag are worth."""
-        bag = self._grid.tasks.known(task).bag
-        return bag.spread(partial(self._running, bag))
+        return self._spread(self._grid.tasks.known(task).bag)
+
+    def _spread(self, bag: Bag) -> Spread:
+        return bag.spread(self._running(bag) if bag.ratios is not None and bag.ratios.stale else ())
 
     def certain(self, task: int) -> bool:
         """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
@@ -78,8 +79,15 @@ class PolicyView:
 
     def runtimes(self, task: int) -> list[float]:
         """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
-        predicted, shown = self._grid.tasks.known(task).evidence(task)
-        return runtimes(predicted, self.spread(task), shown)
+        batch = self._grid.tasks.known(task)
+        predicted, shown = batch.evidence(task)
+        return runtimes(predicted, self._spread(batch.bag), shown)
+
+    def longest(self, task: int) -> float:
+        """The last of `runtimes`."""
+        batch = self._grid.tasks.known(task)
+        predicted, shown = batch.evidence(task)
+        return longest(predicted, self._spread(batch.bag), shown)
 
     def runtime(self, task: int) -> float:
         """The predicted runtime of a task."""
@@ -97,8 +105,9 @@ class PolicyView:
             return self.now
         if at.gang is not None:
             return max(self.now, at.due)
-        predicted, shown = self._grid.tasks.known(task := at.sent[0].attempt.task).evidence(task)
-        likely = runtimes(predicted, self.spread(task), max(shown, (self.now - at.started) * at.speed))
+        batch = self._grid.tasks.known(task := at.sent[0].attempt.task)
+        predicted, shown = batch.evidence(task)
+        likely = runtimes(predicted, self._spread(batch.bag), max(shown, (self.now - at.started) * at.speed))
         in_time = (at.worker.ends_at - at.started) * at.speed
         if 2 * sum([seconds < in_time for seconds in likely]) < len(likely):
             return at.worker.ends_at
@@ -131,8 +140,9 @@ class PolicyView:
         for index in (slots.idle, slots.spare):
             row = index.tightest(needs, self.now)
             if row is not None:
+                limit = _limit(row[0], requirement)
                 # Even if large numbers make rounding swallow the difference, ``runtime`` is below the limit.
-                return row[2], max(_limit(row[0], requirement), math.nextafter(runtime, math.inf))
+                return row[2], limit if limit > runtime else math.nextafter(runtime, math.inf)
         return None
 
     def longest_fit(self, requirement: Requirement) -> float:
@@ -154,6 +164,12 @@ class PolicyView:
         raise IndexError(place)
 
     # --- windows -----------------------------------------------------------------------------------------------------
+
+    def idle_s(self, slot: int) -> float | None:
+        """The seconds that a slot has left, counted as those of a PC of speed 1; None if it has work."""
+        at = self._slots.slots[slot]
+        busy = at.ahead_s or at.queued_s or (at.sent and at.due > self.now)
+        return None if busy else (at.closes - self.now) * at.speed
 
     def open_slot(self, slot: int) -> OpenSlot:
         """The slot of that number."""

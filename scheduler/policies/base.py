@@ -105,6 +105,9 @@ class View(Protocol):
     def runtimes(self, task: int) -> list[float]:
         """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
 
+    def longest(self, task: int) -> float:
+        """The last of `runtimes`."""
+
     def runtime(self, task: int) -> float:
         """The predicted runtime of a task."""
 
@@ -137,6 +140,9 @@ class View(Protocol):
 
     def waiting(self, limit: int) -> list[float] | None:
         """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
+
+    def idle_s(self, slot: int) -> float | None:
+        """The seconds that a slot has left, counted as those of a PC of speed 1; None if it has work."""
 
     def open_slot(self, slot: int) -> OpenSlot:
         """The slot of that number."""

@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
@@ -105,11 +105,9 @@ class Bag:
             self.ratios = self.ratios or Ratios()
             self.ratios.show(task, elapsed, predicted)
 
-    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
-        """What its predictions are worth. ``running``: its running tasks, looked up if they are needed."""
-        if self.ratios is None or self.bounded:
-            return EXACT
-        return self.ratios.spread(running() if self.ratios.stale else ())
+    def spread(self, running: Iterable[Shown] = ()) -> Spread:
+        """What its predictions are worth. ``running``: its running tasks, which count if its ratios are stale."""
+        return EXACT if self.ratios is None or self.bounded else self.ratios.spread(running)
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts match the batches."""
