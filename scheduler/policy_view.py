@@ -28,12 +28,14 @@ _NONE: dict[int, Shown] = {}
 class PolicyView:
     """The read-only view of ``grid`` that a policy gets for one pass. It is up to date throughout the pass."""
 
-    __slots__ = ("_all", "_grid", "_slots", "changes", "now", "prediction_error", "priority", "regular")
+    __slots__ = ("_all", "_grid", "_slots", "_spreads", "changes", "now", "prediction_error", "priority", "regular")
 
     def __init__(self, grid: GridState, categories: Sequence[Category], all_categories: Sequence[Category]) -> None:
         """``categories``: those whose turn it is, of ``all_categories``."""
         self._grid = grid
         self._slots = grid.slots
+        # By bag. No task ends while a pass goes on.
+        self._spreads: dict[int, Spread] = {}
         # None of these is replaced while a pass goes on.
         self.now = grid.now
         self.changes = grid.changes
@@ -61,7 +63,11 @@ class PolicyView:
         return self._spread(self._grid.tasks.known(task).bag)
 
     def _spread(self, bag: Bag) -> Spread:
-        return bag.spread(self._running(bag) if bag.ratios is not None and bag.ratios.stale else ())
+        spread = self._spreads.get(bag.number)
+        if spread is None:
+            running = self._running(bag) if bag.ratios is not None and bag.ratios.stale else ()
+            spread = self._spreads[bag.number] = bag.spread(running)
+        return spread
 
     def certain(self, task: int) -> bool:
         """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
