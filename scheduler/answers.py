@@ -33,15 +33,15 @@ class Answers:
 
     def ended(self, event: ev.AttemptsEnded, now: float) -> None:
         """Attempts ended at a worker."""
-        settled, others = self._take_runs(event.ended, now) if len(event.ended) > 1 else ([], event.ended)
+        settled, others = (self._take_runs if len(event.ended) > 1 else self._take_next)(event.ended, now)
         for each in others:
             gang = self._gangs.find(each.attempt) if self._grid.gangs.running else None
             if gang is not None:
                 where, ended = self._take_gang(gang, each, event.worker, now)
             elif (found := self._take(each, event.worker, now)) is not None:
                 where, ended = found, each
-                if each.elapsed >= SHORTEST and not each.outcome:  # short tasks tell nothing, and are spared the call
-                    ran(self._grid, found[0], each.attempt.task, each.elapsed)
+                if not each.outcome and (worker := self._grid.slots.workers.get(where[0])) is not None:
+                    ran(self._grid, worker, each.attempt.task, each.elapsed)
                 if self._grid.slots.uneven:
                     ended = each._replace(elapsed=each.elapsed * self._speed(where[0]))
             else:
@@ -57,6 +57,17 @@ class Answers:
         """The speed of a worker. What is learned from tasks is how long they take at speed 1."""
         worker = self._grid.slots.workers.get(name)
         return 1.0 if worker is None else worker.speed
+
+    def _take_next(
+        self, ended: Sequence[ev.EndedAttempt], now: float
+    ) -> tuple[list[Attempt], Sequence[ev.EndedAttempt]]:
+        """Do what `_take_runs` does for a single answer, which most are."""
+        attempt, outcome, _ = ended[0]
+        slot = self._grid.bound.get(attempt.task)
+        if outcome or slot is None or not slot.sent or slot.sent[0].attempt != attempt:
+            return [], ended
+        self._succeed(slot, ended, now)
+        return [attempt], ()
 
     def _take_runs(
         self, all_ended: Sequence[ev.EndedAttempt], now: float
@@ -88,23 +99,21 @@ class Answers:
         return settled, others
 
     def _succeed(self, slot: Slot, run: Sequence[ev.EndedAttempt], now: float) -> None:
-        """Do for several successes on a slot what `_take`, `Trust.judge` and `_judge` do for each."""
-        grid = self._grid
+        """Do for successes on a slot what `_take`, `Trust.judge` and `_judge` do for each."""
+        grid, sent, tasks, elapsed = self._grid, slot.sent, list[int](), list[float]()
         grid.change(slot)
         grid.freed += len(run)
-        tasks, elapsed = [ended.attempt.task for ended in run], [ended.elapsed for ended in run]
-        if max(elapsed) >= SHORTEST:
-            for task, seconds in zip(tasks, elapsed, strict=True):
-                ran(grid, slot.worker.name, task, seconds)
-        slot.busy_s += sum(elapsed)
-        if slot.speed != 1.0:
-            elapsed = [seconds * slot.speed for seconds in elapsed]
-        for task in tasks:
+        for (task, _), _, seconds in run:
+            if seconds >= SHORTEST:  # short tasks tell nothing, and are spared the call
+                ran(grid, slot.worker, task, seconds)
             del grid.bound[task]
-        # The first attempt was running, and the others were ahead. The attempt behind them runs now.
-        off = [slot.sent.popleft().runtime for _ in run]
-        slot.ahead_s -= sum(off[1:]) + (slot.sent[0].runtime if slot.sent else 0.0)
-        if len(slot.sent) < 2:
+            tasks.append(task)
+            elapsed.append(seconds * slot.speed)
+            slot.busy_s += seconds
+            sent.popleft()
+            if sent:  # it was ahead, and runs now
+                slot.ahead_s -= sent[0].runtime
+        if len(sent) < 2:
             slot.ahead_s = 0.0
         slot.started = now
         grid.counters.done += len(run)

@@ -5,21 +5,20 @@ whose attempts begin anywhere; nor those on a PC of which others use much: its l
 """
 
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.prediction.speeds import Run
 from deskgrid.scheduler.state.slots import Worker, rated
 
 # While others use so much of a PC's processors, its tasks tell nothing. From 0 to 1.
 LOADED = 0.25
 
 
-def ran(grid: GridState, pc: str, task: int, seconds: float) -> None:
-    """A single task is done, and took so many seconds on a PC. Its first prediction is still known."""
-    worker = grid.slots.workers.get(pc)
-    if worker is not None and worker.load < LOADED:
-        bag = grid.tasks.known(task).bag
-        if bag.piece is None:
-            predicted = None if bag.bounded else grid.tasks.evidence(task)[0]
-            grid.speeds.ran(Run(bag.number, task, pc, worker.stated, seconds, predicted))
+def ran(grid: GridState, worker: Worker, task: int, seconds: float) -> None:
+    """A single task is done, and took so many seconds on a worker. Its first prediction is still known."""
+    if worker.load < LOADED:
+        batch = grid.tasks.known(task)
+        bag = batch.bag
+        if bag.category.key.piece is None:
+            predicted = None if bag.bounded else batch.evidence(task)[0]
+            grid.speeds.ran(bag.number, task, worker.name, worker.stated, seconds=seconds, predicted=predicted)
 
 
 def killed(grid: GridState, worker: Worker, task: int, elapsed: float, predicted: float) -> None:
@@ -27,7 +26,7 @@ def killed(grid: GridState, worker: Worker, task: int, elapsed: float, predicted
     if worker.load < LOADED:
         bag = grid.tasks.known(task).bag
         known = None if bag.bounded else predicted
-        grid.speeds.killed(Run(bag.number, task, worker.name, worker.stated, elapsed, known))
+        grid.speeds.killed(bag.number, task, worker.name, worker.stated, seconds=elapsed, predicted=known)
 
 
 def correct(grid: GridState, worker: Worker) -> None:

@@ -94,6 +94,9 @@ class Attempt(NamedTuple):
     number: int
 
 
+# Makes a named tuple of a tuple. For those that are made for each task, because it takes half the time of a call.
+named = tuple.__new__
+
 # --- invariants ---------------------------------------------------------------------------------------------
 
 # A sum that is updated by adding and subtracting drifts from the sum computed at once. The drift is at most this

@@ -19,7 +19,7 @@ from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.events import Assign, Assignment, StartGang
 from deskgrid.scheduler.gang_placing import GangPlacing
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.model import Attempt, State
+from deskgrid.scheduler.model import Attempt, State, named
 from deskgrid.scheduler.pieces import Pieces
 from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
@@ -373,8 +373,8 @@ class Placing:
         queue, sent, closes, speed, now = slot.queue, slot.sent, slot.closes, slot.speed, grid.now
         position, number, budget = slot.position, grid.next_attempt, grid.budget
         # ``needs``: computed once for consecutive tasks of one runtime. ``due``: when the running task should end.
-        timed, alike, needs, due = grid.policy.timed, -1.0, 0.0, max(now, slot.due)
-        while queue and len(handed) < budget and self.may_send(slot):
+        timed, alike, needs, due = grid.policy.timed, -1.0, 0.0, max(now, slot.due) if sent else now
+        while queue and len(handed) < budget and (not sent or self.may_send(slot)):
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, requirement.needs(runtime)
@@ -383,13 +383,13 @@ class Placing:
                 continue
             queue.popleft()
             slot.queued_s -= runtime
-            attempt = Attempt(task, number + len(handed))
-            handed.append(Assignment(attempt, position, runtime))
+            attempt = named(Attempt, (task, number + len(handed)))
+            handed.append(named(Assignment, (attempt, position, runtime)))
             if sent:
                 slot.ahead_s += runtime
             else:
                 slot.started, due = now, now + runtime / speed
-            sent.append(Sent(attempt, runtime, now))
+            sent.append(named(Sent, (attempt, runtime, now)))
         if not queue:
             slot.queued_s = 0.0
         if handed:

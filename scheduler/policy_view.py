@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import chain, islice
 from statistics import fmean
 
@@ -10,7 +9,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.prediction.ratios import Shown, narrow
-from deskgrid.scheduler.prediction.spread import Spread, runtimes
+from deskgrid.scheduler.prediction.spread import Spread, longest, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
@@ -29,12 +28,14 @@ _NONE: dict[int, Shown] = {}
 class PolicyView:
     """The read-only view of ``grid`` that a policy gets for one pass. It is up to date throughout the pass."""
 
-    __slots__ = ("_all", "_grid", "_slots", "changes", "now", "prediction_error", "priority", "regular")
+    __slots__ = ("_all", "_grid", "_slots", "_spreads", "changes", "now", "prediction_error", "priority", "regular")
 
     def __init__(self, grid: GridState, categories: Sequence[Category], all_categories: Sequence[Category]) -> None:
         """``categories``: those whose turn it is, of ``all_categories``."""
         self._grid = grid
         self._slots = grid.slots
+        # By bag. No task ends while a pass goes on.
+        self._spreads: dict[int, Spread] = {}
         # None of these is replaced while a pass goes on.
         self.now = grid.now
         self.changes = grid.changes
@@ -59,8 +60,14 @@ class PolicyView:
 
     def spread(self, task: int) -> Spread:
         """What the predictions of this task's bag are worth."""
-        bag = self._grid.tasks.known(task).bag
-        return bag.spread(partial(self._running, bag))
+        return self._spread(self._grid.tasks.known(task).bag)
+
+    def _spread(self, bag: Bag) -> Spread:
+        spread = self._spreads.get(bag.number)
+        if spread is None:
+            running = self._running(bag) if bag.ratios is not None and bag.ratios.stale else ()
+            spread = self._spreads[bag.number] = bag.spread(running)
+        return spread
 
     def certain(self, task: int) -> bool:
         """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
@@ -71,15 +78,22 @@ class PolicyView:
         """What running tasks of a bag have shown: not of all, if there are many slots."""
         found: list[Shown] = []
         for slot in islice(self._slots.slots.values(), RUNNING):
-            if slot.sent and self._grid.tasks.known(task := slot.sent[0].attempt.task).bag is bag:
-                predicted, shown = self._grid.tasks.evidence(task)
+            if slot.sent and (batch := self._grid.tasks.known(task := slot.sent[0].attempt.task)).bag is bag:
+                predicted, shown = batch.evidence(task)
                 found.append((max(shown, (self.now - slot.started) * slot.speed), predicted))
         return found
 
     def runtimes(self, task: int) -> list[float]:
         """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
-        predicted, shown = self._grid.tasks.evidence(task)
-        return runtimes(predicted, self.spread(task), shown)
+        batch = self._grid.tasks.known(task)
+        predicted, shown = batch.evidence(task)
+        return runtimes(predicted, self._spread(batch.bag), shown)
+
+    def longest(self, task: int) -> float:
+        """The last of `runtimes`."""
+        batch = self._grid.tasks.known(task)
+        predicted, shown = batch.evidence(task)
+        return longest(predicted, self._spread(batch.bag), shown)
 
     def runtime(self, task: int) -> float:
         """The predicted runtime of a task."""
@@ -97,8 +111,9 @@ class PolicyView:
             return self.now
         if at.gang is not None:
             return max(self.now, at.due)
-        predicted, shown = self._grid.tasks.evidence(task := at.sent[0].attempt.task)
-        likely = runtimes(predicted, self.spread(task), max(shown, (self.now - at.started) * at.speed))
+        batch = self._grid.tasks.known(task := at.sent[0].attempt.task)
+        predicted, shown = batch.evidence(task)
+        likely = runtimes(predicted, self._spread(batch.bag), max(shown, (self.now - at.started) * at.speed))
         in_time = (at.worker.ends_at - at.started) * at.speed
         if 2 * sum([seconds < in_time for seconds in likely]) < len(likely):
             return at.worker.ends_at
@@ -131,8 +146,9 @@ class PolicyView:
         for index in (slots.idle, slots.spare):
             row = index.tightest(needs, self.now)
             if row is not None:
+                limit = _limit(row[0], requirement)
                 # Even if large numbers make rounding swallow the difference, ``runtime`` is below the limit.
-                return row[2], max(_limit(row[0], requirement), math.nextafter(runtime, math.inf))
+                return row[2], limit if limit > runtime else math.nextafter(runtime, math.inf)
         return None
 
     def longest_fit(self, requirement: Requirement) -> float:
@@ -155,6 +171,17 @@ class PolicyView:
 
     # --- windows -----------------------------------------------------------------------------------------------------
 
+    def idle_s(self, slot: int) -> float | None:
+        """The seconds that a slot has left, counted as those of a PC of speed 1; None if it has work."""
+        at = self._slots.slots[slot]
+        busy = at.ahead_s or at.queued_s or (at.sent and at.due > self.now)
+        return None if busy else (at.closes - self.now) * at.speed
+
+    def kept(self, slot: int) -> bool:
+        """Whether a slot closes early because it is kept for a gang."""
+        at = self._slots.slots[slot]
+        return slot in self._grid.gangs.kept and at.closes < at.worker.ends_at
+
     def open_slot(self, slot: int) -> OpenSlot:
         """The slot of that number."""
         return self._open_slot(self._slots.slots[slot])
@@ -163,8 +190,7 @@ class PolicyView:
         speed, now = slot.speed, self.now
         due = slot.started + slot.sent[0].runtime / speed if slot.sent else now
         free = (due if due > now else now) + slot.ahead_s / speed + slot.queued_s / speed
-        kept = slot.closes < slot.worker.ends_at
-        return OpenSlot(slot.worker.name, slot.position, free, slot.closes, slot.number, speed, kept)
+        return OpenSlot(slot.worker.name, slot.position, free, slot.closes, slot.number, speed)
 
     def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and not in quarantine, except slots that owe an answer."""

@@ -223,7 +223,7 @@ class Workers:
         elapsed = (now - slot.started) * slot.speed
         if now > slot.due:
             self._grid.prediction_error.add(ratios([predicted], [elapsed]))
-        killed(self._grid, slot.worker, task, now - slot.started, self._grid.tasks.evidence(task)[0])
+        killed(self._grid, slot.worker, task, now - slot.started, self._grid.tasks.known(task).evidence(task)[0])
         self._grid.tasks.known(task).bag.show(task, elapsed, predicted)
 
     def _detach(self, name: str, now: float) -> None:

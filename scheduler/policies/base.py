@@ -58,7 +58,7 @@ class Postpone:
 class OpenSlot(NamedTuple):
     """One slot of a worker that is up: when its tasks should be done, and when its window closes.
 
-    ``speed``: of its worker; a task takes its runtime divided by that. ``kept``: for a gang, when it closes.
+    ``speed``: of its worker; a task takes its runtime divided by that.
     """
 
     worker: str
@@ -67,7 +67,6 @@ class OpenSlot(NamedTuple):
     closes: float
     number: int = -1
     speed: float = 1.0
-    kept: bool = False
 
 
 class UpcomingWindows(NamedTuple):
@@ -106,6 +105,9 @@ class View(Protocol):
     def runtimes(self, task: int) -> list[float]:
         """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
 
+    def longest(self, task: int) -> float:
+        """The last of `runtimes`."""
+
     def runtime(self, task: int) -> float:
         """The predicted runtime of a task."""
 
@@ -138,6 +140,12 @@ class View(Protocol):
 
     def waiting(self, limit: int) -> list[float] | None:
         """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
+
+    def idle_s(self, slot: int) -> float | None:
+        """The seconds that a slot has left, counted as those of a PC of speed 1; None if it has work."""
+
+    def kept(self, slot: int) -> bool:
+        """Whether a slot closes early because it is kept for a gang."""
 
     def open_slot(self, slot: int) -> OpenSlot:
         """The slot of that number."""

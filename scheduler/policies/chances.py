@@ -6,12 +6,12 @@ difficult to place. Towards the end of the work, a task that will soon have a pl
 chance before.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import islice
 from math import inf, nextafter
 from typing import NamedTuple
 
-from deskgrid.scheduler.policies.base import OpenSlot, Place, Requirement, View
+from deskgrid.scheduler.policies.base import Place, Requirement, View
 from deskgrid.scheduler.policies.reserved import LAST_TASKS, Reserved, reserved
 from deskgrid.scheduler.queues.waiting import Entry
 
@@ -35,24 +35,23 @@ def chances(view: View, margin: float, ample: float) -> Iterator[Place]:
     ``ample``: a slot with so many seconds left may try anything, because no better one will come.
     """
     places = reserved(view, margin) if len(view.priority) <= LAST_TASKS else None
-    placed = set[int]()
-    least = 0.0
-    while (found := view.tightest_empty(least, Requirement(margin))) is not None and len(view.priority):
-        at = view.open_slot(found[0])
-        if at.free > view.now:
+    placed, least, any_task, chance = set[int](), 0.0, Requirement(margin), Requirement(margin, 0.0)
+    while len(view.priority) and (found := view.tightest_empty(least, any_task)) is not None:
+        left = view.idle_s(found[0])
+        if left is None:
             return  # no slot is idle
-        left = (at.closes - view.now) * at.speed - margin  # as the index counts it, or it is found again
-        if at.kept:
+        left -= margin
+        if view.kept(found[0]):
             entry = _certain(view, left)
         elif places is None:
             entry = choose(view, left, ample)
         else:
-            entry = _last(view, places, at, left, placed)
+            entry = _last(view, places, found[0], left, placed)
         if entry is None:
             least = max(left, nextafter(least, inf))
         else:
             placed.add(entry.task)
-            yield Place(entry, found[0], True, Requirement(margin, 0.0))
+            yield Place(entry, found[0], True, chance)
 
 
 def _certain(view: View, left: float) -> Entry | None:
@@ -60,18 +59,19 @@ def _certain(view: View, left: float) -> Entry | None:
     entry = view.priority.next_fit(left)
     if entry is not None:
         entry = view.priority.next_fit(left / max(1.0, *view.spread(entry.task).ratios))
-    return entry if entry is not None and view.runtimes(entry.task)[-1] < left else None
+    return entry if entry is not None and view.longest(entry.task) < left else None
 
 
-def _last(view: View, places: Reserved, at: OpenSlot, left: float, placed: Collection[int]) -> Entry | None:
+def _last(view: View, places: Reserved, slot: int, left: float, placed: Collection[int]) -> Entry | None:
     """The task that has its place here, or else one that would not have its place before this window closes."""
-    for entry in places.now.get(at.closes, ()):
+    closes = view.open_slot(slot).closes
+    for entry in places.now.get(closes, ()):
         if entry.task not in placed:
             return entry
     now = {entry.task for entries in places.now.values() for entry in entries}
     best: Chance | None = None
     for entry in places.entries:
-        if entry.task in now or entry.task in placed or places.starts.get(entry.task, inf) < at.closes:
+        if entry.task in now or entry.task in placed or places.starts.get(entry.task, inf) < closes:
             continue
         chance = chance_of(view, entry, left)
         if chance.probability >= LEAST and (best is None or chance.value > best.value):
@@ -82,9 +82,9 @@ def _last(view: View, places: Reserved, at: OpenSlot, left: float, placed: Colle
 def choose(view: View, left: float, ample: float) -> Entry | None:
     """The task for a slot with ``left`` seconds."""
     entry = view.priority.next_fit(inf)
-    if entry is None or (likely := view.runtimes(entry.task))[-1] < left:
+    if entry is None or view.longest(entry.task) < left:
         return entry  # nobody doubts that it ends in time, as of most tasks
-    best = _chance(entry, likely, left)
+    best = chance_of(view, entry, left)
     limits = [left / ratio for ratio in sorted(set(view.spread(entry.task).ratios)) if ratio > 0.0]
     for entry in (*(_untried(view, limit) for limit in limits), *_tried(view)):
         if entry is not None and (chance := chance_of(view, entry, left)).value > best.value:
@@ -94,10 +94,7 @@ def choose(view: View, left: float, ample: float) -> Entry | None:
 
 def chance_of(view: View, entry: Entry, left: float) -> Chance:
     """What it is worth to try this task in ``left`` seconds."""
-    return _chance(entry, view.runtimes(entry.task), left)
-
-
-def _chance(entry: Entry, likely: Sequence[float], left: float) -> Chance:
+    likely = view.runtimes(entry.task)
     in_time = [seconds for seconds in likely if seconds < left]
     return Chance(entry, len(in_time) / len(likely), sum([s * s for s in in_time]) / len(likely))
 

@@ -39,21 +39,22 @@ Shown = tuple[float, float]
 class Ratios:
     """``shown``: tasks that were killed and have not ended since, by number."""
 
-    __slots__ = ("_changes", "_count", "_least", "_longest", "_made_at", "_most", "_ratios", "_spread", "shown")
+    __slots__ = ("_changes", "_count", "_least", "_longest", "_most", "_ratios", "_renew_at", "_spread", "shown")
 
     def __init__(self) -> None:
         self._ratios: deque[float] = deque(maxlen=REMEMBERED)
         self.shown: dict[int, Shown] = {}
         self._longest, self._least, self._most = 0.0, inf, 0.0
-        self._count = self._changes = self._made_at = 0
+        self._count = self._changes = 0
+        self._renew_at = 0.0
         self._spread = EXACT
 
     def add(self, told: Sequence[float], longest: float) -> None:
         """Add ratios of tasks that were done, the longest of which took ``longest`` seconds."""
         self._ratios.extend(told)
         for ratio in told:
-            self._least = min(self._least, ratio)
-            self._most = max(self._most, ratio)
+            if not self._least <= ratio <= self._most:
+                self._least, self._most = min(self._least, ratio), max(self._most, ratio)
         self._longest = max(self._longest, longest)
         self._count += len(told)
         self._changes += len(told)
@@ -79,14 +80,14 @@ class Ratios:
     @property
     def stale(self) -> bool:
         """Whether `spread` would look at new observations."""
-        return self._changes - self._made_at > RENEWED * min(self._made_at, REMEMBERED)
+        return self._changes > self._renew_at
 
     def spread(self, running: Iterable[Shown] = ()) -> Spread:
         """What predictions are worth now. ``running``: the elapsed seconds of running tasks, and their predictions."""
         if self._count < ENOUGH:
             return EXACT
         if self.stale:
-            self._made_at = self._changes
+            self._renew_at = self._changes + RENEWED * min(self._changes, REMEMBERED)
             self._spread = self._made([*self.shown.values(), *running])
         return self._spread
 

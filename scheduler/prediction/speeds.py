@@ -14,11 +14,11 @@ Rule 5: an ended task costs the same, however many there were: PCs are compared 
 one more task.
 """
 
+from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from math import exp, inf, isfinite, log, sqrt
 from statistics import fmean, median
-from typing import NamedTuple
 
 # Comparisons of one PC, PCs, and bags that are remembered: those that were used last.
 COMPARISONS, PCS, BAGS = 64, 5_000, 100
@@ -43,42 +43,20 @@ KILLED = 1_000
 SHORTEST = 0.5
 
 
-class Run(NamedTuple):
-    """What a task of a bag took on a PC that states a speed, 1 for the fastest.
-
-    ``predicted``: its runtime; None: the tasks of this bag have no predictions of their own.
-    """
-
-    bag: int
-    task: int
-    pc: str
-    stated: float
-    seconds: float
-    predicted: float | None
-
-
 class _Stand:
-    """Where a PC stands in a bag. ``count``: how many of its runs count. ``mean``: their mean logarithm at the speed
-    that it states. ``wrong``: how far they are from it on average. ``stated``: the logarithm of that speed.
+    """Where a PC stands in a bag. ``voter``: its name without the number of the worker. ``count``: how many of its runs
+    count. ``mean``: their mean logarithm at the speed that it states. ``wrong``: how far they are from it on average.
+    ``stated``: the logarithm of that speed.
 
     ``fresh``: its runs since the last comparison; ``sum``: that of their plain logarithms.
     """
 
-    __slots__ = ("count", "fresh", "mean", "stated", "sum", "wrong")
+    __slots__ = ("count", "fresh", "mean", "stated", "sum", "voter", "wrong")
 
-    def __init__(self) -> None:
+    def __init__(self, pc: str) -> None:
+        self.voter = pc.partition(NAMESAKE)[0]
         self.count = self.fresh = 0
         self.mean = self.wrong = self.stated = self.sum = 0.0
-
-    def add(self, stated: float, ran: float) -> None:
-        self.stated = stated
-        self.fresh += 1
-        self.sum += ran
-        off = ran + stated - self.mean
-        count = self.count = min(self.count + 1, LATEST)
-        if count > 1:
-            self.wrong += (abs(off) - self.wrong) / (count - 1)
-        self.mean += off / count
 
 
 class _Comparison:
@@ -96,6 +74,28 @@ class _Comparison:
         self.middle: float | None = None
         self.killed: dict[int, None] = {}
 
+    def add(self, pc: str, stated: float, ran: float) -> bool:
+        """Add the logarithm of what a task took on a PC. ``stated``: that of the PC's speed.
+
+        Returns whether PCs are to be compared now.
+        """
+        stand = self.stands.get(pc)
+        if stand is None:
+            if len(self.stands) >= PCS:
+                del self.stands[next(iter(self.stands))]
+            stand = self.stands[pc] = _Stand(pc)
+        stand.stated = stated
+        stand.fresh += 1
+        stand.sum += ran
+        off, count = ran + stated - stand.mean, stand.count
+        if count:
+            stand.wrong += (abs(off) - stand.wrong) / (count if count < LATEST else LATEST - 1)
+        if count < LATEST:
+            count = stand.count = count + 1
+        stand.mean += off / count
+        self.runs += 1
+        return self.runs >= len(self.stands) >= OTHERS
+
     @property
     def teaches(self) -> bool:
         """Whether what is predicted of its tasks, if anything, can be believed."""
@@ -107,25 +107,32 @@ class _Record:
     between, as far as that was made known.
     """
 
-    __slots__ = ("high", "low", "shown")
+    __slots__ = ("_sorted", "high", "low", "shown")
 
     def __init__(self) -> None:
-        self.shown: deque[float] = deque(maxlen=COMPARISONS)
+        self.shown: deque[float] = deque()
+        self._sorted: list[float] = []
         self.low, self.high = -FARTHEST * COMPARISONS, FARTHEST * COMPARISONS
 
-    def bounds(self) -> tuple[float, float]:
-        """What nearly all comparisons say."""
-        count = len(self.shown)
+    def add(self, shown: float) -> tuple[float, float]:
+        """Add a comparison, and forget the oldest one if there are too many. Returns what nearly all of them say."""
+        count = len(self.shown) + 1
+        if count > COMPARISONS:
+            count = COMPARISONS
+            del self._sorted[bisect_left(self._sorted, self.shown.popleft())]
+        self.shown.append(shown)
+        insort(self._sorted, shown)
         if count < ENOUGH:
             return self.low, self.high
-        known, contrary = sorted(self.shown), int(count / 2 - DOUBT * sqrt(count))
-        return known[contrary], known[-1 - contrary]
+        contrary = int(count / 2 - DOUBT * sqrt(count))
+        return self._sorted[contrary], self._sorted[-1 - contrary]
 
 
 def _correction(stated: float, low: float, high: float) -> float:
     """The logarithm of the factor for a PC that states a speed, and is as fast as said. All are logarithms."""
-    least = low - stated if low > stated else min(high - stated, 0.0)
-    return min(max(least, -FARTHEST), FARTHEST) if abs(least) >= LEAST else 0.0
+    if low - stated < LEAST and stated - high < LEAST:
+        return 0.0
+    return min(max((low if low > stated else high) - stated, -FARTHEST), FARTHEST)
 
 
 class Speeds:
@@ -147,24 +154,26 @@ class Speeds:
         """The PCs that have a record."""
         return self._records.keys()
 
-    def ran(self, run: Run) -> None:
-        """A task has ended."""
-        bag, task, pc, stated, seconds, predicted = run
+    def ran(self, bag: int, task: int, pc: str, stated: float, *, seconds: float, predicted: float | None) -> None:
+        """A task of a bag took so many seconds on a PC that states a speed, 1 for the fastest.
+
+        ``predicted``: its runtime; None: the tasks of this bag have no predictions of their own.
+        """
         ratio = seconds / predicted if predicted else seconds
         comparison = self._latest
         if comparison.bag != bag or comparison.relative != (predicted is not None):
             comparison = self._of(bag, predicted is not None)
-        if seconds >= SHORTEST and ratio < inf and task not in comparison.killed:
-            self._add_run(comparison, pc, log(stated), log(ratio))
+        counts = seconds >= SHORTEST and ratio < inf and task not in comparison.killed
+        if counts and comparison.add(pc, log(stated), log(ratio)):
+            self._compare(comparison)
 
-    def killed(self, run: Run) -> None:
+    def killed(self, bag: int, task: int, pc: str, speed: float, *, seconds: float, predicted: float | None) -> None:
         """A task was killed after so many seconds: it takes longer. That counts if most tasks take less.
 
         It counts as the PC's other tasks do on average, unless it has taken longer already.
         Otherwise, PCs with short windows, where only short tasks end, would look fast. But a task counts only once:
         long ones are killed again and again, mostly on such PCs, which would look slow.
         """
-        bag, task, pc, speed, seconds, predicted = run
         comparison = self._of(bag, predicted is not None)
         middle, killed = comparison.middle, comparison.killed
         before = task in killed
@@ -178,19 +187,8 @@ class Speeds:
         if ran + stated > middle:
             stand = comparison.stands.get(pc)
             usual = middle if stand is None else stand.mean
-            self._add_run(comparison, pc, stated, max(ran, usual - stated))
-
-    def _add_run(self, bag: _Comparison, pc: str, stated: float, ran: float) -> None:
-        """Add the logarithm of what a task took on a PC. ``stated``: that of the PC's speed."""
-        stand = bag.stands.get(pc)
-        if stand is None:
-            if len(bag.stands) >= PCS:
-                del bag.stands[next(iter(bag.stands))]
-            stand = bag.stands[pc] = _Stand()
-        stand.add(stated, ran)
-        bag.runs += 1
-        if bag.runs >= len(bag.stands) >= OTHERS:
-            self._compare(bag)
+            if comparison.add(pc, stated, max(ran, usual - stated)):
+                self._compare(comparison)
 
     def _of(self, bag: int, relative: bool) -> _Comparison:
         known = self._bags.pop(bag, None)
@@ -204,9 +202,9 @@ class Speeds:
     def _compare(self, bag: _Comparison) -> None:
         """Tell by the tasks of a bag how fast the PCs are that have run some since the last time."""
         votes = defaultdict[str, list[float]](list)
-        for pc, stand in bag.stands.items():
-            votes[pc.partition(NAMESAKE)[0]].append(stand.mean)
-        middle = bag.middle = median([fmean(means) for means in votes.values()])
+        for stand in bag.stands.values():
+            votes[stand.voter].append(stand.mean)
+        middle = bag.middle = median([means[0] if len(means) == 1 else fmean(means) for means in votes.values()])
         teaches = len(votes) >= OTHERS and bag.teaches
         for pc, stand in bag.stands.items():
             if stand.fresh:
@@ -220,9 +218,8 @@ class Speeds:
         if len(self._records) >= PCS:
             del self._records[next(iter(self._records))]
         self._records[pc] = record
-        record.shown.append(shown)
         self.fresh[pc] = None
-        low, high = record.bounds()
+        low, high = record.add(shown)
         if stated is None or abs(_correction(stated, low, high) - _correction(stated, record.low, record.high)) > STEP:
             record.low, record.high = low, high
             self.moved[pc] = None

@@ -38,6 +38,12 @@ def runtimes(predicted: float, spread: Spread, elapsed: float = 0.0) -> list[flo
     return found or [elapsed * factor for factor in LONGER]
 
 
+def longest(predicted: float, spread: Spread, elapsed: float = 0.0) -> float:
+    """The last of `runtimes`."""
+    seconds = most if (most := predicted * spread.ratios[-1]) < spread.longest else spread.longest
+    return seconds if seconds > elapsed or not elapsed else elapsed * LONGER[-1]
+
+
 def closings(opened: float, announced: float, lengths: Sequence[float], now: float) -> list[float]:
     """When a window may close, of equal weight, ascending: instants on the clock of ``now``, all after it.
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import compress
 from math import inf
 
-from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.model import agree, named
 from deskgrid.scheduler.queues.mintree import GONE, MinTree
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, cut
 from deskgrid.scheduler.queues.task_set import TaskSet
@@ -285,7 +285,7 @@ class OldestFirst(_Arrivals):
             if after is not None and place == begin:
                 task = self._gone.first_gap(max(task, after.task + 1), end)
             if task < end:
-                return Entry((0.0, place), task, self._tree.levels[0][place])
+                return named(Entry, ((0.0, place), task, self._tree.levels[0][place], 1))
             place += 1
         return None
 

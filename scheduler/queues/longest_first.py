@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice, repeat
 
-from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.model import agree, named
 from deskgrid.scheduler.queues.by_arrival import COMPACT_FROM, RUNS_A_GHOST
 from deskgrid.scheduler.queues.leaf import Run
 from deskgrid.scheduler.queues.runtime_index import START, RuntimeIndex
@@ -118,7 +118,7 @@ class LongestFirst:
         while found is not None:
             runtime, number, task, held = found
             if not self._ghosts or not self._is_ghost(task, number):
-                return Entry((runtime, number), task, runtime, 1 if self._ghosts else held)
+                return named(Entry, ((runtime, number), task, runtime, 1 if self._ghosts else held))
             self._lay(runtime, number)
             found = self._runs.first_after(runtime, number)
         return None

@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
@@ -88,7 +88,8 @@ class Bag:
 
     def learn(self, told: Sequence[float], longest: float) -> None:
         """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less."""
-        self.ratios = self.ratios or Ratios()
+        if self.ratios is None:
+            self.ratios = Ratios()
         self.ratios.add(told, longest)
 
     def foretold(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
@@ -104,11 +105,9 @@ class Bag:
             self.ratios = self.ratios or Ratios()
             self.ratios.show(task, elapsed, predicted)
 
-    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
-        """What its predictions are worth. ``running``: its running tasks, looked up if they are needed."""
-        if self.ratios is None or self.bounded:
-            return EXACT
-        return self.ratios.spread(running() if self.ratios.stale else ())
+    def spread(self, running: Iterable[Shown] = ()) -> Spread:
+        """What its predictions are worth. ``running``: its running tasks, which count if its ratios are stale."""
+        return EXACT if self.ratios is None or self.bounded else self.ratios.spread(running)
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts match the batches."""
@@ -141,6 +140,14 @@ class TaskBatch:
         if len(self.runtimes) == 1:
             return [self.runtimes[0]] * len(tasks)
         return [self.runtimes[task - self.first] for task in tasks]
+
+    def evidence(self, task: int) -> tuple[float, float]:
+        """What a task was predicted to take at first, and how many seconds of it were in vain."""
+        ratios = self.bag.ratios
+        if ratios is not None and task in ratios.shown:
+            elapsed, predicted = ratios.shown[task]
+            return predicted, elapsed
+        return self.runtime(task), 0.0
 
     def longest(self) -> tuple[float, int]:
         """The longest runtime of its waiting tasks, and the first task that has it. At least one task must wait."""

@@ -26,8 +26,8 @@ def outlived(elapsed: float, longest_window: float) -> float:
 def ratios(predicted: Sequence[float], actual: Sequence[float]) -> list[float]:
     """Actual to predicted runtimes. Tasks that were predicted to take no time, or took none, are left out."""
     found: list[float] = []
-    for planned, seconds in zip(predicted, actual, strict=True):
-        if planned > 0.0 and 0.0 < (ratio := seconds / planned) < inf:
+    for place, planned in enumerate(predicted):
+        if planned > 0.0 and 0.0 < (ratio := actual[place] / planned) < inf:
             found.append(ratio)
     return found
 

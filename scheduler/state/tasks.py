@@ -75,15 +75,6 @@ class TaskTable:
         self._batches.append(batch)
         return batch
 
-    def evidence(self, task: int) -> tuple[float, float]:
-        """What a task was predicted to take at first, and how many seconds of it were in vain."""
-        batch = self.known(task)
-        ratios = batch.bag.ratios
-        if ratios is not None and task in ratios.shown:
-            elapsed, predicted = ratios.shown[task]
-            return predicted, elapsed
-        return batch.runtime(task), 0.0
-
     def known(self, task: int) -> TaskBatch:
         """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
         # For a task before all batches, the place is -1. Then the last batch is tested, which does not have it either.

@@ -15,7 +15,6 @@ from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
 from deskgrid.broker.learning import WRITE_S, Learning, WeekHere
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.scheduler.prediction import runtimes
-from deskgrid.scheduler.prediction.speeds import Run
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client
 
@@ -312,7 +311,7 @@ def test_how_fast_a_pc_is_by_its_tasks_is_shown_kept_and_forgotten(open_office: 
     known = office.sessions.state.learning.speeds
     for task in range(30):
         for pc, seconds in (("pc1", 20.0), ("pc2", 10.0), ("pc3", 10.0)):
-            known.ran(Run(1, task, pc, 1.0, seconds, None))
+            known.ran(1, task, pc, 1.0, seconds=seconds, predicted=None)
     office.now += WRITE_S
     office.settle()
 

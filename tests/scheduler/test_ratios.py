@@ -1,5 +1,7 @@
 """What the predictions of a bag are worth: ratios of tasks that were done, that were killed, and that run."""
 
+from math import inf
+
 import pytest
 
 from deskgrid.scheduler.prediction.ratios import (
@@ -12,7 +14,7 @@ from deskgrid.scheduler.prediction.ratios import (
     Ratios,
     narrow,
 )
-from deskgrid.scheduler.prediction.spread import EXACT, POINTS, Spread, runtimes
+from deskgrid.scheduler.prediction.spread import EXACT, POINTS, Spread, longest, runtimes
 from deskgrid.scheduler.prediction.spread import LONGER as OUTLIVED
 
 
@@ -101,3 +103,10 @@ def test_runtimes_are_what_was_predicted_times_each_ratio_up_to_the_longest() ->
 
 def test_a_task_that_has_outlived_everything_takes_somewhat_longer() -> None:
     assert runtimes(10.0, EXACT, elapsed=20.0) == [20.0 * factor for factor in OUTLIVED]
+
+
+@pytest.mark.parametrize("elapsed", [0.0, 5.0, 35.0, 100.0])
+@pytest.mark.parametrize("limit", [25.0, inf])
+def test_the_longest_that_a_task_may_take_is_found_without_all_the_others(elapsed: float, limit: float) -> None:
+    spread = Spread((0.5, 1.0, 3.0), limit)
+    assert longest(10.0, spread, elapsed) == runtimes(10.0, spread, elapsed)[-1]

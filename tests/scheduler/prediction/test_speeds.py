@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from deskgrid.scheduler.prediction import speeds
-from deskgrid.scheduler.prediction.speeds import COMPARISONS, ENOUGH, KILLED, Run, Speeds
+from deskgrid.scheduler.prediction.speeds import COMPARISONS, ENOUGH, KILLED, Speeds
 
 
 def taught(
@@ -22,7 +22,7 @@ def taught(
     for round_ in range(runs):
         for pc, speed in really.items():
             seconds = 10.0 / speed * spread ** chance.uniform(-1.0, 1.0)
-            known.ran(Run(1, round_, pc, (stated or {}).get(pc, 1.0), seconds, predicted))
+            known.ran(1, round_, pc, (stated or {}).get(pc, 1.0), seconds=seconds, predicted=predicted)
     return known
 
 
@@ -62,7 +62,7 @@ def test_tasks_of_a_moment_say_nothing() -> None:
     known = Speeds()
     for task in range(50):
         for pc, seconds in (("a", 0.1), ("b", 0.4), ("c", 0.1)):
-            known.ran(Run(1, task, pc, 1.0, seconds, None))
+            known.ran(1, task, pc, 1.0, seconds=seconds, predicted=None)
     assert [*known.names] == []
 
 
@@ -100,33 +100,33 @@ def test_predictions_that_are_wrong_by_much_say_nothing_of_pcs() -> None:
 def test_a_killed_task_counts_once_and_if_most_tasks_take_less() -> None:
     known = taught({"a": 1.0, "b": 1.0, "c": 1.0}, 1)
     for task in range(100, 130):
-        known.killed(Run(1, task, "b", 1.0, 5.0, 10.0))
-        known.killed(Run(1, task, "b", 1.0, 50.0, 10.0))
-        known.ran(Run(1, task, "b", 1.0, 50.0, 10.0))
+        known.killed(1, task, "b", 1.0, seconds=5.0, predicted=10.0)
+        known.killed(1, task, "b", 1.0, seconds=50.0, predicted=10.0)
+        known.ran(1, task, "b", 1.0, seconds=50.0, predicted=10.0)
     assert known.moved == {}
     for task in range(200, 230):
-        known.killed(Run(1, task, "b", 1.0, 20.0, 10.0))
-        known.ran(Run(1, task + 100, "a", 1.0, 10.0, 10.0))
-        known.ran(Run(1, task + 200, "c", 1.0, 10.0, 10.0))
+        known.killed(1, task, "b", 1.0, seconds=20.0, predicted=10.0)
+        known.ran(1, task + 100, "a", 1.0, seconds=10.0, predicted=10.0)
+        known.ran(1, task + 200, "c", 1.0, seconds=10.0, predicted=10.0)
     assert corrected(known, "a", "b", "c") == pytest.approx([1.0, 0.5, 1.0], rel=0.01)
 
 
 def test_before_there_is_a_comparison_a_killed_task_says_nothing() -> None:
     known = Speeds()
-    known.killed(Run(1, 1, "a", 1.0, 50.0, 10.0))
+    known.killed(1, 1, "a", 1.0, seconds=50.0, predicted=10.0)
     assert [*known.names] == []
 
 
 def test_killed_tasks_are_remembered_up_to_a_limit() -> None:
     known = Speeds()
     for task in range(KILLED + 10):
-        known.killed(Run(1, task, "a", 1.0, 50.0, 10.0))
+        known.killed(1, task, "a", 1.0, seconds=50.0, predicted=10.0)
     assert len(known._bags[1].killed) == KILLED
 
 
 def test_a_bag_whose_tasks_share_a_prediction_from_now_on_is_compared_anew() -> None:
     known = taught({"a": 1.0, "b": 1.0, "c": 1.0}, 5)
-    known.ran(Run(1, 99, "a", 1.0, 10.0, None))
+    known.ran(1, 99, "a", 1.0, seconds=10.0, predicted=None)
     assert [*known._bags[1].stands] == ["a"]
 
 
@@ -155,7 +155,7 @@ def test_bags_and_pcs_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPat
     known = Speeds()
     for bag in range(3):
         for pc in "abcde":
-            known.ran(Run(bag, 0, f"{pc}{bag}", 1.0, 10.0, None))
+            known.ran(bag, 0, f"{pc}{bag}", 1.0, seconds=10.0, predicted=None)
     assert [*known._bags] == [1, 2]
     assert [*known._bags[2].stands] == ["b2", "c2", "d2", "e2"]
     assert len(known.names) == 4
@@ -173,5 +173,5 @@ def test_a_prediction_of_next_to_no_time_says_nothing() -> None:
     assert [*known.names] == []
     known = taught({"a": 1.0, "b": 1.0, "c": 1.0})
     runs = known._bags[1].runs
-    known.killed(Run(1, 99, "b", 1.0, 20.0, 5e-324))
+    known.killed(1, 99, "b", 1.0, seconds=20.0, predicted=5e-324)
     assert known._bags[1].runs == runs
