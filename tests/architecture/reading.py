@@ -77,6 +77,7 @@ def _base(node: ast.ImportFrom, file: str) -> str:
     return ".".join([*folder, *([node.module] if node.module else [])])
 
 
+@cache
 def our_file(name: str) -> str | None:
     """The file of ours that an imported name comes from: that of "deskgrid.worker.agent.X" is "worker/agent.py"."""
     parts = name.split(".")

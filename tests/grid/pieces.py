@@ -10,29 +10,30 @@ from tests.grid.builders import bag
 from tests.grid.grid import VirtualGrid, cycle
 from tests.grid.witness import expect
 
-HOUR_S = 3600.0
+# Long enough for two checkpoints.
+WINDOW_S = 1200.0
 OPTIONS = TaskOptions(checkpoint=True, min_piece=30.0)
 BAG = ("bag", 0)
 
 
 def pieces(seed: int, home: Path) -> None:
-    """A task of three hours and a half in windows of an hour: none of it is done twice."""
+    """A task of three windows and a half: none of it is done twice."""
     grid = VirtualGrid(seed, home)
-    grid.work_s = 10 * HOUR_S
+    grid.work_s = 10 * WINDOW_S
     with closing(grid):
         grid.broker.start()
-        grid.worker("pc", cycle((HOUR_S, 60.0)))
-        grid.client().submit(bag([3.5 * HOUR_S], options=OPTIONS))
-        grid.run(HOUR_S - 11.0)
+        grid.worker("pc", cycle((WINDOW_S, 60.0)))
+        grid.client().submit(bag([3.5 * WINDOW_S], options=OPTIONS))
+        grid.run(WINDOW_S - 11.0)
         grid.broker.kill()
         grid.world.after(30.0, grid.broker.start)
         grid.run(60.0)
         grid.workers["pc"].crash()
-        grid.worker("other", cycle((HOUR_S, 60.0)))
-        grid.run_until(lambda: BAG in grid.witness.recorded, 4 * HOUR_S, "done")
+        grid.worker("other", cycle((WINDOW_S, 60.0)))
+        grid.run_until(lambda: BAG in grid.witness.recorded, 4 * WINDOW_S, "done")
         expect(grid.counters["planned_kills"] == 0, "{} pieces were killed", grid.counters["planned_kills"])
         worked = grid.witness.executions.worked[BAG]
-        expect(abs(worked - 3.5 * HOUR_S) < 1.0, "the task ran for {} s", worked)
+        expect(abs(worked - 3.5 * WINDOW_S) < 1.0, "the task ran for {} s", worked)
         grid.finish()
 
 
@@ -42,7 +43,7 @@ def saved_by_others(seed: int, home: Path) -> None:
         client = office.client()
         client.submit([b"0"], runtime=36_000.0, checkpoint=True)
         worker, thief = office.worker("pc"), office.worker("thief")
-        worker.join(uptime=HOUR_S)
+        worker.join(uptime=WINDOW_S)
         (work,) = worker.work()
         thief.join(uptime=1.0)
         thief.send(wire.Saved(work.task, work.number, 1, 0.9, 1.0, 1.0, 0, 6, b"forged"))

@@ -9,7 +9,9 @@ from tests.grid.grid import VirtualGrid, cycle
 
 CHECKPOINTS = TaskOptions(checkpoint=True, min_piece=30.0)
 HOUR_S = 3600.0
-# How often a task saves in these tests: saving costs little, so this is as often as it ever does.
+# Of most tests: long enough for two checkpoints.
+WINDOW_S = 1200.0
+# How often a task saves in these tests.
 PERIOD_S = 500.0
 BAG = ("bag", 0)
 
@@ -41,24 +43,24 @@ def test_a_task_of_ten_hours_takes_hardly_more_than_ten_windows_of_an_hour(grid:
 
 def test_what_a_pc_that_vanishes_had_done_since_its_last_checkpoint_is_done_again(grid: VirtualGrid) -> None:
     first = grid.worker("first")
-    submitted(grid, 3 * HOUR_S)
-    grid.run(2 * HOUR_S)
+    submitted(grid, 3 * WINDOW_S)
+    grid.run(2 * WINDOW_S)
     first.crash()
     grid.worker("second")
-    grid.run_until(lambda: BAG in grid.witness.recorded, 3 * HOUR_S, "done")
-    assert 3 * HOUR_S <= worked(grid) <= 3 * HOUR_S + PERIOD_S + 30.0
+    grid.run_until(lambda: BAG in grid.witness.recorded, 3 * WINDOW_S, "done")
+    assert 3 * WINDOW_S <= worked(grid) <= 3 * WINDOW_S + PERIOD_S + 30.0
     grid.finish()
 
 
-@pytest.mark.parametrize("downtime", [0.5, 30.0, 2 * HOUR_S])
+@pytest.mark.parametrize("downtime", [0.5, 30.0, 2 * WINDOW_S])
 def test_a_broker_that_is_killed_forgets_no_checkpoint(grid: VirtualGrid, downtime: float) -> None:
-    grid.worker("pc", cycle((HOUR_S, 60.0)))
-    submitted(grid, 3.5 * HOUR_S)
-    grid.run(1.5 * HOUR_S)
+    grid.worker("pc", cycle((WINDOW_S, 60.0)))
+    submitted(grid, 3.5 * WINDOW_S)
+    grid.run(1.5 * WINDOW_S)
     grid.restart_broker(downtime)
-    grid.run_until(lambda: BAG in grid.witness.recorded, 20 * HOUR_S, "done")
+    grid.run_until(lambda: BAG in grid.witness.recorded, 20 * WINDOW_S, "done")
     # What was saved while the broker was away is sent when it is back, so nothing is done twice.
-    assert worked(grid) <= 3.5 * HOUR_S + PERIOD_S
+    assert worked(grid) <= 3.5 * WINDOW_S + PERIOD_S
     grid.finish()
 
 
@@ -68,43 +70,43 @@ def test_a_broker_that_is_killed_forgets_no_checkpoint(grid: VirtualGrid, downti
 def test_a_piece_ends_with_its_checkpoint_at_whichever_step_the_broker_dies(
     grid: VirtualGrid, step: str, after: int
 ) -> None:
-    grid.worker("pc", cycle((HOUR_S, 60.0)))
-    submitted(grid, 2 * HOUR_S)
-    closes = HOUR_S - 12.0
+    grid.worker("pc", cycle((WINDOW_S, 60.0)))
+    submitted(grid, 2 * WINDOW_S)
+    closes = WINDOW_S - 12.0
     grid.run(closes - grid.world.now)
     grid.broker.steps.arm(step, after)
-    grid.run_until(lambda: BAG in grid.witness.recorded, 5 * HOUR_S, "done")
+    grid.run_until(lambda: BAG in grid.witness.recorded, 5 * WINDOW_S, "done")
     assert grid.broker.lives == 2
-    assert worked(grid) == pytest.approx(2 * HOUR_S, abs=1.0)
+    assert worked(grid) == pytest.approx(2 * WINDOW_S, abs=1.0)
     grid.finish()
 
 
 def test_two_checkpoints_of_a_task_are_kept_and_none_when_it_has_ended(grid: VirtualGrid) -> None:
     grid.worker("pc")
-    submitted(grid, 2 * HOUR_S)
+    submitted(grid, 2 * WINDOW_S)
     recovery = grid.broker.sessions.state.journal.recovery
 
     def numbers() -> list[int]:
         return [number for _, _, number, *_ in recovery.checkpoints()]
 
-    grid.run_until(lambda: len(numbers()) == 2, HOUR_S, "two checkpoints")
+    grid.run_until(lambda: len(numbers()) == 2, WINDOW_S, "two checkpoints")
     before = numbers()
-    grid.run_until(lambda: numbers() != before, HOUR_S, "another one")
+    grid.run_until(lambda: numbers() != before, WINDOW_S, "another one")
     assert len(numbers()) == 2
     assert numbers()[0] == before[1]
-    grid.run_until(lambda: BAG in grid.witness.recorded, 2 * HOUR_S, "done")
+    grid.run_until(lambda: BAG in grid.witness.recorded, 2 * WINDOW_S, "done")
     assert numbers() == []
     grid.finish()
 
 
 def test_a_worker_that_has_the_checkpoint_is_not_sent_it_and_another_one_is(grid: VirtualGrid) -> None:
-    grid.worker("pc", cycle((HOUR_S, 60.0)))
-    submitted(grid, 2.5 * HOUR_S)
-    grid.run(2.1 * HOUR_S)
+    grid.worker("pc", cycle((WINDOW_S, 60.0)))
+    submitted(grid, 2.5 * WINDOW_S)
+    grid.run(2.1 * WINDOW_S)
     assert grid.witness.said[wire.Checkpoint] == 0
     grid.workers["pc"].crash()
     grid.worker("other")
-    grid.run_until(lambda: BAG in grid.witness.recorded, 2 * HOUR_S, "done")
+    grid.run_until(lambda: BAG in grid.witness.recorded, 2 * WINDOW_S, "done")
     assert grid.witness.said[wire.Checkpoint] == 1
     grid.finish()
 
@@ -116,15 +118,15 @@ def test_a_piece_ends_with_all_parts_of_its_checkpoint_whenever_the_broker_dies(
     grid: VirtualGrid, monkeypatch: pytest.MonkeyPatch, step: str, after: int
 ) -> None:
     monkeypatch.setattr(wire, "CHECKPOINT_BYTES", 4)  # of nine
-    grid.worker("pc", cycle((HOUR_S, 60.0)))
-    submitted(grid, 2 * HOUR_S)
-    grid.run(HOUR_S - 12.0 - grid.world.now)
+    grid.worker("pc", cycle((WINDOW_S, 60.0)))
+    submitted(grid, 2 * WINDOW_S)
+    grid.run(WINDOW_S - 12.0 - grid.world.now)
     grid.broker.steps.arm(step, after)
-    grid.run(HOUR_S)
+    grid.run(WINDOW_S)
     grid.workers["pc"].crash()
     grid.worker("other")
-    grid.run_until(lambda: BAG in grid.witness.recorded, 5 * HOUR_S, "done")
+    grid.run_until(lambda: BAG in grid.witness.recorded, 5 * WINDOW_S, "done")
     assert grid.broker.lives == 2
-    assert worked(grid) <= 2 * HOUR_S + PERIOD_S
+    assert worked(grid) <= 2 * WINDOW_S + PERIOD_S
     assert grid.witness.said[wire.Checkpoint] % 3 == 0 < grid.witness.said[wire.Checkpoint]
     grid.finish()

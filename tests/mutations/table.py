@@ -9,6 +9,7 @@ MUTATIONS = (
         "deskgrid.scheduler.answers:Answers._take",
         "slot.sent[place].attempt == ended.attempt",
         "True",
+        first=23,
     ),
     Mutation(
         "accept the answer of any attempt of a task that is with nobody",
@@ -37,19 +38,21 @@ MUTATIONS = (
         "deskgrid.scheduler.workers:Workers._detach",
         "[*grid.lose(lost), *grid.release_queue(slot)]",
         "(grid.lose(lost), grid.release_queue(slot))[0]",
+        first=9,
     ),
     Mutation(
         "requeue twice what was held for a worker",
         "deskgrid.scheduler.bags:Bags.hold_expired",
         "if grid.tasks.state(task) == State.HELD",
         "",
-        first=15,
+        first=31,
     ),
     Mutation(
         "requeue what is handed back, and leave it where it was",
         "deskgrid.scheduler.answers:Answers.returned",
         "grid.withdraw(slot, slot.place_of(attempt.task), now, elapsed=0.0)",
         "pass",
+        first=44,
     ),
     Mutation(
         "place a probe again that the policy has placed in this pass",
@@ -149,6 +152,7 @@ MUTATIONS = (
         "deskgrid.scheduler.answers:Answers._judge",
         "if outcome and task in grid.bound:",
         "if False:",
+        first=18,
     ),
     Mutation(
         "settle twice",
@@ -162,13 +166,14 @@ MUTATIONS = (
         "if timed and needs >= (closes - due) * speed - slot.ahead_s:",
         "if False:",
         "sunshine",
-        first=25,
+        first=57,
     ),
     Mutation(
         "count a success as that of the task which is next",
         "deskgrid.scheduler.answers:Answers._take_runs",
         "is_next = len(run) < len(slot.sent) and slot.sent[len(run)].attempt == ended.attempt",
         "is_next = len(run) < len(slot.sent)",
+        first=46,
     ),
     Mutation(
         "never take back what is over its timeout",
@@ -217,6 +222,7 @@ MUTATIONS = (
         "deskgrid.broker.workers:Workers.expire",
         "if worker.heard + self._state.facts.lease_s > now:",
         "if True:",
+        first=2,
     ),
     Mutation(
         "give up at once a worker whose connection breaks",
@@ -224,6 +230,7 @@ MUTATIONS = (
         "self.by_peer.pop(peer, None)",
         "worker = self.by_peer.pop(peer, None)\n    worker and self._forget(worker, self._state.scheduler.now)",
         "drizzle",
+        first=2,
     ),
     Mutation(
         "number attempts from the beginning in each life of the broker",
@@ -236,14 +243,14 @@ MUTATIONS = (
         "deskgrid.broker.clients:Clients._submit",
         "if submit.first >= bag.total:",
         "if True:",
-        first=18,
+        first=54,
     ),
     Mutation(
         "restore cancelled tasks as waiting",
         "deskgrid.broker.sessions:Sessions._restore",
         '"cancelled": cancelled,',
         '"cancelled": [],',
-        first=20,
+        first=23,
     ),
     Mutation(
         "let a worker answer for others",
@@ -293,7 +300,7 @@ MUTATIONS = (
         "deskgrid.broker.state:BrokerState.successor",
         "first, learned = self.scheduler.next_attempt, state.learning",
         "first, learned = self.journal.epoch << 40, state.learning",
-        first=6,
+        first=24,
     ),
     Mutation(
         "choose among everybody's tasks, whatever they have used",
@@ -441,7 +448,7 @@ MUTATIONS = (
         "deskgrid.worker.session:Session._introduce",
         "self._owes_results = self._introduced and not self.joined",
         "self._work._results.unwritten.clear()",
-        first=35,
+        first=82,
     ),
     Mutation(
         "take work that was assigned before the worker left",
@@ -449,13 +456,14 @@ MUTATIONS = (
         "if not self._open or assign.opening != self._opening:",
         "if False:",
         "drizzle",
+        first=24,
     ),
     Mutation(
         "take an assignment twice that arrives twice",
         "deskgrid.worker.work:SlotWork.assign",
         "work.number > self._assigned",
         "True",
-        first=85,
+        first=98,
     ),
     Mutation(
         "do not name at an introduction what waits",
@@ -463,6 +471,7 @@ MUTATIONS = (
         "for attempt in [*load.given, *((work.task, work.number) for work in load.waiting)]",
         "for attempt in load.given",
         "drizzle",
+        first=7,
     ),
     # --- checkpoints -------------------------------------------------------------------------------------------------
     Mutation(

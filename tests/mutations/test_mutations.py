@@ -5,7 +5,6 @@ The unchanged code passes the same seeds in `tests.grid.test_sweep`.
 
 import logging
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from tests.counting import COUNTS
 from tests.grid.sweep import WEATHERS, processes, tried
-from tests.mutations.mutating import Mutation, NoSuchPlace, mutated, mutated_source
+from tests.mutations.mutating import Mutation, NoSuchPlace, mutated
 from tests.mutations.scripts import SCRIPTS
 from tests.mutations.table import MUTATIONS
 
@@ -100,8 +99,3 @@ def test_a_mutation_is_in_force_inside_its_block_only_and_for_everybody() -> Non
     with mutated(Mutation("x", f"{__name__}:as_it_is", "return 1", "return 2")):
         assert (as_it_is(), imported_before()) == (2, 2)
     assert as_it_is() == 1
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
-def test_a_mutation_fits_the_code_as_it_is(mutation: Mutation) -> None:
-    assert textwrap.dedent(mutated_source(mutation))

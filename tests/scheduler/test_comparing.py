@@ -113,12 +113,12 @@ def test_gangs_go_by_the_corrected_speed() -> None:
     assert grid.inside.gangs.running[task].seconds == pytest.approx(60.0)
 
 
-def simulated(policy: str, speeds: list[float], believed: bool) -> Run:
+def simulated(policy: str, speeds: list[float], believed: bool, tasks: int = 1000) -> Run:
     """A bag on PCs that all state a speed of 1, with windows of 5 to 11 minutes, closed for a minute."""
     pcs = [
         SimulatedPC(f"pc{place}", cycle(300.0 + 40.0 * place, 60.0), speed=speed) for place, speed in enumerate(speeds)
     ]
-    runtimes = [20.0 + (37 * task) % 200 for task in range(1000)]
+    runtimes = [20.0 + (37 * task) % 200 for task in range(tasks)]
     simulator = Simulator(make_policy(policy), pcs, [Arrival(runtimes)])
     if believed:
         simulator.scheduler.grid.speeds = Believed()
@@ -134,5 +134,5 @@ def test_where_stated_speeds_are_wrong_by_2_corrections_save_most_kills(policy: 
 
 
 def test_where_pcs_are_alike_nothing_changes() -> None:
-    before, after = (simulated("packing", [1.0] * 10, believed) for believed in (True, False))
+    before, after = (simulated("packing", [1.0] * 10, believed, tasks=200) for believed in (True, False))
     assert (before.makespan_s, before.counters) == (after.makespan_s, after.counters)

@@ -100,6 +100,15 @@ def test_one_slot_in_ten_may_run_a_copy_but_at_least_one(slots: int, copies: int
     assert grid.scheduler.counters.copies == copies
 
 
+def test_a_task_that_has_a_copy_gets_no_other_one_although_there_is_room() -> None:
+    grid = running()
+    grid.pc("b", slots=30)
+    grid.wait(DUE_S)
+    assert grid.decide() == ({}, {"b": [0]})
+    grid.wait(AGAIN_S)
+    assert grid.decide() == ({}, {})
+
+
 def test_a_pass_looks_at_some_attempts_and_the_next_at_the_others() -> None:
     grid = Tail()
     grid.pc("a", slots=LOOKS + 1)

@@ -10,7 +10,7 @@ from deskgrid.scheduler.model import IllegalEvent, Outcome
 from deskgrid.scheduler.placing import AHEAD_TASKS, POSTPONED_RUNS
 from deskgrid.scheduler.policies import POLICIES, Requirement, make_policy
 from deskgrid.scheduler.queues import longest_first
-from deskgrid.scheduler.queues.longest_first import GHOSTS_MOST, PASSES
+from deskgrid.scheduler.queues.longest_first import PASSES
 from tests.scheduler.builders import Grid, only, packing
 
 # Tasks that take no time, some like each other and some that are sent ahead, and some that are not.
@@ -105,8 +105,11 @@ def test_a_bounded_pass_postpones_some_of_many_tasks_and_the_next_ones_the_other
 
 
 @pytest.mark.parametrize("most", [1000, math.inf])
-def test_tasks_are_placed_when_those_that_were_cancelled_are_sifted_out(most: float) -> None:
-    grid, count = Grid(packing()), 2 * GHOSTS_MOST
+def test_tasks_are_placed_when_those_that_were_cancelled_are_sifted_out(
+    monkeypatch: pytest.MonkeyPatch, most: float
+) -> None:
+    monkeypatch.setattr(longest_first, "GHOSTS_MOST", 1_000)
+    grid, count = Grid(packing()), 20_000
     grid.pc("pc0")
     grid.tasks(*(1.0 + 0.001 * number for number in range(count)))
     grid.expect(pc0=[count - 1])

@@ -19,6 +19,7 @@ from deskgrid.scheduler.policies import (
     make_policy,
     policy_names,
     policy_options,
+    single_policy_names,
 )
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.packing import Packing
@@ -54,6 +55,11 @@ class Stubborn(LastComeFirstServed):
             yield Place(entry, 0, False, self.requirement)
         while (entry := view.priority.next_fit(float("inf"))) is not None:
             yield Place(entry, 0, True, self.requirement)
+
+
+def test_policies_for_parallel_tasks_have_no_way_of_their_own_to_place_single_ones() -> None:
+    assert {"pgs", "packing", "fcfs"} <= set(single_policy_names())
+    assert {"easy", "rhap", "tla"} <= set(policy_names()) - set(single_policy_names())
 
 
 def test_a_policy_is_made_by_name_with_options() -> None:

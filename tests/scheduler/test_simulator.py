@@ -315,3 +315,5 @@ def test_what_is_behind_a_stopped_attempt_begins_when_that_is_stopped() -> None:
         (11.25, 12.5, False),
     }
     assert (run.makespan_s, run.counters.copies, run.ran_s) == (12.5, 2, 2.5 + 2.5 + 5 * 0.25)
+    untraced = Simulator(pgs(), pcs, arrivals).run()
+    assert (untraced.makespan_s, untraced.ran_s, untraced.executions) == (run.makespan_s, run.ran_s, ())

@@ -1,11 +1,16 @@
 """The set of tasks near each other, beside a plain set."""
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from deskgrid.scheduler.queues import task_set
 from deskgrid.scheduler.queues.task_ranges import spans_of
-from deskgrid.scheduler.queues.task_set import PAGE, TaskSet
+from deskgrid.scheduler.queues.task_set import TaskSet
 
+# Small pages, because the plain set is slow.
+BITS = 4
+PAGE = 1 << BITS
 # On both sides of the borders between pages, and far apart.
 FIRSTS = st.sampled_from([0, 5, PAGE - 3, PAGE, 2 * PAGE - 1, 40 * PAGE - 2])
 COUNTS = st.sampled_from([0, 1, 2, 4, 7, PAGE, PAGE + 3])
@@ -14,7 +19,13 @@ COUNTS = st.sampled_from([0, 1, 2, 4, 7, PAGE, PAGE + 3])
 class TaskSetMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(task_set, "_BITS", BITS)
+        self.patch.setattr(task_set, "PAGE", PAGE)
         self.quick, self.slow = TaskSet(), set[int]()
+
+    def teardown(self) -> None:
+        self.patch.undo()
 
     @rule(first=FIRSTS, count=COUNTS)
     def add(self, first: int, count: int) -> None:

@@ -33,17 +33,17 @@ def runtimes(seed: int, least: float, most: float, count: int) -> list[float]:
 @pytest.mark.parametrize(
     ("ann", "ben"),
     [
-        (runtimes(1, 30, 300, 1_000), runtimes(2, 5, 60, 4_000)),
-        ([600.0] * 400, [20.0] * 5_000),
-        (runtimes(3, 30, 300, 1_000), runtimes(4, 30, 300, 1_000)),
+        (runtimes(1, 30, 300, 500), runtimes(2, 5, 60, 2_000)),
+        ([600.0] * 200, [20.0] * 2_500),
+        (runtimes(3, 30, 300, 500), runtimes(4, 30, 300, 500)),
     ],
 )
 def test_two_equal_people_get_the_same_within_a_tenth_in_an_hour(ann: list[float], ben: list[float]) -> None:
-    pcs = [SimulatedPC(f"pc{number}", always) for number in range(40)]
+    pcs = [SimulatedPC(f"pc{number}", always) for number in range(20)]
     run = simulated([Arrival(ann, owner="ann"), Arrival(ben, owner="ben")], pcs)
     anns = used_s(run, range(len(ann)), 0.0, HOUR_S)
     bens = used_s(run, range(len(ann), len(ann) + len(ben)), 0.0, HOUR_S)
-    assert anns + bens == pytest.approx(40 * HOUR_S, rel=0.01)
+    assert anns + bens == pytest.approx(20 * HOUR_S, rel=0.01)
     assert anns == pytest.approx(bens, rel=0.1)
 
 
@@ -72,13 +72,13 @@ def lab(count: int) -> tuple[list[Arrival], list[SimulatedPC]]:
     return [Arrival(runtimes(count, 60, 3000, 42 * count))], pcs
 
 
-@pytest.mark.parametrize("people", [2, 3])
-@pytest.mark.parametrize("grid", ["scenario 1", "scenario 2", "lab of 20", "lab of 40"])
-def test_everything_is_done_at_most_a_hundredth_later(grid: str, people: int) -> None:
-    if grid.startswith("scenario"):
+@pytest.mark.parametrize("grid", ["scenario 1", "scenario 2", "lab"])
+def test_everything_is_done_at_most_a_hundredth_later(grid: str) -> None:
+    if grid == "lab":
+        arrivals, pcs = lab(20)
+    else:
         problem = scenario_problem(paper_scenario(int(grid[-1])), 0)
         arrivals, pcs = list(problem.arrivals), list(problem.pcs)
-    else:
-        arrivals, pcs = lab(int(grid[-2:]))
     alone = simulated(arrivals, pcs).makespan_s
-    assert simulated(split(arrivals, people), pcs).makespan_s <= 1.01 * alone
+    for people in (2, 3):
+        assert simulated(split(arrivals, people), pcs).makespan_s <= 1.01 * alone
