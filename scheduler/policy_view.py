@@ -9,7 +9,7 @@ from statistics import fmean
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
-from deskgrid.scheduler.prediction.ratios import Shown, narrow
+from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import Spread, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
@@ -64,8 +64,8 @@ class PolicyView:
 
     def certain(self, task: int) -> bool:
         """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
-        ratios = self._grid.tasks.known(task).bag.ratios
-        return ratios is None or ratios.alike or narrow(self.spread(task))
+        bag = self._grid.tasks.known(task).bag
+        return bag.certain(partial(self._running, bag))
 
     def _running(self, bag: Bag) -> list[Shown]:
         """What running tasks of a bag have shown: not of all, if there are many slots."""

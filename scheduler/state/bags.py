@@ -9,8 +9,9 @@ from operator import not_
 
 from deskgrid.scheduler.model import ENDED, State, agree, near
 from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.prediction.earlier import NO_PAST, Past
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown
-from deskgrid.scheduler.prediction.spread import EXACT, Spread
+from deskgrid.scheduler.prediction.spread import EXACT, Spread, narrow
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
 from deskgrid.scheduler.state.prediction_error import ENOUGH
@@ -31,7 +32,8 @@ class Bag:
 
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
     ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
-    ``ratios``: how its predictions compare with what its tasks took, once some have ended.
+    ``past``: what predictions were worth in earlier bags that were like it. ``ratios``: how its own compare with what
+    its tasks took, once some have ended.
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
     ``copies``: whether its tasks may be copied.
@@ -54,6 +56,7 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     barred: bool = False
+    past: Past = NO_PAST
     ratios: Ratios | None = None
     copies: bool = False
     timed: int = 0
@@ -86,10 +89,15 @@ class Bag:
         """Tasks that have ended, one way or another."""
         return self.done + self.failed + self.cancelled
 
-    def learn(self, told: Sequence[float], longest: float) -> None:
-        """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less."""
-        self.ratios = self.ratios or Ratios()
-        self.ratios.add(told, longest)
+    def learn(self, told: Sequence[float], longest: float, pc: str) -> None:
+        """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less on a PC."""
+        self.ratios = self.ratios or Ratios(self.past)
+        self.ratios.add(told, longest, pc)
+
+    def teach(self) -> None:
+        """Tell later bags what its predictions were worth."""
+        if self.ratios is not None and not self.bounded:
+            self.ratios.teach()
 
     def foretold(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
         """The first predictions of tasks that are done, of which ``predicted`` are the newest."""
@@ -101,14 +109,19 @@ class Bag:
     def show(self, task: int, elapsed: float, predicted: float) -> None:
         """One of its tasks was killed after ``elapsed`` seconds."""
         if not self.bounded:
-            self.ratios = self.ratios or Ratios()
+            self.ratios = self.ratios or Ratios(self.past)
             self.ratios.show(task, elapsed, predicted)
 
     def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
         """What its predictions are worth. ``running``: its running tasks, looked up if they are needed."""
-        if self.ratios is None or self.bounded:
+        if self.bounded or (self.ratios is None and not self.past.wide):
             return EXACT
+        self.ratios = self.ratios or Ratios(self.past)
         return self.ratios.spread(running() if self.ratios.stale else ())
+
+    def certain(self, running: Callable[[], Iterable[Shown]]) -> bool:
+        """Whether its predictions can be taken at their word, but for a common factor."""
+        return (self.ratios is not None and self.ratios.alike) or narrow(self.spread(running))
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts match the batches."""

@@ -24,6 +24,8 @@ from deskgrid.scheduler.forecast.correction import Correction, Estimate, score
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.prediction.earlier import EarlierBags, Past
+from deskgrid.scheduler.prediction.ratios import Ratios
 from deskgrid.scheduler.probes import BAGS
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
@@ -328,6 +330,16 @@ def liar(seed: int, home: Path) -> None:
         expect(estimates == [ASSUMED_RUNTIME_S], "expected are {}", estimates)
         learned = [row.name for row in office.journal.learned.rows()]
         expect(any(name.endswith("digest") for name in learned), "what was learned is {}", learned)
+    earlier = EarlierBags()
+    for number, ratio in enumerate((1.0, 1e5, 1.0)):
+        bag_of = Ratios(Past(earlier, ["ann\nsweep"], number))
+        for pc in ("pc1", "pc2", "pc3"):
+            bag_of.add([ratio] * 20, 10.0, pc)
+        bag_of.add([0.0001] * 70, 1.0, "liar")
+        bag_of.teach()
+    known_ratios = Past(earlier, ["ann\nsweep"], 9).known
+    expect(known_ratios[len(known_ratios) // 2] == 1.0, "most ratios are {}", known_ratios)
+    expect(known_ratios[-1] == 1.0, "some ratios are {}", known_ratios)
 
 
 def foretold(seed: int, home: Path) -> None:

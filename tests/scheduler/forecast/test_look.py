@@ -18,6 +18,7 @@ from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.earlier import Vote
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
@@ -126,6 +127,24 @@ def test_how_far_predictions_were_off_tells_how_far_they_are() -> None:
     task = grid.running("a")
     far = [abs(group.runtime - grid.inside.tasks.runtime(task)) for group in bag.groups]
     assert far[running.group] == min(far)
+
+
+def test_what_earlier_bags_took_counts_for_a_bag_of_which_no_task_has_ended() -> None:
+    grid = Grid(packing())
+    names = ["ann\nrender"]
+    for number in range(8):
+        grid.inside.earlier.teach(names, Vote(number, 100, (3.0,) * 16))
+    grid.tasks(5.0, 10.0, names=names)
+    grid.tasks(5.0, 10.0, bag=1)
+    known, unknown = taken(grid, nothing).picture.bags
+    assert [group.durations.points[24] for group in known.groups] == [30.0, 15.0]
+    assert known.groups[0].durations.points[0] < 10.0 < known.groups[0].durations.points[-1], (
+        "this one may be different"
+    )
+    assert known.groups[0].durations.known == 0
+    assert [round(group.durations.points[24]) for group in unknown.groups] == [11, 5]
+    grid.tell(ev.TasksSubmitted(2, 100, 2, [10.0], names=names))
+    assert taken(grid, nothing).picture.bags[2].groups[0].durations.points == unknown.groups[0].durations.points
 
 
 @pytest.mark.parametrize("policy", [packing(queue_s=1.0), pgs(3)])
