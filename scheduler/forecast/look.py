@@ -133,6 +133,7 @@ class Look:
             grid.policy.order == "longest-first",
             tuple([Share(share.name, share.standing(self._now), share.weight) for share in shares]),
             getattr(self._order, "backfills", True),
+            tuple(grid.categories.licences.total.items()),
         )
         yield rows
 
@@ -229,6 +230,7 @@ class Look:
             bag.piece is not None,
             need=bag.need,
             environment=key.environment,
+            licences=key.licences,
         )
 
     def _take_turns(self) -> None:
@@ -303,7 +305,7 @@ def _likeness(bag: Bag, own: int | None) -> tuple[object, ...]:
     """Equal for bags that may share a row."""
     key = bag.category.key
     alike = bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, bag.number == own
-    return *alike, key.environment, key.need and bag.need
+    return *alike, key.environment, key.licences, key.need and bag.need
 
 
 def _in_rows(alike: Mapping[tuple[object, ...], list[Bag]], many: int) -> Iterator[list[Bag]]:

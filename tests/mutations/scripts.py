@@ -364,6 +364,10 @@ def foretold(seed: int, home: Path) -> None:
     found = forecast(Picture((busy,), bags), Random(seed), 1, CERTAIN)
     ends = [round(end) for (end,) in found.values()]
     expect(ends == [1_100, 80], "tasks of 100 s and 40 s, of which only one fits into a window, end at {}", ends)
+    one_at_a_time = Waiting(1, (Group(4, Durations((10.0,), 50.0)),), 4, licences=(("matlab", 1),))
+    free = tuple([PC(f"pc{number}", (Span(0.0, math.inf),)) for number in range(4)])
+    ((end,),) = forecast(Picture(free, (one_at_a_time,), licences=(("matlab", 1),)), Random(seed), 1, CERTAIN).values()
+    expect(round(end) == 40, "four tasks of 10 s with the same licence take {}", end)
 
 
 def imagined(seed: int, home: Path) -> None:

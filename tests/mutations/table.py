@@ -832,6 +832,13 @@ MUTATIONS = (
         "",
         "foretold",
     ),
+    Mutation(
+        "foretell tasks as if all licences were free",
+        "deskgrid.scheduler.forecast.caps:InUse.room",
+        "if self._used[cap] + many > caps.totals[cap]:",
+        "if False:",
+        "foretold",
+    ),
     # --- what one submitter can occupy -------------------------------------------------------------------------------
     Mutation(
         "do not count batches",

@@ -248,14 +248,25 @@ def test_bags_say_what_they_bring_and_pcs_how_long_they_take_to_prepare_it() -> 
     assert [pc.prepares for pc in look.picture.pcs] == [(Preparing("a", 3.0),)]
 
 
+def test_bags_say_which_licences_they_need_and_the_grid_how_many_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_module, "ROWS", 2)
+    grid = Grid()
+    grid.tell(ev.LicencesCounted({"lic": 5}))
+    for number in range(4):
+        grid.tasks(10.0, bag=number, key=CategoryKey(licences=(("lic", 2),) if number % 2 else ()))
+    picture = taken(grid).picture
+    assert picture.licences == (("lic", 5),)
+    assert [(bag.licences, bag.total) for bag in picture.bags] == [((), 2), ((("lic", 2),), 2)]
+
+
 def test_a_picture_goes_through_json() -> None:
     spans = (Span(0.0, 5.0, (3.0, 6.0)), Span(9.0, inf))
     pc = PC(
         "a", spans, 2, (Running(1, 0, 0.5),), "lab", 2.0, prepares=(Preparing("numpy", 3.0, True), Preparing("x", inf))
     )
     groups = Group(3, TEN, 10.0, 11.0), Group(0, Durations((1.0, 2.0)))
-    bag = Waiting(1, groups, 9, 5, "ann", 1, 2, True, True, 3.0, environment="x")
-    picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),))
+    bag = Waiting(1, groups, 9, 5, "ann", 1, 2, True, True, 3.0, environment="x", licences=(("lic", 2),))
+    picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),), licences=(("lic", 5),))
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture
     assert picture_of(list(rows_of(Picture((), ())))) == Picture((), ())
 
