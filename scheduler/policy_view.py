@@ -10,7 +10,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.prediction.ratios import Shown
-from deskgrid.scheduler.prediction.spread import Spread, runtimes
+from deskgrid.scheduler.prediction.spread import Spread, narrow, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
@@ -65,7 +65,7 @@ class PolicyView:
     def certain(self, task: int) -> bool:
         """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
         bag = self._grid.tasks.known(task).bag
-        return bag.certain(partial(self._running, bag))
+        return bag.alike or narrow(bag.spread(partial(self._running, bag)))
 
     def _running(self, bag: Bag) -> list[Shown]:
         """What running tasks of a bag have shown: not of all, if there are many slots."""

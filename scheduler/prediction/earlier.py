@@ -69,12 +69,13 @@ def _that_count(votes: Sequence[Vote]) -> Sequence[Vote]:
 class EarlierBags:
     """Records by name of a function or program. A name begins with its owner and a line break.
 
-    ``fresh``: names whose records have changed since somebody emptied this.
+    ``fresh``: names whose records have changed since somebody emptied this. ``changes``: grows with each change.
     """
 
     def __init__(self) -> None:
         self._records = Kept[Record]()
         self.fresh: dict[str, None] = {}
+        self.changes = 0
 
     @property
     def names(self) -> Collection[str]:
@@ -90,6 +91,7 @@ class EarlierBags:
 
     def teach(self, names: Sequence[str], vote: Vote) -> None:
         """A bag with these names has ended, or some more of its tasks have."""
+        self.changes += 1
         bounded = tuple([min(max(ratio, 1.0 / FARTHEST), FARTHEST) for ratio in vote.ratios])
         for name in names:
             self._records.use(name, Record).add(vote._replace(ratios=bounded))
@@ -113,6 +115,7 @@ class EarlierBags:
         """Forget everything."""
         self._records = Kept()
         self.fresh.clear()
+        self.changes += 1
 
 
 class Past(NamedTuple):

@@ -6,12 +6,12 @@ the bag look short.
 Rule 2: the prediction that was given at first is what counts, not what it was changed to after an attempt in vain.
 Rule 3: a result costs next to nothing; the distribution is made when somebody asks for it, if enough has changed.
 Rule 4: earlier bags whose ratios were far apart count as much as a few tasks of this one
-(`deskgrid.scheduler.prediction.earlier`). Later bags are told after 16, 32, 64 ... results, and at the end.
+(`deskgrid.scheduler.prediction.earlier`). Later bags are told after 16, 64, 256 ... results, and at the end.
 """
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, repeat
 from math import inf
 
@@ -32,6 +32,8 @@ RENEWED = 1 / 16
 PRIOR = 4.0
 # One PC has at most the part of one in so many of what later bags are told, or as much as another PC.
 PARTS = 4
+# A bag tells later ones again when it has this many times as many results: that takes 0.15 ms.
+AGAIN = 4
 # What is still running takes this many times as long as all that is known.
 LONGER = 1.3
 
@@ -54,8 +56,10 @@ class Ratios:
         "_past",
         "_pcs",
         "_ratios",
+        "_seen",
         "_spread",
         "_taught",
+        "_teaches_at",
         "shown",
     )
 
@@ -68,7 +72,11 @@ class Ratios:
         self.shown: dict[int, Shown] = {}
         self._longest, self._least, self._most = 0.0, inf, 0.0
         self._count = self._changes = self._made_at = self._taught = 0
-        # Ratios of earlier bags: those that count, and those that the distribution was made with.
+        # The number of results after which the bag teaches next.
+        self._teaches_at: float = EXPERIENCED if past.names else inf
+        # Ratios of earlier bags: those that count, and those that the distribution was made with. The change of earlier
+        # bags that was looked at last.
+        self._seen = -1
         self._earlier: tuple[float, ...] = ()
         self._made_with: tuple[float, ...] = ()
         self._spread = EXACT
@@ -76,15 +84,16 @@ class Ratios:
     def add(self, told: Sequence[float], longest: float, pc: str = "") -> None:
         """Add ratios of tasks that were done on a PC, the longest of which took ``longest`` seconds."""
         self._ratios.extend(told)
-        self._pcs.extend(repeat(pc, len(told)))
         for ratio in told:
             self._least = min(self._least, ratio)
             self._most = max(self._most, ratio)
         self._longest = max(self._longest, longest)
         self._count += len(told)
         self._changes += len(told)
-        if self._count >= max(EXPERIENCED, 2 * self._taught):
-            self.teach()
+        if self._teaches_at < inf:
+            self._pcs.extend(repeat(pc, len(told)))
+            if self._count >= self._teaches_at:
+                self.teach()
 
     def show(self, task: int, elapsed: float, predicted: float) -> None:
         """An attempt was killed after ``elapsed`` seconds."""
@@ -104,9 +113,8 @@ class Ratios:
         """Whether all ratios ever seen are close to each other: then nobody has to ask for the distribution."""
         return self._most < NARROW * self._least and not self._before
 
-    @property
-    def stale(self) -> bool:
-        """Whether `spread` would look at new observations."""
+    def _stale(self) -> bool:
+        """Whether there are new observations enough."""
         if self._before is not self._made_with:
             return True
         return self._changes - self._made_at > RENEWED * min(self._made_at, REMEMBERED)
@@ -114,18 +122,21 @@ class Ratios:
     @property
     def _before(self) -> tuple[float, ...]:
         """Ratios of earlier bags. Once this bag is one of those that teach, they stay, unless they are forgotten."""
-        wide = self._past.wide
-        if self._count < EXPERIENCED or not wide:
-            self._earlier = wide
+        if self._seen != self._past.earlier.changes:
+            self._seen, wide = self._past.earlier.changes, self._past.wide
+            if self._count < EXPERIENCED or not wide:
+                self._earlier = wide
         return self._earlier
 
-    def spread(self, running: Iterable[Shown] = ()) -> Spread:
-        """What predictions are worth now. ``running``: the elapsed seconds of running tasks, and their predictions."""
+    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
+        """What predictions are worth now. ``running``: gives the elapsed seconds of running tasks, and their
+        predictions; it is asked if there are new observations.
+        """
         if self._count < ENOUGH and not self._before:
             return EXACT
-        if self.stale:
+        if self._stale():
             self._made_at, self._made_with = self._changes, self._before
-            self._spread = self._made([*self.shown.values(), *running])
+            self._spread = self._made([*self.shown.values(), *running()])
         return self._spread
 
     def _made(self, open_ended: Sequence[Shown]) -> Spread:
@@ -136,7 +147,7 @@ class Ratios:
     def teach(self) -> None:
         """Tell later bags how this one compares so far, if that is new."""
         if self._past.names and self._count - self._taught > RENEWED * self._taught:
-            self._taught = self._count
+            self._taught, self._teaches_at = self._count, max(EXPERIENCED, AGAIN * self._count)
             self._past.teach(self._count, _quantiles(self._of_all_pcs(), list(self.shown.values())))
 
     def _of_all_pcs(self) -> list[float]:

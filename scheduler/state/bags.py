@@ -11,7 +11,7 @@ from deskgrid.scheduler.model import ENDED, State, agree, near
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.prediction.earlier import NO_PAST, Past
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown
-from deskgrid.scheduler.prediction.spread import EXACT, Spread, narrow
+from deskgrid.scheduler.prediction.spread import EXACT, Spread
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
 from deskgrid.scheduler.state.prediction_error import ENOUGH
@@ -117,11 +117,12 @@ class Bag:
         if self.bounded or (self.ratios is None and not self.past.wide):
             return EXACT
         self.ratios = self.ratios or Ratios(self.past)
-        return self.ratios.spread(running() if self.ratios.stale else ())
+        return self.ratios.spread(running)
 
-    def certain(self, running: Callable[[], Iterable[Shown]]) -> bool:
-        """Whether its predictions can be taken at their word, but for a common factor."""
-        return (self.ratios is not None and self.ratios.alike) or narrow(self.spread(running))
+    @property
+    def alike(self) -> bool:
+        """Whether nothing has ever shown that its predictions differ in what they are worth."""
+        return not self.past.wide if self.ratios is None else self.ratios.alike
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts match the batches."""
