@@ -241,6 +241,8 @@ class OpenBag:
             environment=self.environment_key,
         )
         known |= {"need": self.need, "key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
+        if self.row.predicted:
+            known["names"] = [f"{self.row.owner}\n{name}" for name in (self.row.template, self.row.name)]
         if options.probes:
             places = [item - batch.start for item in dict.fromkeys(options.probes)]
             known["probes"] = [batch.first + place for place in places if 0 <= place < batch.count]

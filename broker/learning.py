@@ -20,8 +20,10 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
+from deskgrid.scheduler.prediction.earlier import EarlierBags
 from deskgrid.scheduler.prediction.hours import DAY, HOUR, Hours, Week
-from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes, owner_of
+from deskgrid.scheduler.prediction.kept import owner_of
+from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
 from deskgrid.scheduler.prediction.speeds import Speeds
 
 # How often it is written down. Seconds.
@@ -48,14 +50,15 @@ class WeekHere(Week):
 class Learning:
     """Learns from bags, and predicts those whose submitters gave no predictions.
 
-    ``hours``: how PCs keep their hours; ``speeds``: how fast they are. The scheduler adds to both.
+    ``hours``: how PCs keep their hours; ``speeds``: how fast they are; ``earlier``: what predictions were worth in
+    earlier bags. The scheduler adds to all of them.
     """
 
     def __init__(self, journal: Journal, wall_at_zero: float = 0.0) -> None:
         """``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
         self._journal = journal
         self._runtimes = Runtimes()
-        self.hours, self.speeds = Hours(WeekHere(wall_at_zero)), Speeds()
+        self.hours, self.speeds, self.earlier = Hours(WeekHere(wall_at_zero)), Speeds(), EarlierBags()
         # How earlier estimates of the ends of bags held.
         self.correction = Correction()
         self._unwritten: dict[tuple[Kind, str], None] = {}
@@ -64,6 +67,7 @@ class Learning:
             self._restore(row)
         self.hours.fresh.clear()
         self.speeds.fresh.clear()
+        self.earlier.fresh.clear()
 
     def _restore(self, row: LearnedRow) -> None:
         values = array("d")
@@ -72,6 +76,8 @@ class Learning:
             self.hours.restore(row.name, values)
         elif row.kind == "speeds":
             self.speeds.restore(row.name, values)
+        elif row.kind == "ratios":
+            self.earlier.restore(row.name, values)
         elif row.kind == "calibration":
             self._runtimes.restore_calibration(row.name, values)
         elif row.kind == "scores":
@@ -124,6 +130,7 @@ class Learning:
         """Forget everything."""
         self.hours.forget()
         self.speeds.forget()
+        self.earlier.forget()
         self._runtimes, self.correction = Runtimes(), Correction()
         self._unwritten.clear()
         self._journal.learned.forget()
@@ -134,6 +141,7 @@ class Learning:
             return
         self._write_fresh("hours", self.hours)
         self._write_fresh("speeds", self.speeds)
+        self._write_fresh("ratios", self.earlier)
         self._write_fresh("scores", self.correction)
         chosen = list(self._unwritten)[:ROWS]
         for key in chosen:
@@ -150,9 +158,12 @@ class Learning:
 
     def _is_new(self) -> bool:
         """Whether something has not been written."""
-        return bool(self._unwritten or self.hours.fresh or self.speeds.fresh or self.correction.fresh)
+        learned = (self.hours, self.speeds, self.earlier, self.correction)
+        return bool(self._unwritten or any(known.fresh for known in learned))
 
-    def _write_fresh(self, kind: Literal["hours", "speeds", "scores"], known: Hours | Speeds | Correction) -> None:
+    def _write_fresh(
+        self, kind: Literal["hours", "speeds", "ratios", "scores"], known: Hours | Speeds | EarlierBags | Correction
+    ) -> None:
         names = list(known.fresh)[:ROWS]
         for name in names:
             del known.fresh[name]

@@ -116,8 +116,7 @@ class BrokerState:
         self.learning = Learning(journal, facts.wall_at_zero)
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
-        first, learned = journal.epoch << 40, self.learning
-        self.scheduler = Scheduler(policy, first_attempt=first, hours=learned.hours, speeds=learned.speeds)
+        self.scheduler = self._new_scheduler(policy, journal.epoch << 40)
         # A policy has a state of its own. This is a copy of the current policy, from before its first use.
         self.unused_policy = deepcopy(policy)
         # Messages to send. Receipts go last, because no peer is idle while it waits for one.
@@ -157,10 +156,14 @@ class BrokerState:
         state.waiting, state.crowded = self.waiting, self.crowded
         state.disk = self.disk
         state.events = self.events
-        first, learned = self.scheduler.next_attempt, state.learning
-        state.scheduler = Scheduler(self.unused_policy, first_attempt=first, hours=learned.hours, speeds=learned.speeds)
+        state.scheduler = state._new_scheduler(self.unused_policy, self.scheduler.next_attempt)
         state._notices, state._lines = self._notices, self._lines
         return state
+
+    def _new_scheduler(self, policy: Policy, first_attempt: int) -> Scheduler:
+        """A scheduler that knows what was learned."""
+        known = self.learning
+        return Scheduler(policy, first_attempt, hours=known.hours, speeds=known.speeds, earlier=known.earlier)
 
     def environment_of(self, template: str) -> Environment | None:
         """The environment that a template in the journal names."""

@@ -121,7 +121,7 @@ class Answers:
             for task, seconds in zip(tasks, elapsed, strict=True):
                 learn_pace(grid.tasks.known(task), slot.worker, task, seconds)
                 grid.drop_copy(task)
-        grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed, on_slot=True))
+        grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed, slot.worker.name, on_slot=True))
         self._trust.clear(slot.worker, now)
 
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
@@ -192,7 +192,7 @@ class Answers:
                 self._stop_others(task, now)
             if grid.tasks.copied and worker in grid.slots.workers:
                 learn_pace(grid.tasks.known(task), grid.slots.workers[worker], task, elapsed)
-            grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))
+            grid.prediction_error.add(grid.tasks.succeed([task], [elapsed], worker))
             return True
         grid.drop_copy(task)
         grid.tasks.known(task).bag.category.account.new_s += elapsed

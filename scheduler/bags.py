@@ -10,6 +10,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.people import bar
+from deskgrid.scheduler.prediction.earlier import Past
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
 from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING, TaskBatch
@@ -74,6 +75,8 @@ class Bags:
             # A policy for parallel tasks takes an environment for one more label.
             need = event.need.within(key.environment) if event.need.parallel else event.need
             bag.reserve_s, bag.need = event.reserve_s, need
+            if event.names:
+                bag.past = Past(grid.earlier, event.names, event.bag)
         if batch.first == event.first:
             batch.came = now
         if bag.copies:

@@ -25,6 +25,7 @@ from deskgrid.scheduler.model import Attempt, IllegalEvent, State
 from deskgrid.scheduler.people import People
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.earlier import EarlierBags
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.queues.orders import ORDERS
@@ -46,11 +47,15 @@ class Scheduler:
         policy: Policy,
         first_attempt: int = 1,
         crash_limit: int = CRASH_LIMIT,
+        *,
         hours: Hours | None = None,
         speeds: Speeds | None = None,
+        earlier: EarlierBags | None = None,
     ) -> None:
-        """``hours``: how PCs have kept their hours so far; ``speeds``: how fast they have been."""
-        self.grid = GridState(policy, first_attempt, hours, speeds)
+        """``hours``: how PCs have kept their hours so far; ``speeds``: how fast they have been; ``earlier``: what
+        predictions were worth in earlier bags.
+        """
+        self.grid = GridState(policy, first_attempt, hours, speeds, earlier)
         self._gangs = Gangs(self.grid)
         self.trust = Trust(self.grid, self._gangs)
         self._workers = Workers(self.grid, self.trust, self._gangs)

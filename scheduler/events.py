@@ -32,6 +32,8 @@ class TasksSubmitted:
     ``probes``: the tasks that are placed before the others, in this order; checkpointable tasks have none.
     ``grows``: they continue the bag's last batch, as if they had come with it; then each has its own runtime.
     ``need``: what each of them needs beside its seconds, the same for the whole bag.
+    ``names``: if its user predicted the runtimes, names of its function and of its program. What predictions were worth
+    in earlier bags with the first of these names that is known counts for this one.
     """
 
     bag: int
@@ -54,6 +56,7 @@ class TasksSubmitted:
     probes: Sequence[int] = ()
     grows: bool = False
     need: Need = SINGLE
+    names: Sequence[str] = ()
 
 
 class SavedTask(NamedTuple):

@@ -12,6 +12,7 @@ from deskgrid.scheduler.events import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.earlier import EarlierBags
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.prediction.spread import closings
@@ -34,7 +35,12 @@ class GridState:
     """All of the scheduler's state that its parts share. ``now``: the time of the last event, or of the pass."""
 
     def __init__(
-        self, policy: Policy, first_attempt: int, hours: Hours | None = None, speeds: Speeds | None = None
+        self,
+        policy: Policy,
+        first_attempt: int,
+        hours: Hours | None = None,
+        speeds: Speeds | None = None,
+        earlier: EarlierBags | None = None,
     ) -> None:
         self.now = 0.0
         self.policy = policy
@@ -49,6 +55,8 @@ class GridState:
         self.doubted: dict[str, None] = {}
         # How fast PCs really are.
         self.speeds = Speeds() if speeds is None else speeds
+        # What predictions were worth in earlier bags.
+        self.earlier = EarlierBags() if earlier is None else earlier
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
         self.quarantine = Quarantine()

@@ -8,8 +8,8 @@ from statistics import fmean
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
-from deskgrid.scheduler.prediction.ratios import Shown, narrow
-from deskgrid.scheduler.prediction.spread import Spread, longest, runtimes
+from deskgrid.scheduler.prediction.ratios import Shown
+from deskgrid.scheduler.prediction.spread import Spread, longest, narrow, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
@@ -65,14 +65,13 @@ class PolicyView:
     def _spread(self, bag: Bag) -> Spread:
         spread = self._spreads.get(bag.number)
         if spread is None:
-            running = self._running(bag) if bag.ratios is not None and bag.ratios.stale else ()
-            spread = self._spreads[bag.number] = bag.spread(running)
+            spread = self._spreads[bag.number] = bag.spread(partial(self._running, bag))
         return spread
 
     def certain(self, task: int) -> bool:
         """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
-        ratios = self._grid.tasks.known(task).bag.ratios
-        return ratios is None or ratios.alike or narrow(self.spread(task))
+        bag = self._grid.tasks.known(task).bag
+        return bag.alike or narrow(self._spread(bag))
 
     def _running(self, bag: Bag) -> list[Shown]:
         """What running tasks of a bag have shown: not of all, if there are many slots."""

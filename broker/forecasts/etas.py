@@ -23,6 +23,7 @@ from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimat
 from deskgrid.scheduler.forecast.look import Look, Prepares
 from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Durations, Picture, longest_window
 from deskgrid.scheduler.parallel.need import SINGLE
+from deskgrid.scheduler.queues.categories import Licences
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.wire import TaskOptions
 
@@ -267,10 +268,10 @@ class Etas:
         longest_s, speed = longest
         if not longest_s:
             return NO_PC
-        if bag.environment_key and not ready:
-            return NO_ENVIRONMENT
-        its = self._state.scheduler.grid.tasks.bags[bag.row.number]
-        policy = self._state.scheduler.policy
+        grid, policy = self._state.scheduler.grid, self._state.scheduler.policy
+        its = grid.tasks.bags[bag.row.number]
+        if lacks := NO_ENVIRONMENT if bag.environment_key and not ready else _few(its, grid.categories.licences):
+            return lacks
         needs = policy.requirement.needs(its.needs_s(its.need.seconds(its.longest, its.need.most))) / speed
         if policy.timed and needs >= longest_s:
             return f"one of its tasks needs {precise(needs)}, and the longest known window has {precise(longest_s)}"
@@ -294,6 +295,14 @@ class Etas:
         if self._unwritten:
             self._state.journal.etas.add(self._unwritten)
             self._unwritten = []
+
+
+def _few(bag: Bag, licences: Licences) -> str:
+    """Which licence a task of a bag needs more of than there are; empty: none."""
+    for name, many in bag.category.key.licences:
+        if many > (total := licences.total.get(name, 0)):
+            return f"each task needs {many} of licence {name}, and this grid has {total}"
+    return ""
 
 
 def runs_for(picture: Picture) -> int:

@@ -111,11 +111,11 @@ class UsageRow(NamedTuple):
 
 
 class LearnedRow(NamedTuple):
-    """Runs of a function or a program, windows of a PC, in seconds, logarithms of its speeds, factors of quantiles, or
-    scores; packed doubles.
+    """Runs of a function or a program, in seconds, or how these compared with predictions; windows of a PC, in seconds,
+    or logarithms of its speeds; factors of quantiles, or scores; packed doubles.
     """
 
-    kind: Literal["function", "program", "calibration", "hours", "speeds", "scores"]
+    kind: Literal["function", "program", "ratios", "calibration", "hours", "speeds", "scores"]
     name: str
     values: bytes
 

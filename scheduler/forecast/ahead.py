@@ -12,7 +12,8 @@ from statistics import NormalDist
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.gangs import GangRun
 from deskgrid.scheduler.forecast.picture import Picture
-from deskgrid.scheduler.forecast.singles import WEEK_S, Plan, Run, Uncertainty
+from deskgrid.scheduler.forecast.plan import Plan, Uncertainty
+from deskgrid.scheduler.forecast.singles import WEEK_S, Run
 from deskgrid.scheduler.parallel.need import SINGLE
 
 __all__ = ["CERTAIN", "RUNS", "USUAL", "WEEK_S", "Uncertainty", "forecast"]

@@ -4,7 +4,7 @@ from itertools import accumulate, pairwise
 from random import Random
 
 from deskgrid.scheduler.forecast.picture import PC, Picture
-from deskgrid.scheduler.forecast.singles import Plan, Uncertainty
+from deskgrid.scheduler.forecast.plan import Plan, Uncertainty
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.parallel.need import Need

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from deskgrid.scheduler.forecast.gang_plan import GangPlan, Size
 from deskgrid.scheduler.forecast.gang_slots import SlotRun
 from deskgrid.scheduler.forecast.picture import PC, Running
-from deskgrid.scheduler.forecast.singles import BLOCK, OpenWindow
+from deskgrid.scheduler.forecast.plan import BLOCK
+from deskgrid.scheduler.forecast.singles import OpenWindow
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 from deskgrid.scheduler.parallel.sizes.share import MOST
@@ -93,7 +94,7 @@ class GangRun(SlotRun):
                     self._retry = True
                 elif self._next[slot] == at and not ((lane := self._lanes.get(slot)) and self._goes_on(lane, now)):
                     fresh |= {each: None for each in self._ended(slot) if self._is_free(each, now)}
-            if fresh or self._retry:
+            if fresh or self._retry or self._plan.caps.totals:
                 self._place(now, fresh)
         for kind in chain([kind for _, kind in self._gangs], *self._pending):
             self._ends[self._plan.kinds[kind].bag] = inf
@@ -115,7 +116,7 @@ class GangRun(SlotRun):
         if self._gangs:
             self._place_gangs(now)
         if any(self._pending):
-            if retry or self._reserved != before:
+            if retry or self._reserved != before or self._in_use.any_room(self._pending_bags(), now):
                 idle = [slot for its in self._idle for slots in its.values() for slot in slots]
             else:
                 idle = [slot for slot in fresh if self._is_idle(slot)]
@@ -145,12 +146,12 @@ class GangRun(SlotRun):
 
     def _waits_for_a_slot(self, kind: int) -> None:
         plan, need, bag = self._plan, self._plan.needs[kind], self._plan.kinds[kind].bag
-        if not plan.most(kind, need.least):
+        if not plan.most(kind, need.least) or bag in plan.barred:
             self._ends[bag] = inf
         elif not need.parallel:
             self._retry = True
             super()._waits_for_a_slot(kind)
-        elif plan.bags[bag].barred or need.seconds(plan.kinds[kind].needs_s, need.most) >= plan.longest:
+        elif need.seconds(plan.kinds[kind].needs_s, need.most) >= plan.longest:
             self._ends[bag] = inf
         elif (entry := (plan.turns[kind], kind)) not in self._gangs:
             insort(self._gangs, entry)
@@ -169,7 +170,7 @@ class GangRun(SlotRun):
                 continue
             is_full = False
             while waits[kind] or kind in self._again:
-                is_full = bool(bag.limit) and self._running[plan.kinds[kind].bag] >= bag.limit
+                is_full = not self._in_use.room(plan.kinds[kind].bag, now)
                 if is_full or not self._begin(kind, now):
                     break
             else:
@@ -210,13 +211,16 @@ class GangRun(SlotRun):
     def _run_lane(self, lane: _Lane, now: float) -> None:
         """Gangs run on a lane."""
         kind, slots, lasts, ranks, speed, needs_s = lane
+        bag = self._plan.kinds[kind].bag
         if kind in self._again:
             end = self._once_more(kind, now, lasts, speed)
         else:
-            block = BLOCK / self._plan.most(kind, ranks)
+            most = self._plan.most(kind, ranks)
+            block = BLOCK / min(most, self._plan.caps.at_once.get(bag, most))
             end = self._block(kind, needs_s, now, lasts, speed=speed, block=block)
         self._lanes[slots[0]] = lane
-        self._running[self._plan.kinds[kind].bag] += 1
+        self._running[bag] += 1
+        self._in_use.take(bag, end)
         self._occupy(slots, end)
 
     def _goes_on(self, lane: _Lane, now: float) -> bool:
@@ -226,6 +230,8 @@ class GangRun(SlotRun):
             return False
         least, most = self._size(kind)
         if now + lane.needs_s >= lane.lasts[1] or now >= lane.lasts[2] or not least <= lane.ranks <= most:
+            return False
+        if not self._in_use.room(self._plan.kinds[kind].bag, now):
             return False
         self._running[self._plan.kinds[kind].bag] -= 1
         self._run_lane(lane, now)
@@ -364,6 +370,7 @@ class GangRun(SlotRun):
         else:
             self._ends[bag] = max(self._ends[bag], left)
         end = min(left, lasts[2])
+        self._in_use.take(bag, end)
         for each in lane.slots:
             self._next[each] = end
         return end

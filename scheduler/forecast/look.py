@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
-from math import exp
-from statistics import NormalDist
 from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
@@ -23,6 +21,7 @@ from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.mixture import Mixture
+from deskgrid.scheduler.prediction.runtimes import first_ratios
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Away, Traits, Worker
 
@@ -38,11 +37,8 @@ AHEAD = 16
 ROWS, ALIKE = 64, 8
 # Points of a distribution.
 POINTS = 48
-# The spread of the logarithm of actual to predicted runtimes, before any is known.
-SPREAD = 0.6
 
 LEVELS = tuple((place + 0.5) / POINTS for place in range(POINTS))
-_RATIOS = tuple(exp(SPREAD * NormalDist().inv_cdf((place + 0.5) / 12)) for place in range(12))
 
 # The states of tasks that are not at a worker yet.
 _HERE = (State.WAITING, State.QUEUED, State.BARRED, State.PAUSED)
@@ -137,6 +133,7 @@ class Look:
             grid.policy.order == "longest-first",
             tuple([Share(share.name, share.standing(self._now), share.weight) for share in shares]),
             getattr(self._order, "backfills", True),
+            tuple(grid.categories.licences.total.items()),
         )
         yield rows
 
@@ -215,8 +212,9 @@ class Look:
         if durations is not None:
             groups = [Group(count, durations, bag.longest, needs(bag.needs_s(bag.longest)))]
         else:
+            ratios = _ratios(bag)
             groups = [
-                Group(many, self._ratios(bag, runtime), runtime, needs(bag.needs_s(runtime)))
+                Group(many, _stretched(ratios, runtime), runtime, needs(bag.needs_s(runtime)))
                 for many, runtime in self._predicted(bag, count)
             ]
         key = bag.category.key
@@ -232,6 +230,7 @@ class Look:
             bag.piece is not None,
             need=bag.need,
             environment=key.environment,
+            licences=key.licences,
         )
 
     def _take_turns(self) -> None:
@@ -278,16 +277,22 @@ class Look:
                 if (place := next((place for place in found if place >= 0), -1)) >= 0:
                     yield batch.runtimes[place]
 
-    def _ratios(self, bag: Bag, runtime: float) -> Durations:
-        """How long tasks of this predicted runtime take, by the ratios of actual to predicted runtimes so far."""
-        told = [] if bag.ratios is None else bag.ratios.known()
-        ratios = Mixture(told, _RATIOS).quantiles(LEVELS, ())
-        return Durations(tuple([runtime * ratio for ratio in ratios]), len(told))
+
+def _ratios(bag: Bag) -> Durations:
+    """How its tasks compare with their predictions: those that have ended, and those of earlier bags."""
+    told = [] if bag.ratios is None else bag.ratios.known()
+    earlier = () if bag.bounded else bag.past.known
+    return Durations(tuple(Mixture(told, sorted([*earlier, *first_ratios()])).quantiles(LEVELS, ())), len(told))
+
+
+def _stretched(ratios: Durations, runtime: float) -> Durations:
+    """How long tasks of this predicted runtime take."""
+    return Durations(tuple([runtime * ratio for ratio in ratios.points]), ratios.known)
 
 
 def predicted(runtime: float) -> Durations:
     """How long tasks of this predicted runtime take, if nothing else is known."""
-    return Durations(tuple([runtime * ratio for ratio in _RATIOS]))
+    return _stretched(Durations(first_ratios()), runtime)
 
 
 def _order(policy: Policy) -> WhichNext | None:
@@ -300,7 +305,7 @@ def _likeness(bag: Bag, own: int | None) -> tuple[object, ...]:
     """Equal for bags that may share a row."""
     key = bag.category.key
     alike = bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, bag.number == own
-    return *alike, key.environment, key.need and bag.need
+    return *alike, key.environment, key.licences, key.need and bag.need
 
 
 def _in_rows(alike: Mapping[tuple[object, ...], list[Bag]], many: int) -> Iterator[list[Bag]]:

@@ -112,11 +112,11 @@ class Waiting:
     """A bag with tasks that have not ended, in groups.
 
     ``ended`` of its ``total`` tasks have ended. ``share``: whose it is; shares take turns, those that have used least
-    first. ``priority``: bags of higher ones come first among those of a share. ``limit``: the most slots that it may
-    have at a time, 0 for any. ``barred``: none of its tasks may begin.
+    first. ``priority``: bags of higher ones come first among those of a share. ``limit``: the most tasks that it may
+    have running at a time, 0 for any. ``barred``: none of its tasks may begin.
     ``keeps``: its tasks are checkpointable, and an interrupted one goes on where it stopped. ``begins``: none of them
     begins before that. ``need``: what each of its tasks needs beside its seconds. ``environment``: what has to be ready
-    on a PC before one of them begins there; empty: nothing.
+    on a PC before one of them begins there; empty: nothing. ``licences``: what each of its tasks uses of them, by name.
     """
 
     number: int
@@ -131,6 +131,7 @@ class Waiting:
     begins: float = 0.0
     need: Need = SINGLE
     environment: str = ""
+    licences: tuple[tuple[str, int], ...] = ()
 
     def at_once_s(self, group: Group) -> float:
         """What a window must have left for one of its tasks, on as many PCs of speed 1 as it may have."""
@@ -150,7 +151,7 @@ class Picture:
     """The grid. ``bags``: as they came. ``longest_first``: the policy's order, in which their tasks begin.
 
     ``shares``: those that are not named here have used nothing, and weigh 1. ``backfills``: whether parallel tasks may
-    begin while one that came before them waits.
+    begin while one that came before them waits. ``licences``: how many the grid has of each, by name.
     """
 
     pcs: tuple[PC, ...]
@@ -158,6 +159,7 @@ class Picture:
     longest_first: bool = False
     shares: tuple[Share, ...] = ()
     backfills: bool = True
+    licences: tuple[tuple[str, int], ...] = ()
 
 
 # Why a bag of parallel tasks has no end.

@@ -45,21 +45,23 @@ def rows_of(picture: Picture) -> Iterator[Row]:
             bag.begins,
             _of_need(bag.need),
             bag.environment,
+            bag.licences,
         )
     for share in picture.shares:
         yield "share", *share
-    yield "picture", picture.longest_first, picture.backfills
+    yield "picture", picture.longest_first, picture.backfills, picture.licences
 
 
 def picture_of(rows: Sequence[Row]) -> Picture:
     """The picture that these are the rows of."""
-    *parts, (_, longest_first, backfills) = rows
+    *parts, (_, longest_first, backfills, licences) = rows
     return Picture(
         tuple([_pc(*values) for what, *values in parts if what == "pc"]),
         tuple([_bag(*values) for what, *values in parts if what == "bag"]),
         longest_first,
         tuple([Share(*values) for what, *values in parts if what == "share"]),
         backfills,
+        _licences(licences),
     )
 
 
@@ -72,9 +74,15 @@ def _pc(name: str, spans: Row, slots: int, running: Row, *values: Any) -> PC:
 
 
 def _bag(number: int, groups: Row, *values: Any) -> Waiting:
-    *more, need, environment = values
+    *more, need, environment, licences = values
     its = tuple([Group(count, Durations(tuple(points), known), *rest) for count, (points, known), *rest in groups])
-    return replace(Waiting(number, its, *more), need=_need(*need), environment=environment)
+    return replace(
+        Waiting(number, its, *more), need=_need(*need), environment=environment, licences=_licences(licences)
+    )
+
+
+def _licences(row: Row) -> tuple[tuple[str, int], ...]:
+    return tuple([(name, many) for name, many in row])
 
 
 def _of_need(need: Need) -> Row:

@@ -12,28 +12,20 @@ were made before; the last ones are taken singly.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import heapify, heappop, heapreplace
-from itertools import accumulate, chain
+from itertools import chain
 from math import exp, inf, log
 from random import Random
-from typing import NamedTuple
 
-from deskgrid.scheduler.forecast.picture import PC, Group, Picture, Running, Share, Waiting, longest_window
-from deskgrid.scheduler.forecast.preparing import ready_at
+from deskgrid.scheduler.forecast.caps import InUse
+from deskgrid.scheduler.forecast.picture import PC, Running
+from deskgrid.scheduler.forecast.plan import DRAWN, Kind, Plan
 
 # A bag drifts: each of so many parts of it has a factor of its own.
 PARTS = 4
-# What was known of a bag before its own tasks counts as so many of them.
-PRIOR = 2
-# No mean is taken from more draws.
-MOST_KNOWN = 64
-# Draws of one kind that are made before the runs.
-DRAWN = 512
 # The least that the tasks of a bag are drawn to take, as a part of what is expected of them.
 LEAST = 1e-9
-# A slot takes a block of this fraction of the waiting tasks, divided by the number of slots.
-BLOCK = 0.5
 # A task that has run longer than all known ones goes on by this law (Pareto): twice as long for an eighth of them.
 BEYOND = 3.0
 # Windows are announced for a week. Those that were announced are taken to come again each week, so many times. Seconds.
@@ -42,82 +34,6 @@ WEEK_S, WEEKS = 604_800.0, 8
 # A window: when it opens, when it closes as planned, and when it really closes.
 OpenWindow = tuple[float, float, float]
 _NONE: OpenWindow = (-inf, -inf, -inf)
-
-
-class Kind(NamedTuple):
-    """A group, ready to be drawn from. ``known``: draws for a mean. ``sums``: of the draws before each, twice over."""
-
-    bag: int
-    points: tuple[float, ...]
-    mean: float
-    known: int
-    sums: list[float]
-    needs_s: float
-    total: int
-
-
-class Uncertainty(NamedTuple):
-    """What is drawn beside the runtimes. ``common``, ``drift``: the spreads of the logarithms of what all runtimes have
-    in common, because PCs are busier or cooler than before, and of the factor of a part of a bag. ``mean``: whether the
-    mean of a bag is drawn.
-    """
-
-    common: float = 0.1
-    drift: float = 0.2
-    mean: bool = True
-
-
-class Plan:
-    """What all runs have in common. Bags and PCs are known by their places, and groups by those of their kinds."""
-
-    def __init__(self, picture: Picture, chance: Random, uncertainty: Uncertainty) -> None:
-        self.uncertainty = uncertainty
-        bags = picture.bags
-        self.pcs, self.bags = picture.pcs, bags
-        rows = [
-            (-bag.priority, -group.runtime if picture.longest_first else 0.0, place, number)
-            for place, bag in enumerate(bags)
-            for number, group in enumerate(bag.groups)
-        ]
-        rows.sort()
-        # Kinds are in the order in which they are served; by places of bag and group.
-        self.kinds = [_kind(place, bags[place].groups[number], chance) for _, _, place, number in rows]
-        self.kind_of = {(place, number): kind for kind, (_, _, place, number) in enumerate(rows)}
-        self.places = {bag.number: place for place, bag in enumerate(bags)}
-        self.slots = [pc for pc, each in enumerate(picture.pcs) for _ in range(each.slots)]
-        self.speeds = [picture.pcs[pc].speed for pc in self.slots]
-        self.block = BLOCK / max(1, len(self.slots))
-        known = {share.name: share for share in picture.shares}
-        names = list(dict.fromkeys(bag.share for bag in bags))
-        # The window in which most can be done, in seconds of speed 1: what needs more never begins.
-        longest_s, speed = longest_window(picture.pcs)
-        self.longest = longest_s * speed
-        # When bags begin, by their places: only those that do not begin at once.
-        self.begins = {place: bag.begins for place, bag in enumerate(bags) if bag.begins > 0.0}
-        # When their environments are ready, by places of bag and PC: only those that are not ready now.
-        needy = [(place, bag, _shortest(bag)) for place, bag in enumerate(bags) if bag.environment]
-        self.ready = {
-            (place, pc): at
-            for place, bag, least_s in needy
-            for pc, at in ready_at(picture.pcs, bag.environment, least_s).items()
-        }
-        self.shares = [known.get(name, Share(name, 0.0)) for name in names]
-        # The share of each kind.
-        self.share_of = [names.index(bags[kind.bag].share) for kind in self.kinds]
-
-
-def _shortest(bag: Waiting) -> float:
-    """What a window must have left for any task of a bag that waits. Seconds."""
-    return min([bag.at_once_s(group) for group in bag.groups if group.count], default=0.0)
-
-
-def _kind(bag: int, group: Group, chance: Random) -> Kind:
-    points = group.durations.points
-    draws = list(points) * (DRAWN // len(points)) + chance.sample(points, DRAWN % len(points))
-    chance.shuffle(draws)
-    known = min(PRIOR + int(group.durations.known), MOST_KNOWN)
-    sums = [*accumulate(chain(draws, draws), initial=0.0)]
-    return Kind(bag, points, sum(points) / len(points), known, sums, group.needs_s, group.count)
 
 
 class Run:
@@ -134,8 +50,14 @@ class Run:
         # By share: what it has used, the share, and its kinds with waiting tasks, in order.
         self._shares = [(share.used_s, number, list[int]()) for number, share in enumerate(plan.shares)]
         self._pending = [kinds for _, _, kinds in self._shares]
-        # By bag with a limit: the slots that it has.
-        self._has: dict[int, set[int]] = {place: set() for place, bag in enumerate(plan.bags) if bag.limit}
+        self._in_use = InUse(plan.caps)
+        # Whether tasks would have begun on the slot that was looked at last, if others did not use what they need.
+        self._blocked = False
+        # When slots have something to do. Slots that wait for what others use, with their times there; and when some of
+        # that is free.
+        self._due: list[tuple[float, int]] = []
+        self._parked: dict[int, float] = {}
+        self._wakes_at = inf
         # By PC, the windows that have been drawn; by slot, the number of its present one, and that window.
         self._windows: list[list[OpenWindow]] = [[] for _ in plan.pcs]
         self._at = [0] * len(plan.slots)
@@ -155,11 +77,16 @@ class Run:
         for kind, count in enumerate(self._waits):
             if count:
                 self._waits_for_a_slot(kind)
-        heap = list(self._begun())
+        heap = self._due = list(self._begun())
         heapify(heap)
-        open_now, pending = self._open, self._pending
+        open_now, pending, parked = self._open, self._pending, self._parked
         while heap and any(pending):
             free, slot = heap[0]
+            if parked:
+                if free > self._wakes_at:
+                    self._wake(self._wakes_at)
+                    continue
+                parked.pop(slot, None)
             window = open_now[slot]
             if window is None:
                 heappop(heap)
@@ -178,7 +105,7 @@ class Run:
     def _waits_for_a_slot(self, kind: int) -> None:
         """Tasks of a kind wait; if their bag is barred, or they fit no window, it never ends."""
         plan, each = self._plan, self._plan.kinds[kind]
-        if plan.bags[each.bag].barred or (self._waits[kind] and each.needs_s >= plan.longest):
+        if each.bag in plan.barred or (self._waits[kind] and each.needs_s >= plan.longest):
             self._ends[each.bag] = inf
         elif kind not in (kinds := self._pending[plan.share_of[kind]]):
             insort(kinds, kind)
@@ -188,18 +115,44 @@ class Run:
         found = self._serve(slot, free, window)
         if found is not None:
             return found[0]
-        if (later := self._next_begin(self._plan.slots[slot], free)) < window[1]:
+        later = self._next_begin(self._plan.slots[slot], free)
+        if self._blocked:
+            self._parked[slot] = until = min(later, *window[1:])
+            self._wakes_at = min(self._wakes_at, self._in_use.next_end(free))
+            return until
+        if later < window[1]:
             return later
         self._next_window(slot)
         return free
+
+    def _wake(self, now: float) -> None:
+        """Slots that had what parked ones wait for have looked: if some of it is free, as many go on as can."""
+        bags = self._pending_bags()
+        if self._in_use.any_room(bags, now):
+            self._go_on(bags, now)
+        self._wakes_at = self._in_use.next_end(now)
+
+    def _go_on(self, bags: Collection[int], now: float) -> None:
+        for slot, until in list(self._parked.items()):
+            window = self._open[slot]
+            if window is not None and (found := self._serve(slot, now, window)) is not None:
+                del self._parked[slot]
+                self._due.remove((until, slot))
+                self._due.append((found[0], slot))
+                heapify(self._due)
+                if not self._in_use.any_room(bags, now):
+                    return
+
+    def _pending_bags(self) -> Collection[int]:
+        """The bags with single tasks that wait."""
+        return {self._plan.kinds[kind].bag for kind in chain.from_iterable(self._pending)}
 
     def _next_begin(self, pc: int, free: float) -> float:
         """When the next bag begins, or is ready on a PC, of those that wait for that."""
         plan = self._plan
         begins = [at for at in plan.begins.values() if at > free]
         if plan.ready:
-            waiting = {plan.kinds[kind].bag for kind in chain.from_iterable(self._pending)}
-            begins += [at for bag in waiting if (at := plan.ready.get((bag, pc), 0.0)) > free]
+            begins += [at for bag in self._pending_bags() if (at := plan.ready.get((bag, pc), 0.0)) > free]
         return min(begins, default=inf)
 
     def _serve(self, slot: int, free: float, window: OpenWindow) -> tuple[float, int] | None:
@@ -207,7 +160,7 @@ class Run:
         plan, again, suits = self._plan, self._again, self._suits
         ready, pc, speed = plan.ready, plan.slots[slot], plan.speeds[slot]
         left = (window[1] - free) * speed
-        gated = bool(self._has or plan.begins)
+        gated, self._blocked = bool(plan.caps.totals or plan.begins), False
         shares = self._shares
         if len(shares) > 1:
             shares.sort()
@@ -218,12 +171,17 @@ class Run:
                     continue
                 if suits is not None and not suits(slot, kind):
                     continue
-                if again and kind in again and again[kind][-1][1] < left:
-                    end = self._once_more(kind, free, window, speed)
-                elif each.needs_s >= left or not self._waits[kind] or (gated and not self._may(each.bag, slot, free)):
+                once_more = again and kind in again and again[kind][-1][1] < left
+                if not once_more and (each.needs_s >= left or not self._waits[kind]):
                     continue
+                if gated and not self._may(each.bag, free):
+                    continue
+                if once_more:
+                    end = self._once_more(kind, free, window, speed)
                 else:
-                    end = self._block(kind, each.needs_s / speed, free, window, speed=speed, block=plan.block)
+                    end = self._block(kind, each.needs_s / speed, free, window, speed=speed, block=plan.blocks[kind])
+                if gated:
+                    self._take_caps(each.bag, end)
                 if not self._waits[kind] and not (again and kind in again):
                     kinds.remove(kind)
                 if len(shares) > 1:
@@ -291,24 +249,24 @@ class Run:
         self._again.setdefault(kind, []).append(again)
         self._waits_for_a_slot(kind)
 
-    def _may(self, bag: int, slot: int, free: float) -> bool:
-        """Whether a bag may have a slot; if it has a limit, the slot is one of its own from then on."""
+    def _may(self, bag: int, free: float) -> bool:
+        """Whether a task of a bag may begin now."""
         if self._plan.begins.get(bag, 0.0) > free:
             return False
-        its = self._has.get(bag)
-        if its is None or slot in its:
-            return True
-        if len(its) < self._plan.bags[bag].limit:
-            its.add(slot)
-            return True
-        return False
+        room = self._in_use.room(bag, free)
+        self._blocked |= not room
+        return room
+
+    def _take_caps(self, bag: int, end: float) -> None:
+        """A task of a bag uses what it needs until its end."""
+        self._in_use.take(bag, end)
+        if self._parked and bag in self._plan.caps.of:
+            self._wakes_at = min(self._wakes_at, end)
 
     # --- windows -----------------------------------------------------------------------------------------------------
 
     def _next_window(self, slot: int) -> None:
         """The window of a slot has closed, or is too short for every task."""
-        for its in self._has.values():
-            its.discard(slot)
         if self._open[slot] is not _NONE:
             self._at[slot] += 1
         self._open[slot] = self._window(self._plan.slots[slot], self._at[slot])
@@ -345,11 +303,10 @@ class Run:
     def _let_end(self, slot: int, pc: PC, running: Running, window: OpenWindow) -> float:
         """When a running task ends, or is interrupted."""
         plan, bag = self._plan, self._plan.places[running.bag]
-        if bag in self._has:
-            self._has[bag].add(slot)
         kind = plan.kind_of[bag, running.group]
         factor = self._factors[kind][0] / pc.speed
         left = self._left(plan.kinds[kind].points, factor, running.elapsed)
+        self._in_use.take(bag, min(left, window[2]))
         if left > window[2]:
             ran = running.elapsed
             self._interrupted(kind, (ran + left) * pc.speed, (ran + window[2]) * pc.speed)

@@ -9,7 +9,6 @@ out the few of others: a name may begin with its owner and a line break.
 Rule 4: no value can surprise. Absurd runtimes are limited, and so is what one PC contributes (`sample`).
 """
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
 from math import exp, isfinite
@@ -17,6 +16,7 @@ from statistics import NormalDist, median
 from typing import Literal, NamedTuple
 
 from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
+from deskgrid.scheduler.prediction.kept import KEPT, Kept, owner_of
 from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.prediction.sample import POINTS, Sample
 
@@ -28,8 +28,6 @@ BEYOND = 1.5
 PREDICTED_SPREAD = 0.6
 # What holds for others counts for a new owner if there are so many of them.
 OTHERS = 3
-# Samples of each kind, and owners, that are kept. A sample takes about 20 kB.
-KEPT = 500
 
 Kind = Literal["function", "program"]
 
@@ -39,7 +37,7 @@ SPREAD_LEVELS = tuple((place + 0.5) / SPREAD_POINTS for place in range(SPREAD_PO
 
 
 @cache
-def _first_ratios() -> tuple[float, ...]:
+def first_ratios() -> tuple[float, ...]:
     """Actual to predicted runtimes, before any are known of a program."""
     return tuple(exp(PREDICTED_SPREAD * NormalDist().inv_cdf((place + 0.5) / POINTS)) for place in range(POINTS))
 
@@ -69,11 +67,6 @@ class Prediction(NamedTuple):
     stage: int
 
 
-def owner_of(name: str) -> str:
-    """Whose sample it is: what stands before the first line break of its name; the whole name if it has none."""
-    return name.partition("\n")[0]
-
-
 class Spread(NamedTuple):
     """Equally likely seconds, ascending, and how many tasks of the bag they stand on."""
 
@@ -81,43 +74,15 @@ class Spread(NamedTuple):
     own: int
 
 
-class Kept(dict[str, Sample]):
-    """Samples by name: those that were used last. If there are too many, an owner who has most of them loses one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._owners: Counter[str] = Counter()
-
-    def add(self, name: str, run: float, pc: str, known: Sequence[float] = ()) -> None:
-        """Add a run to the sample of a name, if the name is known; a new sample begins with ``known``."""
-        if not name:
-            return
-        sample = self.pop(name, None)
-        if sample is None:
-            sample = Sample(known)
-            self._owners[owner_of(name)] += 1
-            if len(self) >= KEPT:
-                most = max(self._owners.values())
-                self.drop(next(old for old in self if self._owners[owner_of(old)] == most))
-        self[name] = sample
-        sample.add(run, pc)
-
-    def drop(self, name: str) -> None:
-        """Forget a sample, if it is there."""
-        if self.pop(name, None) is not None:
-            self._owners[owner_of(name)] -= 1
-            if not self._owners[owner_of(name)]:
-                del self._owners[owner_of(name)]
-
-
 class Runtimes:
     """What was learned. One object serves a whole grid."""
 
     def __init__(self) -> None:
-        self._bags = Kept()
-        self._functions = Kept()
-        self._programs = Kept()
-        self._ratios = Kept()
+        # A sample takes about 20 kB.
+        self._bags = Kept[Sample]()
+        self._functions = Kept[Sample]()
+        self._programs = Kept[Sample]()
+        self._ratios = Kept[Sample]()
         self._all = Sample()
         self._calibrations: dict[str, Calibration] = {}
 
@@ -186,7 +151,7 @@ class Runtimes:
         """Points from before the bag, and whether they are of its own kind."""
         if features.predicted is not None:
             ratios = self._ratios.get(features.program)
-            points = _first_ratios() if ratios is None else ratios.points()
+            points = first_ratios() if ratios is None else ratios.points()
             expected = _bounded(features.predicted)
             return [expected * point for point in points], True
         for sample in (self._functions.get(features.function), self._programs.get(features.program)):
@@ -199,12 +164,12 @@ class Runtimes:
         if predicted is not None:
             self._calibration(features).learn(predicted.stage, predicted, seconds)
         run, pc = _bounded(seconds * features.speed), features.pc
-        self._bags.add(features.bag, run, pc)
-        self._functions.add(features.function, run, pc)
-        self._programs.add(features.program, run, pc)
+        _add(self._bags, features.bag, run, pc)
+        _add(self._functions, features.function, run, pc)
+        _add(self._programs, features.program, run, pc)
         self._all.add(run, pc)
         if features.predicted is not None:
-            self._ratios.add(features.program, run / _bounded(features.predicted), pc, _first_ratios())
+            _add(self._ratios, features.program, run / _bounded(features.predicted), pc, first_ratios())
 
     def end(self, bag: str) -> None:
         """A bag's own runs are no longer needed; its function and its program keep theirs."""
@@ -242,10 +207,16 @@ class Runtimes:
     def restore(self, kind: Kind, name: str, runs: Sequence[float]) -> None:
         """Go on with what `runs` returned in an earlier life."""
         for run in runs:
-            self._of(kind).add(name, _bounded(run), "")
+            _add(self._of(kind), name, _bounded(run), "")
 
-    def _of(self, kind: Kind) -> Kept:
+    def _of(self, kind: Kind) -> Kept[Sample]:
         return self._functions if kind == "function" else self._programs
+
+
+def _add(samples: Kept[Sample], name: str, run: float, pc: str, known: Sequence[float] = ()) -> None:
+    """Add a run to the sample of a name, if the name is known; a new sample begins with ``known``."""
+    if name:
+        samples.use(name, lambda: Sample(known)).add(run, pc)
 
 
 def _bounded(seconds: float) -> float:

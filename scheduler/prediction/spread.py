@@ -9,6 +9,10 @@ from typing import NamedTuple
 
 # How many values a distribution has at most.
 POINTS = 16
+# With fewer results, predictions are trusted.
+ENOUGH = 4
+# Predictions are taken at their word while the quantile 0.9 is less than this many times the quantile 0.1.
+NARROW = 1.3
 # A task that has outlived all that was expected of it takes so many times as long as it has run.
 LONGER = (1.02, 1.06, 1.1, 1.15, 1.2, 1.3, 1.45, 1.7)
 
@@ -25,6 +29,13 @@ class Spread(NamedTuple):
 
 # Predictions that are trusted.
 EXACT = Spread((1.0,))
+
+
+def narrow(spread: Spread) -> bool:
+    """Whether predictions can be taken at their word, but for a common factor."""
+    ratios = spread.ratios
+    least, most = ratios[len(ratios) // 10], ratios[len(ratios) - 1 - len(ratios) // 10]
+    return most < NARROW * least
 
 
 def runtimes(predicted: float, spread: Spread, elapsed: float = 0.0) -> list[float]:

@@ -53,7 +53,8 @@ class Arrival:
 
     ``timeout``: the timeout of each task, which none of them may exceed. ``copies``: whether tasks may be copied.
     ``min_piece``: the tasks are checkpointable, and an attempt gets at least so many seconds; None: they are not.
-    ``owner``: who submits it. ``need``: what each task needs; seconds are as `Need.seconds` takes them, at speed 1.
+    ``owner``: who submits it. ``function``: what predictions were worth in earlier bags of the same one counts for this
+    one. ``need``: what each task needs; seconds are as `Need.seconds` takes them, at speed 1.
     ``running``: where its one task, a gang, runs already when these PCs open their first windows, which is for all of
     them at the same time, as (PC, ranks).
     """
@@ -66,6 +67,7 @@ class Arrival:
     min_piece: float | None = None
     owner: str = ""
     need: Need = SINGLE
+    function: str = ""
     running: Sequence[tuple[str, int]] = ()
 
     def __post_init__(self) -> None:

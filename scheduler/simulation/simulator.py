@@ -188,8 +188,10 @@ class Simulator:
             self._left.update(enumerate(arrival.really(), first))
         need, key, reserve_s = arrival.need, CategoryKey(arrival.owner), self._reserve_s
         held = self._gangs.arrive(first, arrival) if need.parallel else ()
+        names = (f"{arrival.owner}\n{arrival.function}",) if arrival.function else ()
         known = (first, first, count, arrival.runtimes, 0, arrival.timeout, arrival.copies)
-        self.feed(ev.TasksSubmitted(*known, key=key, min_piece=piece, reserve_s=reserve_s, held=held, need=need))
+        more: dict[str, Any] = {"held": held, "need": need, "names": names}
+        self.feed(ev.TasksSubmitted(*known, key=key, min_piece=piece, reserve_s=reserve_s, **more))
 
     @property
     def _reserve_s(self) -> float:

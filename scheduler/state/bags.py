@@ -2,13 +2,14 @@
 
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
 
 from deskgrid.scheduler.model import ENDED, State, agree, near
 from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.prediction.earlier import NO_PAST, Past
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown
 from deskgrid.scheduler.prediction.spread import EXACT, Spread
 from deskgrid.scheduler.queues.categories import Category
@@ -31,7 +32,8 @@ class Bag:
 
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
     ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
-    ``ratios``: how its predictions compare with what its tasks took, once some have ended.
+    ``past``: what predictions were worth in earlier bags that were like it. ``ratios``: how its own compare with what
+    its tasks took, once some have ended.
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
     ``copies``: whether its tasks may be copied.
@@ -54,6 +56,7 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     barred: bool = False
+    past: Past = NO_PAST
     ratios: Ratios | None = None
     copies: bool = False
     timed: int = 0
@@ -86,11 +89,16 @@ class Bag:
         """Tasks that have ended, one way or another."""
         return self.done + self.failed + self.cancelled
 
-    def learn(self, told: Sequence[float], longest: float) -> None:
-        """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less."""
+    def learn(self, told: Sequence[float], longest: float, pc: str) -> None:
+        """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less on a PC."""
         if self.ratios is None:
-            self.ratios = Ratios()
-        self.ratios.add(told, longest)
+            self.ratios = Ratios(self.past)
+        self.ratios.add(told, longest, pc)
+
+    def teach(self) -> None:
+        """Tell later bags what its predictions were worth."""
+        if self.ratios is not None and not self.bounded:
+            self.ratios.teach()
 
     def foretold(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
         """The first predictions of tasks that are done, of which ``predicted`` are the newest."""
@@ -102,12 +110,20 @@ class Bag:
     def show(self, task: int, elapsed: float, predicted: float) -> None:
         """One of its tasks was killed after ``elapsed`` seconds."""
         if not self.bounded:
-            self.ratios = self.ratios or Ratios()
+            self.ratios = self.ratios or Ratios(self.past)
             self.ratios.show(task, elapsed, predicted)
 
-    def spread(self, running: Iterable[Shown] = ()) -> Spread:
-        """What its predictions are worth. ``running``: its running tasks, which count if its ratios are stale."""
-        return EXACT if self.ratios is None or self.bounded else self.ratios.spread(running)
+    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
+        """What its predictions are worth. ``running``: its running tasks, looked up if they are needed."""
+        if self.bounded or (self.ratios is None and not self.past.wide):
+            return EXACT
+        self.ratios = self.ratios or Ratios(self.past)
+        return self.ratios.spread(running)
+
+    @property
+    def alike(self) -> bool:
+        """Whether nothing has ever shown that its predictions differ in what they are worth."""
+        return not self.past.wide if self.ratios is None else self.ratios.alike
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts match the batches."""

@@ -106,19 +106,22 @@ class TaskTable:
         for batch, part in by_batch(tasks, self.known):
             batch.set_all(tasks[part], state)
 
-    def succeed(self, tasks: Sequence[int], actual: Sequence[float], on_slot: bool = False) -> list[float]:
+    def succeed(self, tasks: Sequence[int], actual: Sequence[float], pc: str, on_slot: bool = False) -> list[float]:
         """Mark tasks as done after ``actual`` seconds: `move` and `Bag.learn` for each, with fewer lookups.
 
-        ``on_slot``: until now they were out (`Category.put_out`). Returns the ratios of actual to predicted runtimes.
+        ``pc``: where they ran. ``on_slot``: until now they were out (`Category.put_out`). Returns the ratios of actual
+        to predicted runtimes.
         """
         if len(tasks) == 1:
-            return self._succeed(self.known(tasks[0]), tasks, actual, on_slot)
+            return self._succeed(self.known(tasks[0]), tasks, actual, pc, on_slot)
         found: list[float] = []
         for batch, part in by_batch(tasks, self.known):
-            found += self._succeed(batch, tasks[part], actual[part], on_slot)
+            found += self._succeed(batch, tasks[part], actual[part], pc, on_slot)
         return found
 
-    def _succeed(self, batch: TaskBatch, tasks: Sequence[int], actual: Sequence[float], on_slot: bool) -> list[float]:
+    def _succeed(
+        self, batch: TaskBatch, tasks: Sequence[int], actual: Sequence[float], pc: str, on_slot: bool
+    ) -> list[float]:
         """Do what `succeed` does, for tasks of one batch."""
         bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
         for task in tasks:
@@ -127,7 +130,7 @@ class TaskTable:
         told = ratios(predicted, actual)
         if not bag.bounded:
             first_told = bag.foretold(tasks, predicted)
-            bag.learn(told if first_told is predicted else ratios(first_told, actual), longest)
+            bag.learn(told if first_told is predicted else ratios(first_told, actual), longest, pc)
         if longest > bag.took:
             bag.took, self.longer = longest, True
         foreseen, spent_s = sum(predicted), sum(actual)
@@ -155,6 +158,7 @@ class TaskTable:
         bag.left_s -= predicted
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
+            bag.teach()
             self.copied.discard(bag.number)
         if self._errors or self._crashes or self._taken or self.progress.of:
             for task in tasks:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from deskgrid import wire
 from deskgrid.broker.forecasts import etas as etas_module
 from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN, OLD_S, PART, WAIT_S
 from deskgrid.broker.forecasts.runner import AtOnce, Ticket
+from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import WRITE_S
 from deskgrid.scheduler.forecast import look as look_module
 from deskgrid.scheduler.forecast.correction import ENOUGH, stage_of
@@ -210,6 +212,28 @@ def test_a_bag_that_may_not_run_has_no_end(office: Office, client: Client) -> No
     assert why(client, bag) == "it is paused"
     after = client.submit(tasks(3), runtime=10.0, options=_after(bag))
     assert why(client, after) == "it comes after 1 other bag"
+
+
+def test_a_bag_ends_later_if_it_waits_for_a_licence_and_never_if_the_grid_has_too_few(
+    open_office: OpenOffice, tmp_path: Path
+) -> None:
+    file = tmp_path / LICENCES
+    file.write_text("matlab = 2\n")
+    office = open_office()
+    office.sessions.usage.refresh(office.now)
+    client = office.client()
+    joined(office, slots=4)
+    bags = [
+        client.submit(tasks(40), runtime=10.0, options=wire.TaskOptions(licences=licences))
+        for licences in (("matlab=1",), ("matlab=2",))
+    ]
+    assert client.ask("eta", bag=bags[0])["median_s"] > 190.0, "two at a time"
+    assert client.ask("eta", bag=bags[1])["median_s"] > 500.0
+    file.write_text("matlab = 1\n")
+    office.now += 2 * KEEP_S
+    office.sessions.usage.refresh(office.now)
+    assert client.ask("eta", bag=bags[0])["median_s"] > 380.0
+    assert why(client, bags[1]) == "each task needs 2 of licence matlab, and this grid has 1"
 
 
 def _after(bag: str) -> Any:

@@ -14,7 +14,7 @@ from deskgrid.broker import learning
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
 from deskgrid.broker.learning import WRITE_S, Learning, WeekHere
 from deskgrid.broker.store.rows import LearnedRow
-from deskgrid.scheduler.prediction import runtimes
+from deskgrid.scheduler.prediction import kept
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client
 
@@ -161,7 +161,7 @@ def test_nobody_learns_from_the_same_function_of_another_user(open_office: OpenO
 def test_many_functions_of_one_user_do_not_push_out_the_few_of_another(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    monkeypatch.setattr(runtimes, "KEPT", 4)
+    monkeypatch.setattr(kept, "KEPT", 4)
     office = open_office()
     client, other, worker = office.client(), office.client(ADMIN), office.worker()
     worker.join()
@@ -228,7 +228,7 @@ def test_what_was_learned_is_forgotten_on_an_admins_order(open_office: OpenOffic
 def test_the_journal_keeps_what_was_used_last_and_each_turn_writes_a_part(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtimes, "KEPT", 4)
+    monkeypatch.setattr(kept, "KEPT", 4)
     monkeypatch.setattr(learning, "ROWS", 3)
     office = open_office()
     client, worker = office.client(), office.worker()
@@ -262,6 +262,61 @@ def test_a_row_that_cannot_be_read_is_left_out(open_office: OpenOffice) -> None:
     office.journal.learned.add([LearnedRow("function", "f", b"123"), LearnedRow("calibration", "", b"12345678")], {})
     office.journal.commit()
     assert [row.kind for row in open_office().journal.learned.rows()] == ["calibration"]
+
+
+# --- what predictions were worth -------------------------------------------------------------------------------------
+
+
+def predicted(office: Office, client: Client, worker: BareWorker, **options: Any) -> None:
+    """A bag whose tasks take half as long as predicted, or twice as long."""
+    done(office, client, worker, [1.0, 4.0] * 4, **{"runtimes": (2.0,) * 8, **options})
+
+
+def shown(office: Office, bag: str) -> Sequence[float]:
+    """What is known of a bag's predictions at the scheduler."""
+    return office.sessions.state.scheduler.grid.tasks.bags[office.bag(bag).row.number].past.wide
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_predictions_were_worth_survives_a_restart_and_is_forgotten(open_office: OpenOffice, killed: bool) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    predicted(office, client, worker)
+    waiting = new_bag(client, runtimes=(2.0,) * 3)
+    assert shown(office, waiting) == (0.5,) * 8 + (2.0,) * 8
+    office.now += WRITE_S
+    office.settle()
+    if killed:
+        office.kill()
+
+    office = open_office()
+    assert shown(office, waiting) == (0.5,) * 8 + (2.0,) * 8
+    office.client(ADMIN).ask("forget learned")
+    assert shown(office, waiting) == ()
+    assert shown(open_office(), waiting) == ()
+
+
+def test_it_counts_for_the_same_user_and_the_same_function_or_program(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    predicted(office, client, worker, template=template("one"), name="sweep")
+    told = {"runtimes": (2.0,) * 3}
+    assert shown(office, new_bag(client, **told, template=template("one"), name="other")) != ()
+    assert shown(office, new_bag(client, **told, template=template("two"), name="sweep")) != ()
+    assert shown(office, new_bag(client, **told, template=template("two"), name="other")) == ()
+    assert shown(office, new_bag(office.client(ADMIN), **told, template=template("one"), name="sweep")) == ()
+
+
+def test_predictions_that_the_broker_made_say_nothing_of_those_of_a_user(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    for seconds in (1.0, 4.0) * 4:
+        done(office, client, worker, [seconds])
+    assert list(office.sessions.state.learning.earlier.names) == []
+    assert shown(office, new_bag(client, runtimes=(2.0,) * 3)) == ()
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from types import ModuleType
 
 from deskgrid import wire
 from deskgrid.broker import operations, quotas
-from deskgrid.scheduler.prediction.runtimes import KEPT, Features, Runtimes
+from deskgrid.scheduler.prediction.kept import KEPT
+from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.worker.run.templates import TEMPLATE_BYTES, Remembered
 from tests.broker.office import Office
 from tests.grid.witness import expect

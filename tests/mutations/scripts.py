@@ -24,6 +24,8 @@ from deskgrid.scheduler.forecast.correction import Correction, Estimate, score
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.prediction.earlier import EarlierBags, Past
+from deskgrid.scheduler.prediction.ratios import Ratios
 from deskgrid.scheduler.probes import BAGS
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
@@ -328,6 +330,16 @@ def liar(seed: int, home: Path) -> None:
         expect(estimates == [ASSUMED_RUNTIME_S], "expected are {}", estimates)
         learned = [row.name for row in office.journal.learned.rows()]
         expect(any(name.endswith("digest") for name in learned), "what was learned is {}", learned)
+    earlier = EarlierBags()
+    for number, ratio in enumerate((1.0, 1e5, 1.0)):
+        bag_of = Ratios(Past(earlier, ["ann\nsweep"], number))
+        for pc in ("pc1", "pc2", "pc3"):
+            bag_of.add([ratio] * 20, 10.0, pc)
+        bag_of.add([0.0001] * 70, 1.0, "liar")
+        bag_of.teach()
+    known_ratios = Past(earlier, ["ann\nsweep"], 9).known
+    expect(known_ratios[len(known_ratios) // 2] == 1.0, "most ratios are {}", known_ratios)
+    expect(known_ratios[-1] == 1.0, "some ratios are {}", known_ratios)
 
 
 def foretold(seed: int, home: Path) -> None:
@@ -352,6 +364,10 @@ def foretold(seed: int, home: Path) -> None:
     found = forecast(Picture((busy,), bags), Random(seed), 1, CERTAIN)
     ends = [round(end) for (end,) in found.values()]
     expect(ends == [1_100, 80], "tasks of 100 s and 40 s, of which only one fits into a window, end at {}", ends)
+    one_at_a_time = Waiting(1, (Group(4, Durations((10.0,), 50.0)),), 4, licences=(("matlab", 1),))
+    free = tuple([PC(f"pc{number}", (Span(0.0, math.inf),)) for number in range(4)])
+    ((end,),) = forecast(Picture(free, (one_at_a_time,), licences=(("matlab", 1),)), Random(seed), 1, CERTAIN).values()
+    expect(round(end) == 40, "four tasks of 10 s with the same licence take {}", end)
 
 
 def imagined(seed: int, home: Path) -> None:

@@ -235,8 +235,8 @@ MUTATIONS = (
     Mutation(
         "number attempts from the beginning in each life of the broker",
         "deskgrid.broker.state:BrokerState.__init__",
-        "first, learned = journal.epoch << 40, self.learning",
-        "first, learned = 1, self.learning",
+        "self._new_scheduler(policy, journal.epoch << 40)",
+        "self._new_scheduler(policy, 1)",
     ),
     Mutation(
         "take a batch again that is submitted again",
@@ -298,8 +298,8 @@ MUTATIONS = (
     Mutation(
         "number attempts from the beginning after a full disk",
         "deskgrid.broker.state:BrokerState.successor",
-        "first, learned = self.scheduler.next_attempt, state.learning",
-        "first, learned = self.journal.epoch << 40, state.learning",
+        "self.scheduler.next_attempt",
+        "self.journal.epoch << 40",
         first=24,
     ),
     Mutation(
@@ -426,6 +426,20 @@ MUTATIONS = (
         "deskgrid.scheduler.prediction.sample:Sample.add",
         "own >= OF_ONE_PC and own < len(known)",
         "False",
+        "liar",
+    ),
+    Mutation(
+        "let one PC decide what predictions of a bag were worth",
+        "deskgrid.scheduler.prediction.ratios:Ratios._of_all_pcs",
+        "its[-most:]",
+        "its",
+        "liar",
+    ),
+    Mutation(
+        "let one absurd bag decide what predictions of the next are worth",
+        "deskgrid.scheduler.prediction.earlier:_that_count",
+        "len(votes) < OTHERS",
+        "True",
         "liar",
     ),
     Mutation(
@@ -876,6 +890,13 @@ MUTATIONS = (
         "",
         "foretold",
     ),
+    Mutation(
+        "foretell tasks as if all licences were free",
+        "deskgrid.scheduler.forecast.caps:InUse.room",
+        "if self._used[cap] + many > caps.totals[cap]:",
+        "if False:",
+        "foretold",
+    ),
     # --- what one submitter can occupy -------------------------------------------------------------------------------
     Mutation(
         "do not count batches",
@@ -893,7 +914,7 @@ MUTATIONS = (
     ),
     Mutation(
         "let one owner push out what was learned of another",
-        "deskgrid.scheduler.prediction.runtimes:Kept.add",
+        "deskgrid.scheduler.prediction.kept:Kept.use",
         "if self._owners[owner_of(old)] == most",
         "if old",
         "crowd",

@@ -251,3 +251,70 @@ def test_no_place_is_kept_on_a_pc_that_is_late() -> None:
     grid.wait(30)
     (last,) = grid.tasks(49, bag=BAG)
     grid.expect(b=[last])
+
+
+# --- earlier bags ----------------------------------------------------------------------------------------------------
+
+FUNCTION, PROGRAM = "ann\nrender", "ann\nnightly"
+
+
+def after_a_bag(took: tuple[float, ...] = WRONG, names: tuple[str, ...] = (FUNCTION, PROGRAM)) -> Planned:
+    """A grid that has done all of an earlier bag, predicted at 10 s."""
+    grid = Planned(confidence=0.9)
+    grid.pc("stays")
+    grid.tasks(*[10.0] * len(took), bag=BAG, names=names)
+    for seconds in took:
+        grid.tell_pass()
+        grid.end(grid.running("stays"), elapsed=seconds)
+    grid.leave("stays")
+    grid.pc("a", 10, windows=[(20, 500)])
+    return grid
+
+
+@pytest.mark.parametrize("names", [(FUNCTION,), ("ann\nother", PROGRAM)])
+def test_the_next_bag_of_a_function_or_a_program_takes_chances_from_its_first_task_on(names: tuple[str, ...]) -> None:
+    grid = after_a_bag()
+    (task,) = grid.tasks(49, bag=BAG + 1, names=names)
+    assert grid.view.runtimes(task) == [49 * 0.2] * 8 + [49 * 2.0] * 8
+    assert not grid.view.certain(task)
+    grid.tasks(*[0.001] * (LAST_TASKS + 1), bag=BAG + 1, names=names)
+    assert grid.tell_pass()["a"] == [task]
+
+
+@pytest.mark.parametrize("names", [(), ("ann\nother",), ("ben\nrender",)])
+def test_a_bag_of_another_function_is_taken_at_its_word(names: tuple[str, ...]) -> None:
+    grid = after_a_bag()
+    (task,) = grid.tasks(49, bag=BAG + 1, names=names)
+    assert grid.view.runtimes(task) == [49.0]
+    grid.expect()
+
+
+def test_if_the_predictions_of_earlier_bags_held_the_next_is_taken_at_its_word() -> None:
+    grid = after_a_bag((20.0,) * 10 + (21.0,) * 10)
+    (task,) = grid.tasks(49, bag=BAG + 1, names=[FUNCTION])
+    assert grid.view.certain(task)
+    assert grid.view.runtimes(task) == [49.0]
+
+
+def test_a_prediction_that_many_tasks_share_neither_learns_from_earlier_bags_nor_teaches() -> None:
+    grid = after_a_bag()
+    grid.tell(ev.TasksSubmitted(BAG + 1, 100, 2, [49.0], names=[FUNCTION]))
+    assert grid.view.runtimes(100) == [49.0]
+    assert grid.view.certain(100)
+    grid.expect()
+    kept = grid.inside.earlier.kept(FUNCTION)
+    grid.pc("b")
+    for _ in range(2):
+        grid.tell_pass()
+        grid.end(grid.running("b"), elapsed=1.0)
+    assert grid.inside.earlier.kept(FUNCTION) == kept
+
+
+def test_a_bag_that_is_cancelled_teaches_what_it_has_shown() -> None:
+    grid = after_a_bag(WRONG[:6], names=())
+    tasks = grid.tasks(1, 1, bag=BAG + 1, names=[FUNCTION])
+    grid.tell_pass()
+    grid.end(grid.running("a"), elapsed=3.0)
+    assert grid.inside.earlier.kept(FUNCTION) == []
+    grid.cancel(*tasks)
+    assert grid.inside.earlier.kept(FUNCTION) == [BAG + 1, 1, *[3.0] * 16]

@@ -4,17 +4,16 @@ from math import inf
 
 import pytest
 
+from deskgrid.scheduler.prediction.earlier import EarlierBags, Past, Vote
 from deskgrid.scheduler.prediction.ratios import (
     BEYOND,
-    ENOUGH,
     EXPERIENCED,
     LONGER,
     REMEMBERED,
     SHOWN,
     Ratios,
-    narrow,
 )
-from deskgrid.scheduler.prediction.spread import EXACT, POINTS, Spread, longest, runtimes
+from deskgrid.scheduler.prediction.spread import ENOUGH, EXACT, POINTS, Spread, longest, narrow, runtimes
 from deskgrid.scheduler.prediction.spread import LONGER as OUTLIVED
 
 
@@ -59,7 +58,7 @@ def test_of_very_many_killed_tasks_the_latest_are_remembered() -> None:
 
 def test_running_tasks_count_as_longer_than_they_have_run() -> None:
     known = told(1.0, 1.0, 4.0, 4.0)
-    assert known.spread([(20.0, 10.0), (5.0, 0.0)]).ratios.count(4.0) == 10
+    assert known.spread(lambda: [(20.0, 10.0), (5.0, 0.0)]).ratios.count(4.0) == 10
 
 
 def test_the_distribution_is_made_again_when_enough_has_come() -> None:
@@ -83,7 +82,7 @@ def test_with_experience_no_task_is_expected_to_take_much_longer_than_the_longes
     assert known.spread().longest == BEYOND * 10.0
     known.show(1, 12.0, 10.0)
     known.add([1.0] * 2, 3.0)
-    assert known.spread([(30.0, 1.0)]).longest == BEYOND * 30.0
+    assert known.spread(lambda: [(30.0, 1.0)]).longest == BEYOND * 30.0
 
 
 @pytest.mark.parametrize(("most", "is_narrow"), [(1.0, True), (1.29, True), (1.31, False)])
@@ -110,3 +109,110 @@ def test_a_task_that_has_outlived_everything_takes_somewhat_longer() -> None:
 def test_the_longest_that_a_task_may_take_is_found_without_all_the_others(elapsed: float, limit: float) -> None:
     spread = Spread((0.5, 1.0, 3.0), limit)
     assert longest(10.0, spread, elapsed) == runtimes(10.0, spread, elapsed)[-1]
+
+
+# --- earlier bags ----------------------------------------------------------------------------------------------------
+
+NAME = "ann\nrender"
+WIDE = (0.5,) * 8 + (2.0,) * 8
+
+
+def after(*bags: tuple[float, ...]) -> EarlierBags:
+    earlier = EarlierBags()
+    for number, ratios in enumerate(bags):
+        earlier.teach([NAME], Vote(number, ENOUGH, ratios))
+    return earlier
+
+
+def next_bag(earlier: EarlierBags, number: int = 99) -> Ratios:
+    return Ratios(Past(earlier, [NAME], number))
+
+
+def votes(earlier: EarlierBags) -> dict[int, Vote]:
+    record = earlier.find([NAME])
+    return {} if record is None else record.votes
+
+
+def test_a_new_bag_begins_with_the_ratios_of_earlier_ones_if_they_are_far_apart() -> None:
+    bag = next_bag(after(WIDE))
+    assert not bag.alike
+    assert bag.spread() == Spread(WIDE)
+    bag = next_bag(after((3.0,) * POINTS))
+    assert bag.alike
+    assert bag.spread() is EXACT
+
+
+def test_earlier_bags_count_as_much_as_a_few_tasks_and_its_own_results_soon_decide() -> None:
+    bag = next_bag(after(WIDE))
+    bag.add([1.0] * 4, 10.0)
+    assert bag.spread().ratios == (0.5,) * 4 + (1.0,) * 8 + (2.0,) * 4
+    bag.add([1.0] * 40, 10.0)
+    assert narrow(bag.spread())
+
+
+def test_what_runs_counts_beside_earlier_bags() -> None:
+    bag = next_bag(after(WIDE))
+    assert bag.spread(lambda: [(10.0, 10.0)] * 4).ratios == (0.5,) * 4 + (2.0,) * 12
+
+
+def test_what_other_bags_teach_counts_until_the_bag_teaches_itself() -> None:
+    earlier = after()
+    bag = next_bag(earlier)
+    bag.add([1.0] * (EXPERIENCED - 1), 10.0)
+    assert bag.spread().ratios == (1.0,) * POINTS
+    earlier.teach([NAME], Vote(1, ENOUGH, WIDE))
+    assert bag.spread().ratios[-1] == 2.0
+    bag.add([1.0], 10.0)
+    earlier.teach([NAME], Vote(1, ENOUGH, (9.0,) * 8 + (20.0,) * 8))
+    assert bag.spread().ratios[-1] == 2.0
+    earlier.forget()
+    assert bag.spread().ratios == (1.0,) * POINTS
+
+
+def test_a_bag_teaches_when_it_has_enough_results_and_each_time_that_they_are_four_times_as_many() -> None:
+    earlier = after()
+    bag, taught = next_bag(earlier), list[int]()
+    for _ in range(70):
+        bag.add([1.0], 10.0)
+        if (vote := votes(earlier).get(99)) is not None:
+            taught.append(vote.done)
+    assert sorted(set(taught)) == [16, 64]
+    bag.teach()
+    assert votes(earlier)[99].done == 70
+    bag.add([1.0] * 2, 10.0)
+    bag.teach()
+    assert votes(earlier)[99].done == 70, "it would hardly be another"
+
+
+def test_a_bag_without_results_or_without_a_name_teaches_nothing() -> None:
+    earlier = after()
+    bag = next_bag(earlier)
+    bag.show(7, 1.0, 1.0)
+    bag.teach()
+    bag = told(*[1.0] * 20)
+    bag.teach()
+    assert votes(earlier) == {}
+
+
+def test_killed_tasks_count_in_what_later_bags_are_told() -> None:
+    earlier = after()
+    bag = next_bag(earlier)
+    bag.add([1.0] * 2, 10.0)
+    bag.show(7, 30.0, 10.0)
+    bag.show(8, 30.0, 10.0)
+    bag.teach()
+    assert votes(earlier)[99].ratios == (1.0,) * 8 + (LONGER * 3.0,) * 8
+
+
+def test_one_pc_does_not_decide_what_later_bags_are_told() -> None:
+    earlier = after()
+    bag = next_bag(earlier)
+    for pc in ("pc1", "pc2", "pc3"):
+        bag.add([1.0] * 20, 10.0, pc)
+    for worker in ("liar", "liar~2"):
+        bag.add([1e-6] * 35, 1e-3, worker)
+    bag.teach()
+    assert votes(earlier)[99].ratios.count(1e-6) == POINTS // 4
+    alone = next_bag(earlier, 100)
+    alone.add([2.0] * 20, 10.0, "pc1")
+    assert votes(earlier)[100].ratios == (2.0,) * POINTS

@@ -10,7 +10,7 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.policies.packing import Packing
-from deskgrid.scheduler.prediction.ratios import narrow
+from deskgrid.scheduler.prediction.spread import narrow
 from deskgrid.scheduler.state.slots import Slot
 
 # Far more than sums of seconds are off by rounding, far less than any of them.

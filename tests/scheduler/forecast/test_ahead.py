@@ -271,6 +271,73 @@ def test_a_bag_with_a_limit_has_no_more_slots_than_that() -> None:
     assert end(Picture(changing, (bag(1, group(2, needs_s=10.0), limit=1),)), 1) == 110.0
 
 
+def test_an_interrupted_task_waits_for_its_turn_if_its_bag_has_a_limit() -> None:
+    early = (PC("a", (Span(0.0, 100.0, (8.0,)),), running=(Running(1, 0, 1.0),)), *pcs(3))
+    assert end(Picture(early, (bag(1, group(2), limit=1),))) == 38.0
+
+
+def test_another_slot_goes_on_with_a_bag_that_has_a_limit() -> None:
+    changing = (PC("a", (Span(0.0, 15.0), Span(100.0, inf))), *pcs(2))
+    assert end(Picture(changing, (bag(1, group(3, needs_s=10.0), limit=1),))) == 30.0
+    both = (*pcs(2, (Span(0.0, 10.5),)), *pcs(2))
+    assert end(Picture(both, (bag(1, group(4, needs_s=10.0), limit=2),))) == 20.0
+    closing = (PC("a", (Span(0.0, 15.0),)), PC("b", (Span(0.0, 12.0), Span(14.0, inf))))
+    assert end(Picture(closing, (bag(1, group(2, needs_s=10.0), limit=1),))) == 24.0
+
+
+def licensed(pcs: tuple[PC, ...], *bags: Waiting, **licences: int) -> dict[int, float]:
+    found = ends(Picture(pcs, bags, licences=tuple(licences.items())))
+    assert all(len(set(its)) == 1 for its in found.values())
+    return {number: its[0] for number, its in found.items()}
+
+
+ONE, TWO = (("matlab", 1),), (("matlab", 2),)
+
+
+def test_no_more_tasks_run_than_there_are_licences() -> None:
+    assert licensed(pcs(4), bag(1, group(4), licences=ONE), matlab=2) == {1: 20.0}
+    assert licensed(pcs(4), bag(1, group(4), licences=TWO), matlab=3) == {1: 40.0}
+    assert licensed(pcs(4), bag(1, group(400), licences=ONE), matlab=2) == {1: 2_000.0}
+
+
+def test_bags_share_licences_and_others_run_beside_them() -> None:
+    its = (bag(1, group(4), licences=ONE), bag(2, group(4), licences=ONE), bag(3, group(4)))
+    assert licensed(pcs(4), *its, matlab=2) == {1: 20.0, 2: 40.0, 3: 20.0}
+    assert licensed(pcs(3), *its[:2], bag(3, group(4), begins=15.0), matlab=2) == {1: 20.0, 2: 40.0, 3: 50.0}
+
+
+def test_a_bag_may_have_a_limit_and_several_licences() -> None:
+    both = (*ONE, ("spss", 1))
+    assert licensed(pcs(4), bag(1, group(4), licences=both), matlab=4, spss=1) == {1: 40.0}
+    assert licensed(pcs(4), bag(1, group(4), licences=ONE, limit=1), matlab=4) == {1: 40.0}
+    its = bag(1, group(2, Durations((30.0,))), licences=ONE), bag(2, group(2), licences=(("spss", 1),))
+    assert licensed(pcs(4), *its, matlab=1, spss=1) == {1: 60.0, 2: 20.0}
+
+
+def test_what_runs_has_its_licence_until_it_ends() -> None:
+    its = bag(1, group(0), licences=ONE), bag(2, group(1), licences=ONE)
+    busy = (PC("a", OPEN, running=(Running(1, 0, 4.0),)), *pcs(3))
+    assert licensed(busy, *its, matlab=1) == {1: 6.0, 2: 16.0}
+    lost = (PC("a", (Span(0.0, 100.0, (5.0,)),), running=(Running(1, 0, 4.0),)), *pcs(1))
+    assert licensed(lost, bag(1, group(0), licences=ONE), bag(2, group(1), licences=ONE), matlab=1) == {
+        1: 15.0,
+        2: 25.0,
+    }
+
+
+def test_if_there_are_too_few_licences_a_bag_never_ends_and_delays_nobody() -> None:
+    its = bag(1, group(4), licences=TWO), bag(2, group(4))
+    assert licensed(pcs(2), *its, matlab=1) == {1: inf, 2: 20.0}
+    assert licensed(pcs(2), *its) == {1: inf, 2: 20.0}
+
+
+def test_slots_that_wait_for_a_licence_take_what_begins_or_is_interrupted_meanwhile() -> None:
+    its = bag(1, group(2, Durations((50.0,))), licences=ONE), bag(2, group(1), begins=20.0)
+    assert licensed(pcs(2), *its, matlab=1) == {1: 100.0, 2: 30.0}
+    short = (PC("a", OPEN), PC("b", (Span(0.0, 60.0), Span(70.0, inf))))
+    assert licensed(short, its[0], bag(2, group(1, Durations((65.0,)), 65.0)), matlab=1)[2] in (115.0, 135.0)
+
+
 def test_a_bag_that_is_barred_never_ends_and_delays_nobody() -> None:
     picture = Picture(pcs(1), (bag(1, group(1), barred=True), bag(2, group(1))))
     assert (end(picture, 1), end(picture, 2)) == (inf, 10.0)

@@ -88,6 +88,43 @@ def test_as_many_gangs_run_as_may() -> None:
     assert end(bag(1, 4, TWO, begins=5.0), on=pcs(4)) == 25.0
 
 
+ONE = (("matlab", 1),)
+
+
+def licensed(*bags: Waiting, on: tuple[PC, ...]) -> dict[int, float]:
+    return ends(Picture(on, bags, licences=(("matlab", 1),)))
+
+
+def test_gangs_and_single_tasks_share_licences() -> None:
+    assert licensed(bag(1, 3, TWO, licences=ONE), on=pcs(6)) == {1: 30.0}
+    assert licensed(bag(1, 2, TWO, licences=ONE), bag(2, 2, licences=ONE), on=pcs(6)) == {1: 20.0, 2: 40.0}
+    assert licensed(bag(1, 2, TWO, licences=(("matlab", 2),)), bag(2, 2), on=pcs(6)) == {1: inf, 2: 10.0}
+    assert licensed(bag(1, 40, TWO, licences=ONE), bag(2, 2, licences=ONE), on=pcs(6)) == {1: 400.0, 2: 420.0}
+
+
+def test_a_gang_that_runs_has_its_licence() -> None:
+    running = tuple([replace(pc, running=(Running(1, 0, 4.0, gang=1),)) for pc in pcs(2)])
+    assert licensed(bag(1, 0, TWO, licences=ONE), bag(2, 1, licences=ONE), on=(*running, *pcs(2, site="b"))) == {
+        1: 6.0,
+        2: 16.0,
+    }
+
+
+def test_gangs_that_run_with_more_licences_than_there_are_now_are_followed_by_none_at_first() -> None:
+    on = [
+        replace(pc, running=(Running(1, 0, 4.0 - place // 2, gang=1 + place // 2),)) for place, pc in enumerate(pcs(4))
+    ]
+    assert licensed(bag(1, 1, TWO, licences=ONE), on=tuple(on)) == {1: 17.0}
+
+
+def test_idle_slots_go_on_when_the_window_closes_of_the_slot_that_had_the_licence() -> None:
+    closing = (PC("a", (Span(0.0, 10.5),), site="lab"), PC("b", (Span(0.0, 100.0),), site="lab"))
+    need = Need(memory=1)
+    assert licensed(bag(1, 3, need, needs_s=10.0, licences=ONE), on=closing) == {1: 30.0}
+    early = (PC("a", (Span(0.0, 100.0, (10.0,)),), site="lab"), closing[1])
+    assert licensed(bag(1, 3, need, licences=ONE), on=early) == {1: 30.0}
+
+
 # --- what PCs have ----------------------------------------------------------------------------------------------------
 
 

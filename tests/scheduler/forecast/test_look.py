@@ -18,6 +18,7 @@ from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.earlier import Vote
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
@@ -128,6 +129,24 @@ def test_how_far_predictions_were_off_tells_how_far_they_are() -> None:
     assert far[running.group] == min(far)
 
 
+def test_what_earlier_bags_took_counts_for_a_bag_of_which_no_task_has_ended() -> None:
+    grid = Grid(packing())
+    names = ["ann\nrender"]
+    for number in range(8):
+        grid.inside.earlier.teach(names, Vote(number, 100, (3.0,) * 16))
+    grid.tasks(5.0, 10.0, names=names)
+    grid.tasks(5.0, 10.0, bag=1)
+    known, unknown = taken(grid, nothing).picture.bags
+    assert [group.durations.points[24] for group in known.groups] == [30.0, 15.0]
+    assert known.groups[0].durations.points[0] < 10.0 < known.groups[0].durations.points[-1], (
+        "this one may be different"
+    )
+    assert known.groups[0].durations.known == 0
+    assert [round(group.durations.points[24]) for group in unknown.groups] == [11, 5]
+    grid.tell(ev.TasksSubmitted(2, 100, 2, [10.0], names=names))
+    assert taken(grid, nothing).picture.bags[2].groups[0].durations.points == unknown.groups[0].durations.points
+
+
 @pytest.mark.parametrize("policy", [packing(queue_s=1.0), pgs(3)])
 def test_tasks_that_are_bound_to_a_slot_and_have_not_begun_keep_their_predictions(policy: Policy) -> None:
     grid = Grid(policy)
@@ -229,14 +248,25 @@ def test_bags_say_what_they_bring_and_pcs_how_long_they_take_to_prepare_it() -> 
     assert [pc.prepares for pc in look.picture.pcs] == [(Preparing("a", 3.0),)]
 
 
+def test_bags_say_which_licences_they_need_and_the_grid_how_many_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_module, "ROWS", 2)
+    grid = Grid()
+    grid.tell(ev.LicencesCounted({"lic": 5}))
+    for number in range(4):
+        grid.tasks(10.0, bag=number, key=CategoryKey(licences=(("lic", 2),) if number % 2 else ()))
+    picture = taken(grid).picture
+    assert picture.licences == (("lic", 5),)
+    assert [(bag.licences, bag.total) for bag in picture.bags] == [((), 2), ((("lic", 2),), 2)]
+
+
 def test_a_picture_goes_through_json() -> None:
     spans = (Span(0.0, 5.0, (3.0, 6.0)), Span(9.0, inf))
     pc = PC(
         "a", spans, 2, (Running(1, 0, 0.5),), "lab", 2.0, prepares=(Preparing("numpy", 3.0, True), Preparing("x", inf))
     )
     groups = Group(3, TEN, 10.0, 11.0), Group(0, Durations((1.0, 2.0)))
-    bag = Waiting(1, groups, 9, 5, "ann", 1, 2, True, True, 3.0, environment="x")
-    picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),))
+    bag = Waiting(1, groups, 9, 5, "ann", 1, 2, True, True, 3.0, environment="x", licences=(("lic", 2),))
+    picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),), licences=(("lic", 5),))
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture
     assert picture_of(list(rows_of(Picture((), ())))) == Picture((), ())
 

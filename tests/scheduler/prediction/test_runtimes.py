@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskgrid.scheduler.prediction.calibration import FURTHEST, LEVELS, Calibration, stage_of
-from deskgrid.scheduler.prediction.runtimes import BEYOND, KEPT, LONGEST, Features, Prediction, Runtimes
+from deskgrid.scheduler.prediction.kept import KEPT
+from deskgrid.scheduler.prediction.runtimes import BEYOND, LONGEST, Features, Prediction, Runtimes
 
 
 def taught(features: Features, seconds: Iterable[float]) -> Runtimes:
