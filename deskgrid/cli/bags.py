@@ -307,7 +307,8 @@ def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 @click.option(
     "--learned",
     is_flag=True,
-    help="Forget all that the broker learned: runtimes, speeds, hours, how estimates held. Only admins may do that.",
+    help="Forget all that the broker learned: runtimes, what predictions were worth, speeds, hours, how estimates "
+    "held. Only admins may do that.",
 )
 @join_option
 def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None:
