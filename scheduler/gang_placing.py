@@ -9,6 +9,7 @@ Rule 4: whoever has used least of the grid comes first, with those of its bags t
 that are not more than a minute of the grid ahead, the job that came first.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import inf
 
@@ -29,6 +30,11 @@ from deskgrid.scheduler.suitable import free_memory
 # When what is kept should have been needed already, and is not, the policy is asked again after so many seconds: what
 # is late was expected at any moment, and may be no longer.
 AGAIN_S = 60.0
+# If several categories wait, a policy sees about so many jobs of all of them together, as many of each share, and at
+# least so many of each category. So a submitter with many categories neither makes decisions longer nor hides others.
+SEEN, SEEN_OF_EACH = 1_000, 10
+# To ask a policy again takes as long as one start for so many of these jobs, and counts accordingly in a bounded pass.
+JOBS_A_START = 100
 
 
 class GangPlacing:
@@ -116,6 +122,7 @@ class GangPlacing:
         ):
             if not self._ask(queues, starts):
                 break
+            grid.budget -= min(SEEN, sum([len(queue.jobs) for queue in queues])) // JOBS_A_START
         self.due = min([keep.at if keep.at > grid.now else grid.now + AGAIN_S for keep in self._keeps], default=inf)
         kept, table.reserved = table.reserved, {}
         for keep in self._keeps:
@@ -148,7 +155,9 @@ class GangPlacing:
         """Ask about these tasks; whether to ask again, because it is somebody else's turn now."""
         grid, alone = self._grid, len(queues) == 1
         turns = {} if alone else self._turns(queues)
-        waiting = [queues[0].jobs] if alone else _in_turn(queues, turns)
+        most = {} if alone else _most(queues)
+        waiting = [queues[0].jobs] if alone else _in_turn(turns, most)
+        before = len(starts)
         self._keeps, self._kept = [], False
         for step in self._policy_for().decide(GangView(grid, waiting, self._coming)):
             if isinstance(step, Keep):
@@ -166,7 +175,7 @@ class GangPlacing:
                 next(jobs for jobs in waiting if step.job in jobs).remove(step.job)
                 if self._turns(queues) != turns:
                     return True
-        return False
+        return len(starts) > before and any(len(queue.jobs) >= seen for queue, seen in most.items())
 
     def _policy_for(self) -> ParallelPolicy:
         policy = self._grid.policy
@@ -282,11 +291,17 @@ class GangPlacing:
         grid.deadlines.watch(slots[0], now)
 
 
-def _in_turn(queues: Sequence[JobQueue], turns: dict[JobQueue, tuple[float, int]]) -> list[list[Job]]:
-    """The jobs of several queues by their turns, the first turn first."""
+def _most(queues: Sequence[JobQueue]) -> dict[JobQueue, int]:
+    """How many jobs of each queue a policy sees."""
+    shares = Counter([queue.category.account.share for queue in queues])
+    return {queue: max(SEEN // (len(shares) * shares[queue.category.account.share]), SEEN_OF_EACH) for queue in queues}
+
+
+def _in_turn(turns: dict[JobQueue, tuple[float, int]], most: dict[JobQueue, int]) -> list[list[Job]]:
+    """The first jobs of several queues, ``most`` of each, by their turns, the first turn first."""
     found: dict[tuple[float, int], list[Job]] = {turn: [] for turn in sorted(set(turns.values()))}
-    for queue in queues:
-        found[turns[queue]] += queue.jobs
+    for queue, turn in turns.items():
+        found[turn] += queue.jobs[: most[queue]]
     for jobs in found.values():
         jobs.sort(key=lambda job: job.task)
     return list(found.values())

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.scheduler import test_chances as chances
 from tests.scheduler import test_gangs as gangs
+from tests.scheduler import test_many_gangs as many_gangs
 from tests.scheduler.builders import pgs
 from tests.scheduler.simulation import test_starvation as starvation
 
@@ -25,3 +28,7 @@ def in_the_scheduler(seed: int, home: Path) -> None:
     starvation.test_nor_do_single_tasks_of_which_predictions_say_little("packing")
     starvation.test_beside_small_gangs_it_starts_when_it_has_waited_five_times_its_runtime("packing", 0.95)
     starvation.test_a_gang_that_fits_nowhere_keeps_no_other_waiting("packing")
+    with pytest.MonkeyPatch.context() as patch:
+        many_gangs.few(patch)
+        many_gangs.test_a_policy_sees_some_jobs_of_each_category_and_as_many_of_each_share()
+        many_gangs.test_to_ask_again_counts_in_a_bounded_pass_and_the_next_pass_goes_on()

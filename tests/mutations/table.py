@@ -644,6 +644,20 @@ MUTATIONS = (
         "gangs in the scheduler",
     ),
     Mutation(
+        "show a policy all gangs of every category",
+        "deskgrid.scheduler.gang_placing:_in_turn",
+        "queue.jobs[: most[queue]]",
+        "queue.jobs",
+        "gangs in the scheduler",
+    ),
+    Mutation(
+        "do not count it when a policy for gangs is asked again",
+        "deskgrid.scheduler.gang_placing:GangPlacing.decide",
+        "grid.budget -= min",
+        "min",
+        "gangs in the scheduler",
+    ),
+    Mutation(
         "keep no slots for a gang that waits",
         "deskgrid.scheduler.gang_placing:GangPlacing.make_room",
         "self._keep()",
