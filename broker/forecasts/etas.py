@@ -185,10 +185,13 @@ class Etas:
             look = Look(self._state.scheduler.grid, now, learned, prepares=self.prepares)
             for rows in look.pieces():
                 yield ROW_UNITS * rows
-            self._count += 1
             picture = look.picture
-            ticket = self._forecaster.submit(picture, self._count, runs_for(picture))
-            self._asked = _Asked(ticket, now, picture, look.rows, guessed)
+            if picture.bags:
+                self._count += 1
+                ticket = self._forecaster.submit(picture, self._count, runs_for(picture))
+                self._asked = _Asked(ticket, now, picture, look.rows, guessed)
+            else:
+                self._made, self._found = now, {}
         except Exception as error:
             self._fail(now, f"the estimate failed: {error!r}")
         self._looks = False

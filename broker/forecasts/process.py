@@ -22,9 +22,7 @@ from time import monotonic, process_time, sleep
 from types import FrameType
 from typing import Any
 
-from deskgrid.broker.forecasts.runner import Ticket
-from deskgrid.broker.forecasts.tasks import LATE, TASKS, Json, fewer_runs
-from deskgrid.scheduler.forecast.ahead import forecast
+from deskgrid.broker.forecasts.runner import LATE, Json, Ticket
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 
@@ -248,6 +246,9 @@ def main() -> None:
 
 def _answer(rows: list[Any], what: str, args: Json) -> dict[str, Any]:
     """The answer to one question. If it fails, the next may go well."""
+    from deskgrid.broker.forecasts.tasks import TASKS, fewer_runs  # here, because the broker does not need them
+    from deskgrid.scheduler.forecast.ahead import forecast
+
     begun, answer, failure = process_time(), None, ""
     try:
         with _limited_time():

@@ -3,9 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from deskgrid.broker.forecasts.tasks import TASKS, Json
 from deskgrid.scheduler.forecast.picture import Picture
 
+Json = dict[str, Any]
+
+# What is said if even a few runs are too much.
+LATE = "it takes too long: ask about fewer changes at once, or smaller ones"
 # By number of bag: when it ends, in seconds from the picture on, in each run.
 Ends = dict[int, list[float]]
 
@@ -54,6 +57,8 @@ class AtOnce:
 
     def ask(self, picture: Picture, what: str, args: Json, owner: str) -> Ticket:
         """See `Forecaster`."""
+        from deskgrid.broker.forecasts.tasks import TASKS  # here, because a broker does not need it
+
         self.made.append(picture)
         ticket = Ticket(True)
         ticket.take(what, TASKS[what](picture, args))

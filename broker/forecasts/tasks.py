@@ -6,18 +6,15 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
+from deskgrid.broker.forecasts.runner import LATE, Json
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import Change
 from deskgrid.scheduler.forecast.compare import GROUPS, HOURS, Answer, Dice, Longer, PolicyUsed, advise, compare
 from deskgrid.scheduler.forecast.correction import CONFIDENCE
 from deskgrid.scheduler.forecast.picture import Picture
 
-Json = dict[str, Any]
-
 # All runs for a question should take no longer than that, in seconds of processor time; but there are so many at least.
 RUNS_S, RUNS_LEAST = 4.0, 5
-# What is said if that is still too much.
-LATE = "it takes too long: ask about fewer changes at once, or smaller ones"
 
 
 def ends(picture: Picture, args: Json) -> dict[int, list[float]]:

@@ -13,8 +13,7 @@ from dataclasses import replace
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.forecasts.etas import PART, ROW_UNITS, Etas, runs_for
-from deskgrid.broker.forecasts.runner import Ticket
-from deskgrid.broker.forecasts.tasks import LATE
+from deskgrid.broker.forecasts.runner import LATE, Ticket
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState

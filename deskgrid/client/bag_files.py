@@ -66,6 +66,8 @@ class Noted:
     ``functions``: all that may travel by value, until it is None.
     """
 
+    __slots__ = ("_known", "functions", "trees")
+
     def __init__(self, known: KnownFiles) -> None:
         self._known = known
         self.trees: dict[bytes, Stored] = {}

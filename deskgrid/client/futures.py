@@ -9,9 +9,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deskgrid import wire
@@ -49,14 +48,6 @@ class _Key(NamedTuple):
     env: "Env | None"
     options: wire.TaskOptions
     predicted: bool
-
-
-class _Call(NamedTuple):
-    """A call: its payload, the digests of the trees that its function needs, and functions that travel by value."""
-
-    payload: wire.Payload
-    inputs: bytes
-    functions: Iterable[FunctionType]
 
 
 class Futures:
@@ -104,55 +95,52 @@ class Futures:
             key = _Key(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
             args, common = (function, *args), {}
         payload = noted.pack_call(args, kwargs, f"an argument of {name}")
-        call = _Call(payload, b"".join(common), (noted.functions or {}).values())
         if common or noted.trees:
-            self._send_files(key, call, common, noted.trees)
+            with self._beginning:
+                files = self._stream(key, payload, noted, common).files
+            files.need_once([*common.values(), *noted.trees.values()])
+            files.send()
         with self._beginning:
-            stream = self._stream(key, call)
+            stream = self._stream(key, payload, noted, common)
             with self._lock:
                 if self._closed:
                     raise closed()
                 self._owner = owner
                 return stream.submit(payload, runtime)
 
-    def _send_files(
-        self, key: _Key, call: "_Call", common: Mapping[bytes, Stored], own: Mapping[bytes, Stored]
-    ) -> None:
-        """Send the files that a call needs, of its function and its own, before the call."""
-        with self._beginning:
-            files = self._stream(key, call).files
-        files.need_once([*common.values(), *own.values()])
-        files.send()
+    def _stream(self, key: _Key, payload: wire.Payload, noted: Noted, common: Mapping[bytes, Stored]) -> Stream:
+        """Return the stream for a call of ``key``, a new one if it needs more modules. The caller is ``_beginning``.
 
-    def _stream(self, key: _Key, call: "_Call") -> Stream:
-        """Return the stream for a call of ``key``, a new one if it needs more modules. The caller is ``_beginning``."""
+        ``noted``: with the functions that travel by value; ``common``: files that every call needs.
+        """
         if self._closed:
             raise closed()
         stream, carried = self._by_key.get(key, (None, None))
-        if stream is not None and carried is not None and (stream.full or carried.lacks(call.payload)):
+        if stream is not None and carried is not None and (stream.full or carried.lacks(payload)):
             stream.close()
             stream = None
         if stream is None:
-            stream = self._begin(key, call, carried.named if carried is not None else set())
+            named = carried.named if carried is not None else set()
+            stream = self._begin(key, payload, noted, b"".join(common), named)
         if self._thread is None:
             self._thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)
             self._thread.start()
         return stream
 
-    def _begin(self, key: _Key, call: "_Call", named: set[str]) -> Stream:
-        """Begin the bag of a call. ``named``: modules that earlier calls referred to."""
+    def _begin(self, key: _Key, payload: wire.Payload, noted: Noted, inputs: bytes, named: set[str]) -> Stream:
+        """Begin the bag of a call. ``inputs``: what `_stream` has in common; ``named``: modules of earlier calls."""
         check_python(self._link, PYTHON)
         files = BagFiles(self._link, self._known, new_bag_id())
         carried = Carried(
             key.function,
             key.name,
             modules=key.modules,
-            inputs=call.inputs,
+            inputs=inputs,
             env=key.env,
             environments=self._environments,
             files=files,
         )
-        template = carried.template([call.payload], call.functions, named)
+        template = carried.template([payload], (noted.functions or {}).values(), named)
         files.send()
         stream = Stream(self._link, template, key.name, key.options, self._ended, files=files)
         with self._lock:

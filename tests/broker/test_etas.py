@@ -104,6 +104,16 @@ def test_an_estimate_is_an_interval_about_its_median(office: Office, client: Cli
     assert (told["confidence"], told["why"]) == (0.9, "")
 
 
+def test_where_nothing_is_under_way_nothing_is_forecast(office: Office, client: Client) -> None:
+    joined(office)
+    client.ask("status")
+    office.settle()
+    assert made(office) == 0
+    bag = client.submit(tasks(4), runtime=10.0)
+    assert client.ask("eta", bag=bag)["median_s"] > 0.0
+    assert made(office) == 1
+
+
 def test_what_was_learned_counts_more_than_what_was_assumed(office: Office, client: Client) -> None:
     bag = learned_from(office, client)
     told = client.ask("eta", bag=bag)

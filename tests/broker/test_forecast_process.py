@@ -16,8 +16,7 @@ import pytest
 from deskgrid.broker.forecasts import process as process_module
 from deskgrid.broker.forecasts import tasks as tasks_module
 from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _Jobs, lines_of
-from deskgrid.broker.forecasts.runner import AtOnce, Ticket
-from deskgrid.broker.forecasts.tasks import LATE
+from deskgrid.broker.forecasts.runner import LATE, AtOnce, Ticket
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.compare import Answer
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
@@ -165,7 +164,7 @@ def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPa
             pass
 
     monkeypatch.setattr(process_module, "PROCESSOR_S", 0.01)
-    monkeypatch.setattr(process_module, "TASKS", {"spin": spin, "go": lambda *anything: 1})
+    monkeypatch.setattr(tasks_module, "TASKS", {"spin": spin, "go": lambda *anything: 1})
     rows = [json.loads(line) for line in lines_of(PICTURE, "spin", {})][:-1]
     assert process_module._answer(rows, "spin", SEED)["failure"] == LATE
     monkeypatch.setattr(process_module, "PROCESSOR_S", 15)
