@@ -11,6 +11,9 @@ from deskgrid.scheduler.model import agree
 
 # After this many pieces in a row without progress a task has failed, because the next piece would bring nothing either.
 IDLE_LIMIT = 3
+# No more is believed to be left of a task: a tiny fraction can mean anything, and a longer time could not be sent to a
+# worker. Seconds.
+LEFT_MOST_S = 1e10
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class Progress:
             return
         self.saved, self.fraction = True, fraction
         if fraction is not None:
-            self.left_s = elapsed * (1.0 - fraction) / gained
+            self.left_s = min(elapsed * (1.0 - fraction) / gained, LEFT_MOST_S)
         else:
             # Where the prediction was too short, about as much may be left as this piece has done.
             self.left_s = self.begun_s - elapsed if elapsed < self.begun_s else elapsed

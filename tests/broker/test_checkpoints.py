@@ -311,6 +311,19 @@ def test_a_task_that_is_not_checkpointable_saves_nothing(office: Office) -> None
     assert rows(office) == []
 
 
+@pytest.mark.parametrize("progress", [1e-12, 5e-324])
+def test_however_little_a_task_says_is_done_another_worker_can_be_sent_it(office: Office, progress: float) -> None:
+    client, bag = submitted(office)
+    worker, work = given(office)
+    office.now += 100.0
+    assert save(worker, work, progress=progress)
+    leave(worker)
+    _, again = given(office, "pc2")
+    assert (again.task, again.runtime) == (work.task, wire.SECONDS_LIMIT)
+    assert client.ask("progress", bag=bag)["left_s"] == wire.SECONDS_LIMIT
+    office.sessions.state.scheduler.check(office.now)
+
+
 def test_an_elapsed_time_is_believed_only_as_far_as_it_can_be_true(office: Office) -> None:
     submitted(office)
     worker, work = given(office)

@@ -559,6 +559,13 @@ MUTATIONS = (
         "saved by others",
     ),
     Mutation(
+        "believe that a tiny fraction says how much is left",
+        "deskgrid.scheduler.state.progress:Progress.save",
+        "min(elapsed * (1.0 - fraction) / gained, LEFT_MOST_S)",
+        "elapsed * (1.0 - fraction) / gained",
+        "saved by others",
+    ),
+    Mutation(
         "go on for ever with pieces that bring nothing",
         "deskgrid.scheduler.state.tasks:TaskTable.go_on",
         "return progress.idle >= IDLE_LIMIT",

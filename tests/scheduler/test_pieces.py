@@ -11,7 +11,7 @@ from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator, Stalled, cycle
-from deskgrid.scheduler.state.progress import IDLE_LIMIT, Progress
+from deskgrid.scheduler.state.progress import IDLE_LIMIT, LEFT_MOST_S, Progress
 from deskgrid.sleepbench.scenarios import paper_scenario
 from deskgrid.sleepbench.simulated import Trial, scenario_problem, simulate
 from tests.scheduler.builders import Grid, packing
@@ -196,6 +196,16 @@ def test_a_checkpoint_that_says_less_than_the_one_before_changes_nothing() -> No
     progress = Progress(100.0, 0.5, 50.0, 0.5, 50.0)
     progress.save(0.4, 10.0)
     assert (progress.fraction, progress.left_s, progress.saved) == (0.5, 50.0, False)
+
+
+@pytest.mark.parametrize(("begun_at", "fraction"), [(None, 1e-12), (None, 5e-324), (0.5, 0.5 + 2e-16)])
+def test_a_fraction_that_tells_nothing_leaves_a_time_that_can_be_counted_with(
+    begun_at: float | None, fraction: float
+) -> None:
+    progress = Progress(100.0, begun_at, 100.0, begun_at, 100.0)
+    progress.save(fraction, 10.0)
+    progress.save(fraction, HOUR_S)
+    assert (progress.fraction, progress.left_s) == (fraction, LEFT_MOST_S)
 
 
 def test_what_it_costs_to_save_counts_in_what_a_slot_must_have(grid: Grid) -> None:
