@@ -33,7 +33,7 @@ class Answers:
 
     def ended(self, event: ev.AttemptsEnded, now: float) -> None:
         """Attempts ended at a worker."""
-        settled, others = (self._take_runs if len(event.ended) > 1 else self._take_next)(event.ended, now)
+        settled, others = (self._take_next if len(event.ended) == 1 else self._take_runs)(event.ended, now)
         for each in others:
             gang = self._gangs.find(each.attempt) if self._grid.gangs.running else None
             if gang is not None:

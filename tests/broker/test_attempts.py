@@ -77,6 +77,19 @@ def test_what_is_with_nobody_is_adopted_by_nobody_else_who_is_told_to_stop_it(
     assert progress(office, bag) == (0, 0)
 
 
+def test_a_message_of_which_no_answer_counts_is_confirmed_and_changes_nothing(office: Office) -> None:
+    bag, work, holder = given(office)
+    liar = office.worker("pc2")
+    liar.join()
+    say_finished(liar, work, 1.0)
+    say_finished(liar, work._replace(task=work.task + 1), 1.0)
+    liar.send(wire.Finished(()))
+    liar.expect(wire.Taken)
+    assert progress(office, bag) == (0, 1)
+    holder.finish(work)
+    assert progress(office, bag) == (1, 0)
+
+
 def test_to_whom_attempts_were_given_is_not_kept_for_ever(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holders_module, "SPARE", 3)
     for _ in range(10):

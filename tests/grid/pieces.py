@@ -48,9 +48,12 @@ def saved_by_others(seed: int, home: Path) -> None:
         thief.join(uptime=1.0)
         thief.send(wire.Saved(work.task, work.number, 1, 0.9, 1.0, 1.0, 0, 6, b"forged"))
         expect(thief.expect(wire.CheckpointKept).checkpoint == 0, "somebody else's checkpoint is kept")
+        office.now += 1.0
         for serial, progress in ((1, 1e-12), (2, 0.2), (3, 0.3)):
             worker.send(wire.Saved(work.task, work.number, serial, progress, 1.0, 1.0, 0, 1, b"%d" % serial))
             expect(worker.expect(wire.CheckpointKept).checkpoint > 0, "its own checkpoint is not kept")
+            left_s = office.sessions.state.scheduler.left_s(work.task)
+            expect(left_s <= wire.SECONDS_LIMIT, "{} s are left: no message can say that", left_s)
         held = len(list(office.journal.recovery.checkpoints()))
         expect(held == 2, "{} checkpoints are kept", held)
         for outcome, expected in ((wire.Outcome.PIECE, b"3"), (wire.Outcome.UNREADABLE, b"2")):

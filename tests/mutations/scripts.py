@@ -325,6 +325,7 @@ def liar(seed: int, home: Path) -> None:
         worker.join()
         client.submit([b"0", b"1"], runtime=None)
         worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, elapsed=0.0)
+        worker.finish()  # a message without an answer
         office.settle()
         estimates = [each.estimate_s for each in office.sessions.state.book.by_number.values()]
         expect(estimates == [ASSUMED_RUNTIME_S], "expected are {}", estimates)

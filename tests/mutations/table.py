@@ -12,6 +12,13 @@ MUTATIONS = (
         first=23,
     ),
     Mutation(
+        "look for the first of no answers",
+        "deskgrid.scheduler.answers:Answers.ended",
+        "len(event.ended) == 1",
+        "len(event.ended) <= 1",
+        "liar",
+    ),
+    Mutation(
         "accept the answer of any attempt of a task that is with nobody",
         "deskgrid.scheduler.answers:Answers._take",
         "if grid.is_orphan(ended.attempt):",
