@@ -111,6 +111,8 @@ class Pieces:
         grid = self._grid
         category.priority.take(entry)
         category.put_out(1, entry.runtime)
+        if slot.copy is not None:
+            grid.drop_copy(slot.copy.attempt.task)
         grid.slots.unindex(slot)
         attempt = Attempt(entry.task, grid.next_attempt)
         slot.started = grid.now

@@ -47,6 +47,9 @@ from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
 from tests.scheduler.test_two_attempts import (
+    test_a_copy_gives_way_to_any_task_that_its_slot_is_sent as a_copy_gives_way,
+)
+from tests.scheduler.test_two_attempts import (
     test_an_original_that_fails_leaves_the_copy_alone_and_the_failure_does_not_count as an_original_that_fails,
 )
 
@@ -92,6 +95,7 @@ def _copied(grid: VirtualGrid) -> tuple[WorkerNode, ClientNode]:
 
 def copy(seed: int, home: Path) -> None:
     """A copy gives way to other work, is started again, and ends first: the original is stopped."""
+    a_copy_gives_way({"min_piece": 60.0})
     grid = VirtualGrid(seed, home)
     with closing(grid):
         slow, client = _copied(grid)

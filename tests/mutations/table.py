@@ -118,6 +118,13 @@ MUTATIONS = (
         "copy",
     ),
     Mutation(
+        "let a copy go on beside a piece",
+        "deskgrid.scheduler.pieces:Pieces._begin",
+        "if slot.copy is not None:",
+        "if False:",
+        "copy",
+    ),
+    Mutation(
         "place other work as if a copy were in its way",
         "deskgrid.scheduler.placing:Placing.has_room",
         "if slot.owes is not None",

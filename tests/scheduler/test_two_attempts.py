@@ -1,6 +1,7 @@
 """A task with two attempts that count: what becomes of them, whatever happens to either."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -202,9 +203,10 @@ def test_a_silent_worker_keeps_its_attempt_while_the_copy_goes_on() -> None:
 # --- giving way ------------------------------------------------------------------------------------------------------
 
 
-def test_a_copy_gives_way_to_any_task_that_its_slot_is_sent() -> None:
+@pytest.mark.parametrize("options", [{}, {"min_piece": 60.0}], ids=["single", "checkpointable"])
+def test_a_copy_gives_way_to_any_task_that_its_slot_is_sent(options: dict[str, Any]) -> None:
     grid, original, copy = copied()
-    (other,) = grid.tasks(1.0, bag=1)
+    (other,) = grid.tasks(1.0, bag=1, **options)
     assert grid.decide() == ({"b": [0]}, {"b": [other]})
     assert grid.ends(copy, worker="b") == []
     assert grid.ends(original) == [ev.Settle([original])]
