@@ -102,16 +102,16 @@ class Ratios:
 
 def _kaplan_meier(done: Iterable[float], vain: Iterable[float]) -> tuple[list[float], list[float]]:
     """Ratios of tasks that were done, ascending, and the mass up to each. ``vain``: ratios of those that went on."""
-    told = sorted([(ratio, 0) for ratio in done] + [(ratio, 1) for ratio in vain])
-    values, masses, left = list[float](), list[float](), 1.0
-    for place, (ratio, goes_on) in enumerate(told):
-        if not goes_on:
-            mass = left / (len(told) - place)
-            values.append(ratio)
-            masses.append(mass)
-            left -= mass
+    values, shown, masses, left, passed = sorted(done), sorted(vain), list[float](), 1.0, 0
+    known, most = len(values) + len(shown), max(values[-1:] + shown[-1:])
+    for place, ratio in enumerate(values):
+        while passed < len(shown) and shown[passed] < ratio:
+            passed += 1
+        mass = left / (known - place - passed)
+        masses.append(mass)
+        left -= mass
     if left > 1e-9:
-        values.append(LONGER * told[-1][0])
+        values.append(LONGER * most)
         masses.append(left)
     return values, list(accumulate(masses))
 
