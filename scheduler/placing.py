@@ -373,8 +373,8 @@ class Placing:
         queue, sent, closes, speed, now = slot.queue, slot.sent, slot.closes, slot.speed, grid.now
         position, number, budget = slot.position, grid.next_attempt, grid.budget
         # ``needs``: computed once for consecutive tasks of one runtime. ``due``: when the running task should end.
-        timed, alike, needs, due = grid.policy.timed, -1.0, 0.0, max(now, slot.due) if sent else now
-        while queue and len(handed) < budget and (not sent or self.may_send(slot)):
+        timed, alike, needs, due = grid.policy.timed, -1.0, 0.0, max(now, slot.due)
+        while queue and len(handed) < budget and self.may_send(slot):
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, requirement.needs(runtime)

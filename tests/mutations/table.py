@@ -19,6 +19,12 @@ MUTATIONS = (
         "liar",
     ),
     Mutation(
+        "accept the answer of a stale attempt of the task that runs on a slot",
+        "deskgrid.scheduler.answers:Answers._take_next",
+        "slot.sent[0].attempt != attempt",
+        "slot.sent[0].attempt.task != attempt.task",
+    ),
+    Mutation(
         "accept the answer of any attempt of a task that is with nobody",
         "deskgrid.scheduler.answers:Answers._take",
         "if grid.is_orphan(ended.attempt):",

@@ -49,6 +49,15 @@ def test_an_answer_to_nothing_that_was_ever_asked_is_ignored() -> None:
     assert grid.scheduler.counters.stale == 3
 
 
+def test_a_failed_attempt_counts_with_what_it_would_have_taken_at_speed_1() -> None:
+    grid = Grid()
+    grid.pc("a", speed=0.5)
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    grid.end(task, outcome=Outcome.ERROR, elapsed=20.0, worker="a")
+    assert grid.inside.shares.account("").new_s == 10.0
+
+
 def test_an_answer_that_another_worker_delivers_counts() -> None:
     grid = Grid()
     grid.pc("a")
