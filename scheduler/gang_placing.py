@@ -17,7 +17,8 @@ from deskgrid.scheduler.events import RankPlace, StartGang
 from deskgrid.scheduler.gang_view import Coming, GangView
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
-from deskgrid.scheduler.parallel.base import Job, Keep, ParallelPolicy, Running, Start
+from deskgrid.scheduler.parallel.aside import RETRY_S, Asides, cost
+from deskgrid.scheduler.parallel.base import Aside, Job, Keep, ParallelPolicy, Running, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.policies.base import Policy, Requirement
@@ -52,6 +53,7 @@ class GangPlacing:
         self._keeps: list[Keep] = []
         self._kept = True
         self._coming = Coming(grid)
+        self._asides = Asides()
         self._policy: Policy | None = None
         self._parallel: ParallelPolicy = default_policy()
 
@@ -116,6 +118,7 @@ class GangPlacing:
             return []
         if self._keeps:
             self._keeps, self._kept = [], False
+        self._asides.rest = False
         starts: list[StartGang] = []
         while (queues := [queue for queue in table.queues.values() if queue.jobs and queue.category.open]) and (
             grid.budget > 0
@@ -124,6 +127,8 @@ class GangPlacing:
                 break
             grid.budget -= min(SEEN, sum([len(queue.jobs) for queue in queues])) // JOBS_A_START
         self.due = min([keep.at if keep.at > grid.now else grid.now + AGAIN_S for keep in self._keeps], default=inf)
+        if self._asides.rest:
+            self.due = min(self.due, grid.now + RETRY_S)
         kept, table.reserved = table.reserved, {}
         for keep in self._keeps:
             since = kept[keep.job.task].since if keep.job.task in kept else grid.now
@@ -153,13 +158,22 @@ class GangPlacing:
 
     def _ask(self, queues: Sequence[JobQueue], starts: list[StartGang]) -> bool:
         """Ask about these tasks; whether to ask again, because it is somebody else's turn now."""
-        grid, alone = self._grid, len(queues) == 1
+        grid, table, alone = self._grid, self._table, len(queues) == 1
         turns = {} if alone else self._turns(queues)
         most = {} if alone else _most(queues)
-        waiting = [queues[0].jobs] if alone else _in_turn(turns, most)
-        before = len(starts)
+        waiting: Sequence[list[Job]] = [queues[0].jobs] if alone else _in_turn(turns, most)
+        before, again = len(starts), False
+        if grid.budget < inf:
+            waiting = self._asides.without(waiting)
         self._keeps, self._kept = [], False
         for step in self._policy_for().decide(GangView(grid, waiting, self._coming)):
+            if isinstance(step, Aside):
+                self._asides.put(step.jobs)
+                grid.budget -= cost(step.jobs[0], len(table.machines))
+                if grid.budget <= 0:
+                    return True
+                continue
+            again |= self._asides.back(step.job, self._queue_of(step.job).jobs)
             if isinstance(step, Keep):
                 self._keeps.append(step)
                 continue
@@ -171,11 +185,13 @@ class GangPlacing:
             queue.fill()
             if grid.budget <= 0 or not queue.category.open:
                 return True
-            if not alone:
+            if waiting[0] is not queue.jobs:
                 next(jobs for jobs in waiting if step.job in jobs).remove(step.job)
-                if self._turns(queues) != turns:
-                    return True
-        return len(starts) > before and any(len(queue.jobs) >= seen for queue, seen in most.items())
+            if not alone and self._turns(queues) != turns:
+                return True
+        return (again and self._asides.rest) or (
+            len(starts) > before and any(len(queue.jobs) >= seen for queue, seen in most.items())
+        )
 
     def _policy_for(self) -> ParallelPolicy:
         policy = self._grid.policy

@@ -17,6 +17,8 @@ class Job:
     """A parallel task that waits, or runs. ``runtime``: predicted, at speed 1, as `Need.seconds` takes it.
 
     ``arrived``: when it was submitted. ``not_before``: its last start failed, and it is not tried again before that.
+    ``aside``: grows with each time at which it turned out that it can start at no time that is known
+    (`deskgrid.scheduler.parallel.aside`); 0: it can, or nobody has asked.
     """
 
     task: int
@@ -24,6 +26,7 @@ class Job:
     runtime: float
     arrived: float
     not_before: float = 0.0
+    aside: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +111,12 @@ class Keep(NamedTuple):
     at: float
 
 
+class Aside(NamedTuple):
+    """These jobs can start at no time that is known. It took time to find that out for the first of them."""
+
+    jobs: Sequence[Job]
+
+
 class ParallelView(Protocol):
     """What a policy for parallel tasks may read."""
 
@@ -145,5 +154,5 @@ class ParallelPolicy(Protocol):
 
     name: str
 
-    def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep | Aside]:
         """What starts now. Asked only when a job waits, and something has changed that may matter to it."""

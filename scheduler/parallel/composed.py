@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
-from deskgrid.scheduler.parallel.base import Job, Keep, ParallelView, Start
+from deskgrid.scheduler.parallel.base import Aside, Job, Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.capacity import room, smaller, within
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
 from deskgrid.scheduler.parallel.patience import least_patient
@@ -29,7 +29,7 @@ class Composed:
         self.where = where
         self.margin = margin
 
-    def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep | Aside]:
         """The heads of the queue, one after the other, as far as they can start; then those that fit into gaps."""
         now = view.now
         aside = set[Job]()
@@ -42,7 +42,9 @@ class Composed:
                 yield from self._wait(look, begins)
                 return
             if begins is None:
-                aside.update(_as_demanding(queue[0], queue))
+                found = list(_as_demanding(queue[0], queue))
+                aside.update(found)
+                yield Aside(found)
                 queue[:] = self._order(view, aside)
             else:
                 yield begins

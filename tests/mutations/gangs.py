@@ -31,4 +31,7 @@ def in_the_scheduler(seed: int, home: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         many_gangs.few(patch)
         many_gangs.test_a_policy_sees_some_jobs_of_each_category_and_as_many_of_each_share()
+        many_gangs.test_a_pass_costs_no_more_if_more_gangs_can_start_at_no_known_time(gangs.PAIR)
+        many_gangs.test_those_that_were_left_out_are_asked_about_in_turn_even_if_nothing_changes()
+        many_gangs.test_when_one_of_them_can_start_all_that_need_the_same_can()
         many_gangs.test_to_ask_again_counts_in_a_bounded_pass_and_the_next_pass_goes_on()

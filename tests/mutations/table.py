@@ -678,6 +678,13 @@ MUTATIONS = (
         "gangs in the scheduler",
     ),
     Mutation(
+        "do not count it when a gang turns out to start at no known time",
+        "deskgrid.scheduler.gang_placing:GangPlacing._ask",
+        "grid.budget -= cost(",
+        "cost(",
+        "gangs in the scheduler",
+    ),
+    Mutation(
         "do not count it when a policy for gangs is asked again",
         "deskgrid.scheduler.gang_placing:GangPlacing.decide",
         "grid.budget -= min",

@@ -1,4 +1,4 @@
-"""Very many parallel tasks: a decision takes no longer the more categories wait, and hides nobody's tasks."""
+"""Very many parallel tasks: decisions take no longer if there are more categories, or more tasks that cannot start."""
 
 import math
 from collections import Counter
@@ -8,9 +8,15 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler import gang_placing
+from deskgrid.scheduler.parallel.aside import RETRY_S
 from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
+from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.speedup import Amdahl
+from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues.categories import GANGS, CategoryKey
-from tests.scheduler.test_gangs import First, Lab
+from tests.scheduler.test_cost import cost
+from tests.scheduler.test_gangs import PAIR, First, Lab
 
 
 class Counting(First):
@@ -76,3 +82,70 @@ def test_to_ask_again_counts_in_a_bounded_pass_and_the_next_pass_goes_on() -> No
         assert begun[-1] + 2 * (len(policy.seen) - asked - 1) <= 10
     assert sum(begun) == 40
     assert pass_of(lab, math.inf) == 0
+
+
+# --- tasks that can start at no time that is known -------------------------------------------------------------------
+
+
+def hopeless(count: int, need: Need = PAIR, policy: Policy | None = None) -> Lab:
+    """Gangs that all take longer than the windows of the PCs, each another time."""
+    lab = Lab(policy)
+    lab.grid.inside.policy.parallel = default_policy()  # type: ignore[attr-defined]
+    lab.pcs("a", "b", uptime=600, slots=4)
+    lab.submit(*[1000.0 + number for number in range(count)], need=need)
+    return lab
+
+
+def settled(lab: Lab) -> int:
+    """How many bounded passes it takes until there is nothing to decide."""
+    for passes in range(300):
+        if not lab.grid.scheduler.unsettled:
+            return passes
+        pass_of(lab, 100)
+    raise AssertionError("there is always something to decide")
+
+
+@pytest.mark.parametrize("need", [PAIR, Need(2, 8, speedup=Amdahl(0.5))])
+def test_a_pass_costs_no_more_if_more_gangs_can_start_at_no_known_time(need: Need) -> None:
+    costs = []
+    for count in (20, 200):
+        lab = hopeless(count, need)
+        assert settled(lab) > 1
+        lab.grid.inside.changes += 1
+        costs.append(cost(lab.grid.scheduler, lambda lab=lab: pass_of(lab, 100)))  # type: ignore[misc]
+        assert not lab.grid.scheduler.unsettled
+    assert costs[1] < 5 * costs[0]
+
+
+def test_those_that_were_left_out_are_asked_about_in_turn_even_if_nothing_changes() -> None:
+    lab = hopeless(20)
+    settled(lab)
+    before = {job.task: job.aside for queue in lab.grid.inside.gangs.queues.values() for job in queue.jobs}
+    for _ in range(10):
+        assert lab.grid.scheduler.wakes_at <= lab.grid.now + RETRY_S
+        lab.grid.wait(RETRY_S)
+        pass_of(lab, 100)
+    after = {job.task: job.aside for queue in lab.grid.inside.gangs.queues.values() for job in queue.jobs}
+    assert all(after[task] > before[task] for task in after)
+
+
+def test_when_one_of_them_can_start_all_that_need_the_same_can() -> None:
+    lab = hopeless(20)
+    settled(lab)
+    lab.pcs("c", "d", slots=20)
+    assert pass_of(lab, 1000) == 20
+
+
+def test_nobody_else_waits_for_them() -> None:
+    lab = hopeless(100)
+    settled(lab)
+    (task,) = lab.submit(10.0, bag=1)
+    pass_of(lab, 100)
+    assert task in lab.grid.inside.gangs.running
+
+
+def test_an_unbounded_pass_asks_about_all() -> None:
+    lab = hopeless(20)
+    lab.starts()
+    lab.pcs("c", "d", slots=20)
+    assert len(lab.starts()) == 20

@@ -89,7 +89,7 @@ class Grid:
                 for decided in policy.decide(self):
                     if isinstance(decided, Start):
                         self.start(decided, actual(decided.job))
-                    else:
+                    elif isinstance(decided, Keep):
                         self.keeps.append(decided)
 
     def start(self, start: Start, actual: float = 1.0) -> Running:

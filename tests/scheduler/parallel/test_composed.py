@@ -6,7 +6,7 @@ from math import inf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelPolicy, ParallelView, Site, Start
+from deskgrid.scheduler.parallel.base import Aside, Host, Job, Keep, ParallelPolicy, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.choices import Look, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.shortest import Shortest
@@ -245,14 +245,14 @@ class Watched:
         self.name = policy.name
         self.policy = policy
 
-    def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep | Aside]:
         kept: Keep | None = None
         for decided in self.policy.decide(view):
             yield decided
             if isinstance(decided, Keep):
                 assert kept is None
                 kept = decided
-            else:
+            elif isinstance(decided, Start):
                 assert decided.job is not (kept and kept.job)
         if kept is None:
             return

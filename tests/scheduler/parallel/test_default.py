@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from deskgrid.scheduler.parallel.base import Job, Keep, ParallelPolicy, ParallelView, Start
+from deskgrid.scheduler.parallel.base import Aside, Job, Keep, ParallelPolicy, ParallelView, Start
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
@@ -65,11 +65,11 @@ class Timed:
         self.policy = policy
         self.seconds: list[float] = []
 
-    def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep | Aside]:
         decisions, took = self.policy.decide(view), 0.0
         while True:
             began = time.thread_time()
-            decided: Start | Keep | None = next(decisions, None)
+            decided: Start | Keep | Aside | None = next(decisions, None)
             took += time.thread_time() - began
             if decided is None:
                 self.seconds.append(took)
