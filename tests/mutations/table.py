@@ -715,7 +715,7 @@ MUTATIONS = (
     Mutation(
         "take chances on slots that are kept for a gang",
         "deskgrid.scheduler.policies.chances:chances",
-        "if at.kept:",
+        "if view.kept(found[0]):",
         "if False:",
         "gangs in the scheduler",
     ),
