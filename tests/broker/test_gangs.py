@@ -76,6 +76,14 @@ def test_a_task_of_several_slots_that_is_no_gang_has_a_plain_result(office: Offi
     assert only_result(office, bag).payload == b"plain"
 
 
+def test_the_longest_gang_can_be_sent_to_a_slow_pc(office: Office) -> None:
+    worker = rank_worker(office, slots=2, speed=0.5)
+    settled_in(office)
+    office.client().submit([b"0"], runtime=wire.SECONDS_LIMIT, options=wire.TaskOptions(slots=2))
+    (work,) = worker.prepare().work
+    assert work.runtime == wire.SECONDS_LIMIT
+
+
 def test_a_gang_of_one_rank_has_a_list_of_one(office: Office) -> None:
     bag, (worker,) = begun(office, 1)
     worker.end(0, b"one")
