@@ -14,7 +14,7 @@ from deskgrid.broker.failed_attempts import FailedAttempts
 from deskgrid.broker.forecasts.runner import AtOnce, Forecaster
 from deskgrid.broker.home_files import licences_file, shares_file
 from deskgrid.broker.learning import Learning
-from deskgrid.broker.quotas import Quotas
+from deskgrid.broker.quotas import BYTES_LIMIT, Quotas
 from deskgrid.broker.store.disk import Disk
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.window_log import WindowLog
@@ -289,6 +289,7 @@ class BrokerState:
             self.pending += self.handle(ev.BagPredicted(number, min(runtime, SECONDS_LIMIT)), now)
 
     def note_transfer(self, bag: OpenBag) -> None:
-        """Note how long the files of a bag's tasks should take to a PC."""
-        first, each = self.file_needs.get((bag.row.id, bag.row.owner), (0, 0))
-        bag.first_transfer_s, bag.transfer_s = first / TRANSFER_BYTES_PER_S, each / TRANSFER_BYTES_PER_S
+        """Note how long the files of a bag's tasks should take to a PC: its client says how many bytes they have."""
+        said = self.file_needs.get((bag.row.id, bag.row.owner), (0, 0))
+        seconds = [min(size, BYTES_LIMIT) / TRANSFER_BYTES_PER_S for size in said]
+        bag.first_transfer_s, bag.transfer_s = seconds

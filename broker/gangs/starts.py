@@ -77,7 +77,9 @@ class Starts:
         (task, number), bag = gang.attempt, gang.bag
         row = bag.batch_of(gang.item).row_of(task)[0]
         payload = self._state.journal.payload(row, task - row)
-        facts = (bag.row.template, gang.runtime, bag.row.options, 0, payload, bag.environment_key or None)
+        # On slow PCs, a gang may take longer than a message can say.
+        runtime = min(gang.runtime, wire.SECONDS_LIMIT)
+        facts = (bag.row.template, runtime, bag.row.options, 0, payload, bag.environment_key or None)
         return wire.Work(task, number, 0, *facts)
 
     def ready(self, worker: WorkerSession, message: wire.RanksReady, now: float) -> None:

@@ -7,7 +7,9 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.gangs import speaking
 from deskgrid.broker.gangs.pmi import LINE_BYTES
-from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S
+from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S, SLOW_TRANSFER
+from deskgrid.broker.quotas import BYTES_LIMIT
+from deskgrid.broker.state import TRANSFER_BYTES_PER_S
 from deskgrid.scheduler.state.rests import FIRST_REST_S, SILENT_REST_S
 from deskgrid.wire import LARGE_BYTES, Outcome
 from tests.broker.gang_peers import RankWorker, asked_to_prepare, begun, gang_bag, rank_worker, settled_in
@@ -74,6 +76,28 @@ def test_a_task_of_several_slots_that_is_no_gang_has_a_plain_result(office: Offi
     office.now += 1.0
     worker.end(0, b"plain")
     assert only_result(office, bag).payload == b"plain"
+
+
+def test_the_longest_gang_can_be_sent_to_a_slow_pc(office: Office) -> None:
+    worker = rank_worker(office, slots=2, speed=0.5)
+    settled_in(office)
+    office.client().submit([b"0"], runtime=wire.SECONDS_LIMIT, options=wire.TaskOptions(slots=2))
+    (work,) = worker.prepare().work
+    assert work.runtime == wire.SECONDS_LIMIT
+
+
+def test_whatever_a_client_says_of_its_files_nobody_waits_for_them_longer_than_they_could_take(office: Office) -> None:
+    worker = rank_worker(office, slots=2)
+    settled_in(office)
+    client, said = office.client(), 2**63 - 1
+    before = client.submit([b"0"], runtime=1.0)
+    worker.finish(*worker.work())
+    client.send(wire.Offer(client.number(), "huge", bytes(32), 1, said, said))
+    client.expect(wire.Lacks)
+    changes: dict[str, Any] = {"template": office.bag(before).row.template, "options": wire.TaskOptions(slots=2)}
+    assert isinstance(client.answer_to(client.batch("huge", [b"0"], **changes)), wire.Accepted)
+    most_s = BYTES_LIMIT / TRANSFER_BYTES_PER_S
+    assert worker.prepare().lease == LEASE_FACTOR * (PREPARE_S + SLOW_TRANSFER * most_s)
 
 
 def test_a_gang_of_one_rank_has_a_list_of_one(office: Office) -> None:
