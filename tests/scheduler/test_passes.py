@@ -6,12 +6,12 @@ from itertools import chain
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import IllegalEvent, Outcome
+from deskgrid.scheduler.model import IllegalEvent, Outcome, State
 from deskgrid.scheduler.placing import AHEAD_TASKS, POSTPONED_RUNS
 from deskgrid.scheduler.policies import POLICIES, Requirement, make_policy
 from deskgrid.scheduler.queues import longest_first
 from deskgrid.scheduler.queues.longest_first import PASSES
-from tests.scheduler.builders import Grid, only, packing
+from tests.scheduler.builders import Grid, only, packing, pgs
 
 # Tasks that take no time, some like each other and some that are sent ahead, and some that are not.
 RUNTIMES = [0.0] * 40 + [0.001 * number for number in range(40)] + [0.2] * 20 + [3.0, 1.0, 2.0, 5.0]
@@ -139,3 +139,19 @@ def test_predictions_of_many_runs_go_on_over_several_passes(monkeypatch: pytest.
     assert passes > 3
     grid.scheduler.check(grid.now)
     assert grid.scheduler.counters.attempts == 1
+
+
+def test_a_worker_that_has_never_answered_is_sent_nothing_ahead_of_what_its_slot_holds() -> None:
+    grid = Grid(pgs(queue_length=2))
+    grid.pc("a", new=True)
+    tasks = grid.tasks(0.1, 0.1)
+    grid.expect(a=tasks[:1])
+    assert grid.state(tasks[1]) is State.QUEUED
+
+
+def test_waiting_tasks_of_one_runtime_may_each_take_another_one() -> None:
+    grid = Grid(pgs())
+    grid.tasks(*[5.0] * 12)
+    grid.predict({task: 10.0 + task for task in range(10)})
+    grid.pc("a", 9.0)
+    grid.expect(a=[10])
