@@ -43,9 +43,8 @@ class Asides:
         """``job`` has a time at which it can start. Returns whether it was aside; then none of ``jobs`` like it is."""
         if not job.aside:
             return False
-        for each in jobs:
-            if each.need == job.need:
-                each.aside = 0
+        for each in [each for each in jobs if each.need == job.need]:
+            each.aside = 0
         job.aside = 0
         return True
 
