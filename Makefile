@@ -9,8 +9,8 @@ COVER = $(if $(ARGS),,1)
 # Tests start many processes, and benchmarks measure how long that takes: each would compile all modules again, which
 # takes it 0.1 s, where this variable keeps Python from saving what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# How many tests run in parallel: one more than two cores can, because many of them wait for real time to pass.
-BESIDE = 3
+# How many tests run in parallel: twice as many as two cores can, because many of them wait for real time to pass.
+BESIDE = 4
 
 ifeq ($(PYTHON),python3)
 VENV := .venv

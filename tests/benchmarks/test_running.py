@@ -19,6 +19,7 @@ from benchmarks.workloads.burst import WORKLOAD
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)  # a dozen processes are started, one after the other
 def test_every_environment_runs_every_workload_in_turns() -> None:
     told: list[str] = []
@@ -33,6 +34,7 @@ def test_every_environment_runs_every_workload_in_turns() -> None:
     assert "ProcessPoolExecutor" in shown(result)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_what_concerns_deskgrid_only_is_measured_once_for_each_run() -> None:
     own = tuple(name for name in WORKLOADS if not workload(name).workers)

@@ -12,7 +12,7 @@ TASKS = 1_000_000
 # 7 and 12 seconds, in one piece.
 SLACK = 4.0
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_another_client_is_answered_while_a_million_tasks_are_cancelled_predicted_and_forgotten(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ WINDOW = 8
 # What a waiting task may cost the broker, bytes. It costs 2 to 3 % of that: a runtime, a state, a place in the queue.
 PER_TASK = 1000
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")]
 
 
 def memory(pid: int) -> int:

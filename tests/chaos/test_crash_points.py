@@ -19,6 +19,7 @@ TASKS, GANGS = 300 * TIMES, 6 * TIMES
 SEED = 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120 + 60 * TIMES)
 def test_a_broker_that_dies_again_and_again_at_a_step_loses_nothing(tmp_path: Path) -> None:
     dice, deaths = random.Random(SEED), TIMES * len(STEPS)

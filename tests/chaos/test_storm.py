@@ -26,10 +26,12 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 pytestmark = pytest.mark.timeout(STORM_S + 2 * CLIENT_PATIENCE_S)
 
 
+@pytest.mark.slow
 def test_in_a_storm_over_real_processes_every_task_is_answered_once(tmp_path: Path) -> None:
     COUNTS.append(f"chaos, cables cut, seed {SEED}: {stormed(tmp_path, Loopback(), seconds=STORM_S, seed=SEED)}")
 
 
+@pytest.mark.slow
 def test_where_cables_are_pulled_and_nobody_is_told_every_task_is_answered_once() -> None:
     if reason := namespaces.missing():
         pytest.skip(reason)

@@ -284,19 +284,23 @@ def test_an_account_that_a_task_made_up_is_one_that_cannot_be_read(rig: Rig, acc
     assert [error(one)[0] for one in ended] == ["unreadable account"] * 2
 
 
-def test_a_report_of_what_is_not_running_costs_an_idle_process_and_nothing_else(rig: Rig) -> None:
+def test_a_report_of_what_is_not_running_costs_an_idle_process_and_nothing_else(rig: Rig, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    os.mkfifo(taken)
     packed = msgpack.packb(["ended", 0, 1, 0, 0.5, b"", b"", b""])
 
-    def task(twice: bytes) -> int:
+    def task(twice: bytes, taken: str) -> int:
         def later() -> None:
+            open(taken).close()  # not before the first report has been read
             for descriptor in range(3, 20):
                 with suppress(OSError):
                     os.write(descriptor, twice)
 
-        threading.Timer(0.05, later).start()
+        threading.Thread(target=later).start()
         return os.getpid()
 
-    pid = value(rig.call(task, len(packed).to_bytes(4, "big") + packed))
+    pid = value(rig.call(task, len(packed).to_bytes(4, "big") + packed, str(taken)))
+    taken.open("w").close()
 
     def dead() -> bool:
         rig.poll()

@@ -103,6 +103,7 @@ def test_a_worker_with_two_million_windows_is_refused_at_no_cost(place: Lab) -> 
     assert took < 4 * STATUS_S
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mib", [7, 60])  # which is refused; which no message of a peer may have
 def test_mebibytes_of_claimed_output_do_not_keep_its_owner_from_reading_the_log(place: Lab, mib: int) -> None:
     client = place.client()

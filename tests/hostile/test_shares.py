@@ -14,6 +14,8 @@ from tests.hostile.lab import Lab, Raw
 from tests.hostile.limits import GROWTH, LARGE, SLACK, WORST_S, unharmed
 from tests.peers import COMMAND
 
+pytestmark = pytest.mark.slow
+
 CONNECTIONS, LOGS = (40 if LARGE else 8), 400
 # What a worker may send of a task's output at most, and of an account of a failure less than that.
 OUTPUT = 60 * 1024

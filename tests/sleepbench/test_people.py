@@ -10,6 +10,8 @@ from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, S
 from deskgrid.sleepbench.scenarios import paper_scenario
 from deskgrid.sleepbench.simulated import scenario_problem
 
+pytestmark = pytest.mark.slow
+
 HOUR_S = 3600.0
 DAY_S = 86_400.0
 

@@ -9,6 +9,8 @@ from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.runs import Run
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator
 
+pytestmark = pytest.mark.slow
+
 SLOTS, TASKS, RUNTIME_S = 40, 120, 600.0
 # Without a slow attempt all tasks take three rounds. A run whose makespan is longer than four has one at its tail.
 FOUR_ROUNDS_S = 4 * RUNTIME_S

@@ -80,6 +80,7 @@ def swallowed(told: list[wire.Message]) -> int:
     return sum(len(message.work) for message in told if isinstance(message, wire.Assign))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("terms", "within_s"), [({"timeout": 1.0}, WITHIN_S), ({}, UNTIMED_WITHIN_S)], ids=["with a timeout", "without"]
 )
