@@ -81,7 +81,7 @@ class Gates:
             return "a licence is named twice"
         for name, many in needs:
             if name not in total:
-                known = f"there are {', '.join(sorted(total))}" if total else "its licences.toml names none"
+                known = f"it has {', '.join(sorted(total))}" if total else "its licences.toml names none"
                 return f"this grid has no licence {name}: {known}"
             if many > total[name]:
                 return f"each task needs {many} of licence {name}, and this grid has {total[name]}"
