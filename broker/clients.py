@@ -163,7 +163,7 @@ class Clients:
     def _watch(self, peer: bytes, watch: wire.Watch) -> None:
         bag = self._state.book.by_id.get(watch.bag)
         if bag is None:
-            self._answer(peer, watch.request, f"no bag {watch.bag}")
+            self._answer(peer, watch.request, f"no bag {watch.bag}: see deskgrid bags")
         elif refusal := self._refusal_by_owner(peer, watch.bag) or self.watchers.watch(peer, bag, watch):
             self._answer(peer, watch.request, refusal)
         else:

@@ -28,6 +28,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "gang-not-ready": "everyone",
     "checkpoint-unreadable": "everyone",
     "bag-paused": "everyone",
+    "bag-cancelled": "everyone",
     "bag-held": "everyone",
     "environment-failed": "everyone",
     "bag-resumed": "everyone",

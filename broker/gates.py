@@ -81,7 +81,7 @@ class Gates:
             return "a licence is named twice"
         for name, many in needs:
             if name not in total:
-                known = f"there are {', '.join(sorted(total))}" if total else "its licences.toml names none"
+                known = f"it has {', '.join(sorted(total))}" if total else "its licences.toml names none"
                 return f"this grid has no licence {name}: {known}"
             if many > total[name]:
                 return f"each task needs {many} of licence {name}, and this grid has {total[name]}"
@@ -222,7 +222,7 @@ class Gates:
         bag.cannot_run = why
         # Recorded at once: the bag that it comes after may be forgotten before the order has begun.
         self._state.journal.order(bag.row.number, "cancel")
-        self._state.note("bag-cannot-run", **self._facts(bag), why=why)
+        self._state.note("bag-cannot-run", **self.facts(bag), why=why)
         self._orders.begin(bag.row.owner, self._orders.cancel(bag, None, spare=False))
 
     def waits_for(self, bag: OpenBag) -> list[str]:
@@ -238,7 +238,7 @@ class Gates:
             raise AskError(f"bag {bag.row.id} has ended")
         self._state.journal.order(bag.row.number, "pause")
         bag.paused = True
-        self._state.note("bag-paused", **self._facts(bag))
+        self._state.note("bag-paused", **self.facts(bag))
         return (yield from self._route(bag))
 
     def _hold(self, bag: OpenBag, why: str) -> Slices:
@@ -247,7 +247,7 @@ class Gates:
             return {}
         self._state.journal.order(bag.row.number, HOLD + why)
         bag.held, bag.paused = why, True
-        self._state.note("bag-held", **self._facts(bag), why=why)
+        self._state.note("bag-held", **self.facts(bag), why=why)
         return (yield from self._route(bag))
 
     def resume(self, bag: OpenBag) -> Slices:
@@ -260,11 +260,12 @@ class Gates:
             bag.held = ""
             self.resumed(bag)
         bag.paused = False
-        self._state.note("bag-resumed", **self._facts(bag))
+        self._state.note("bag-resumed", **self.facts(bag))
         return (yield from self._route(bag))
 
     @staticmethod
-    def _facts(bag: OpenBag) -> dict[str, str]:
+    def facts(bag: OpenBag) -> dict[str, str]:
+        """Return what a note about a bag says of it."""
         return {"by": bag.row.owner, "bag": bag.row.id, "name": bag.row.name, "owner": bag.row.owner}
 
     def _route(self, bag: OpenBag) -> Slices:

@@ -85,8 +85,10 @@ def read_shares(table: Mapping[str, Any]) -> Arranged:
     """The share and weight of each owner. Raises ValueError."""
     found: dict[str, tuple[str, float]] = {}
     for share, rows in table.items():
-        if not isinstance(rows, dict) or rows.keys() - {"weight", "keys"}:
-            raise ValueError(f"{SHARES}: [{share}] has weight and keys, and nothing else")
+        if not isinstance(rows, dict):
+            raise ValueError(f"{SHARES}: {share!r:.40} is no share: give it a table [{share}] with weight and keys")
+        if unknown := sorted(rows.keys() - {"weight", "keys"}):
+            raise ValueError(f"{SHARES}: [{share}] has {unknown[0]!r:.40}; a share can only have weight and keys")
         weight, keys = rows.get("weight", 1), rows.get("keys", [share])
         if type(weight) not in (int, float) or not 0 < weight <= WEIGHT_LIMIT:
             raise ValueError(f"{SHARES}: the weight of {share} is a number above 0, not {weight!r:.40}")

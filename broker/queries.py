@@ -107,9 +107,7 @@ class Queries:
         return {
             "progress": lambda args, now: self._overview.row(self._bag(args), args.get("eta") is True),
             "eta": lambda args, now: self.etas.eta(self._bag(args)),
-            "cancel": lambda args, now: orders.cancel(
-                self._bag(args), args.get("items"), spare=args.get("running") is False
-            ),
+            "cancel": self._cancel,
             "pause": lambda args, now: orders.gates.pause(self._bag(args)),
             "resume": lambda args, now: orders.gates.resume(self._bag(args)),
             "release": lambda args, now: self.environment_list.release(self._bag(args), args["parts"]),
@@ -200,7 +198,7 @@ class Queries:
     def _bag(self, args: Json) -> OpenBag:
         bag = self._state.book.by_id.get(args["bag"])
         if bag is None:
-            raise AskError(f"no bag {args['bag']}")
+            raise AskError(f"no bag {args['bag']}: see deskgrid bags")
         return bag
 
     @staticmethod
@@ -210,14 +208,21 @@ class Queries:
             raise AskError(f"bag {bag.row.id} has no item {item}: items are numbered from 0, and it has {bag.total:,}")
         return task
 
+    def _cancel(self, args: Json, now: float) -> Slices:
+        bag, items = self._bag(args), args.get("items")
+        if items is None and not bag.complete:
+            self._state.note("bag-cancelled", **self.orders.gates.facts(bag))
+        return self.orders.cancel(bag, items, spare=args.get("running") is False)
+
     def _forget(self, args: Json, now: float) -> Slices:
         bag = self._bag(args)
         if not bag.complete:
-            raise AskError(f"bag {bag.row.id} is not finished; cancel it first")
+            raise AskError(f"bag {bag.row.id} has not ended; cancel it first")
         while self.orders.gates.has_followers(bag):
             yield from self.orders.gates.deciding(bag)
         if self._bag(args) is not bag or not bag.complete:
             raise AskError(f"bag {bag.row.id} has changed meanwhile")
+        self._state.note("bag-forgotten", **self.orders.gates.facts(bag))
         self.orders.forget(bag, f"bag {bag.row.id} was forgotten")
         return {}
 
@@ -255,7 +260,7 @@ class Queries:
                         why, self._state.book.item(task)[1], len(self._workers.by_name), now, bool(kept_back)
                     )
                 ),
-                *self._failures(task, why),
+                *self._failures(bag, task, why),
             ],
             "waiting": waiting,
             "longest_s": why.runtime_s,
@@ -272,8 +277,10 @@ class Queries:
             "coming": [asdict(window) for window in ([] if bag.need.parallel else why.coming)],
         }
 
-    def _failures(self, task: int, why: Explanation) -> list[str]:
-        """Describe how a task failed before it was tried again."""
+    def _failures(self, bag: OpenBag, task: int, why: Explanation) -> list[str]:
+        """Describe how a task failed before it was tried again, or where to read why it failed in the end."""
+        if why.state == State.FAILED:
+            return [f"see deskgrid logs {bag.row.id} {self._state.book.item(task)[1]}"]
         if not why.errors:
             return []
         last, times = self._state.failed_attempts.last(task), "once" if why.errors == 1 else f"{why.errors} times"

@@ -8,13 +8,12 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, Seconds, Whole, join_option, open_grid, say, show
+from deskgrid.cli.base import Folder, Refusal, Seconds, Whole, join_option, open_grid, say, show, when_interrupted
 from deskgrid.durations import precise
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def wait(*, timeout: float | None, bag_ids: tuple[str, ...], join: str | None) -
     fine = True
     with (
         open_grid(join) as grid,
-        _waiting(bag_ids[0], "you stopped waiting; the bags continue" if several else STOPPED),
+        when_interrupted("you stopped waiting; the bags continue" if several else STOPPED.format(bag_ids[0])),
     ):
         for bag in [_attached(grid, bag_id) for bag_id in bag_ids]:
             ended = bag.wait(None if until is None else max(0.0, until - time.monotonic()))
@@ -69,16 +68,6 @@ def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
     if bag.note:
         say(f"deskgrid: {bag.note}", err=True)
     return bag
-
-
-@contextmanager
-def _waiting(bag_id: str, stopped: str = STOPPED) -> Iterator[None]:
-    """After Ctrl-C, say what was ``stopped``, and what was not."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say(f"deskgrid: {stopped.format(bag_id)}", err=True)
-        raise
 
 
 def _summary(progress: "Progress") -> str:
@@ -105,7 +94,7 @@ def results(*, bag_id: str, join: str | None) -> None:
     from deskgrid.errors import TaskCancelled
 
     failed, cancelled, why = list[int](), 0, ""
-    with open_grid(join) as grid, _waiting(bag_id):
+    with open_grid(join) as grid, when_interrupted(STOPPED.format(bag_id)):
         bag: Bag[int, Any] = _attached(grid, bag_id)
         before = bag.note
         for item, value in in_order(bag.as_completed(errors="return")):
@@ -190,7 +179,7 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
     """
     from deskgrid.errors import DeskgridError, TaskError
 
-    with open_grid(join) as grid, _waiting(bag_id, "you stopped fetching; run it again to continue"):
+    with open_grid(join) as grid, when_interrupted("you stopped fetching; run it again to continue"):
         bag = _attached(grid, bag_id)
         try:
             found = bag.fetch(to, item)

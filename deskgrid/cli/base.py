@@ -122,6 +122,16 @@ join_option = click.option(
 
 
 @contextmanager
+def when_interrupted(said: str) -> Iterator[None]:
+    """After Ctrl-C, say what was stopped, and what was not."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"deskgrid: {said}", err=True)
+        raise
+
+
+@contextmanager
 def open_grid(join: str | None, *, admin: bool = False) -> Iterator["Grid"]:
     """Open the grid of ``join`` or, without it, the grid that `Grid` finds by itself."""
     from deskgrid.client.discovery import admin_line

@@ -36,7 +36,7 @@ def _cells(kept: "KeptEnvironment") -> tuple[str, ...]:
     return (kept.id, clean(kept.owner), _megabytes(kept.size), f"{kept.count}", clean(systems), clean(kept.label))
 
 
-@env.command()
+@env.command(short_help="Show the wheels of an environment, and the bags that use it.")
 @click.argument("name", metavar="ENVIRONMENT")
 @join_option
 def show(*, name: str, join: str | None) -> None:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from deskgrid.cli.base import Refusal, Seconds, Whole, join_option, open_grid, say
+from deskgrid.cli.base import Refusal, Seconds, Whole, join_option, open_grid, say, when_interrupted
 from deskgrid.cli.needs import check_needs, needs_options
 from deskgrid.wire import LICENCE
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from deskgrid.client.bag import Bag
 
 COPIES = "If a task takes too long, let an idle PC run it as well. The first success counts. Not with --checkpoint."
+RUNTIME = (
+    "Predicted duration of each task. PCs that leave sooner do not get it [default: learned from earlier tasks, and a "
+    "minute if there are none]."
+)
 RETRIES = "How often to try a failed task again. From its fourth failure on, it waits before each try."
 # Options that mean nothing without another one.
 NEED_ANOTHER = {
@@ -50,7 +54,7 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--runtime", type=Seconds(), help="Predicted duration of each task. PCs that leave sooner do not get it.")
+@click.option("--runtime", type=Seconds(), help=RUNTIME)
 @click.option("--name", help="The name of the bag [default: the name of the command].")
 @click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it then fails.")
 @click.option("--retries", type=Whole(min=0), default=0, show_default=True, help=RETRIES)
@@ -174,14 +178,15 @@ def submit(
     _check_pairs(click.get_current_context(), {**options, "each": lines})
     check_needs(options["gang"], options["speedup"])
     with open_grid(join) as grid:
-        bag = grid.command(
-            list(command),
-            _itself(command) if lines is None else items_of(lines),
-            runtime=runtime,
-            name=Path(command[0]).name if name is None else name,
-            env=_environment(env, more),
-            **options,
-        )
+        with when_interrupted("you stopped submitting; the tasks that were already sent are cancelled"):
+            bag = grid.command(
+                list(command),
+                _itself(command) if lines is None else items_of(lines),
+                runtime=runtime,
+                name=Path(command[0]).name if name is None else name,
+                env=_environment(env, more),
+                **options,
+            )
         click.echo(bag.id)
         if lines is not None and not any("{}" in word for word in command):
             whole = " ".join([*command, "LINE"])

@@ -15,23 +15,31 @@ def client_line(join: str | None) -> JoinLine:
     """Return the join line for submitting. Raises `GridRefused` or `GridUnreachable`."""
     if join is not None:
         return _parsed(join)
-    text = os.environ.get("DESKGRID_JOIN")
-    return _parsed(text) if text else _left("client")
+    return _in_environment() or _left("client")
 
 
 def admin_line(join: str | None) -> JoinLine:
     """Return the join line for an admin: this machine's own if $DESKGRID_JOIN names the same broker."""
     if join is not None:
         return _parsed(join)
-    if not (text := os.environ.get("DESKGRID_JOIN")):
+    if (line := _in_environment()) is None:
         return _left("admin")
-    line = _parsed(text)
     try:
         own = _left("admin")
     except GridUnreachable:
         return line
     same = own.keys is not None and line.keys is not None and own.keys.server == line.keys.server
     return own if same else line
+
+
+def _in_environment() -> JoinLine | None:
+    """Return the join line in $DESKGRID_JOIN. An error names the variable: whoever set it may not think of it."""
+    if not (text := os.environ.get("DESKGRID_JOIN")):
+        return None
+    try:
+        return _parsed(text)
+    except GridRefused as error:
+        raise GridRefused(f"DESKGRID_JOIN: {error}") from error
 
 
 def _parsed(text: str) -> JoinLine:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from deskgrid.client.eta import when_done
-from deskgrid.errors import DeskgridError
+from deskgrid.errors import DeskgridError, GridUnreachable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -21,6 +21,8 @@ SHOW_AFTER_S = 1.0
 LOOK_EVERY_S = 2.0
 # The part of the terminal's columns that the name of the bag may have.
 NAME_PART = 6
+# What the bar says while the broker does not answer.
+AWAY = "broker away, retrying"
 # Columns for the bar, if the text after it can be shorter; and for the time, with its "after" and all blanks.
 BAR_COLUMNS, TIME_COLUMNS = 10, 17
 
@@ -77,19 +79,31 @@ class Meter:
         now = time.monotonic()
         if self._wanted and now >= self._look_at:
             self._look_at = now + LOOK_EVERY_S
-            with suppress(DeskgridError):  # the broker is away: the bar stays as it is
-                self._show(self._look())
+            with suppress(DeskgridError):  # no call ends because of its bar
+                self._look_again()
+
+    def _look_again(self) -> None:
+        try:
+            self._show(self._look())
+        except GridUnreachable:
+            bar, task = self._made()
+            bar.update(task, status=AWAY)
+            bar.start()
 
     def _show(self, progress: Progress) -> None:
         settled = progress.done + progress.failed + progress.cancelled
+        bar, task = self._made()
+        counts, width = len(f"{progress.total}/{progress.total}"), bar.console.width
+        taken = min(len(self._title), width // NAME_PART) + BAR_COLUMNS + counts + TIME_COLUMNS
+        bar.update(task, completed=settled, total=progress.total, status=_status(progress, width - taken))
+        bar.start()  # does nothing the second time
+
+    def _made(self) -> "tuple[RichProgress, TaskID]":
+        """Return the bar and its only task, which the first call makes."""
         if self._bar is None or self._task is None:
             self._bar = _new_bar()
-            self._task = self._bar.add_task(self._title, status="")
-        counts, width = len(f"{progress.total}/{progress.total}"), self._bar.console.width
-        taken = min(len(self._title), width // NAME_PART) + BAR_COLUMNS + counts + TIME_COLUMNS
-        status = _status(progress, width - taken)
-        self._bar.update(self._task, completed=settled, total=progress.total, status=status)
-        self._bar.start()  # does nothing the second time
+            self._task = self._bar.add_task(self._title, total=None, status="")
+        return self._bar, self._task
 
 
 def _status(progress: Progress, columns: int) -> str:

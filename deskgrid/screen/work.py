@@ -41,9 +41,14 @@ def bags(view: View, seen: Seen, width: int) -> Listing:
         entries.append(line(f"... and {counted(missing, 'bag')} more: {_not_listed(seen)}", "dim"))
     return Listing(
         [*bag_rows.bag_heading(seen.snapshot["totals"])],
-        entries or [line("none yet", "dim")],
+        _or_none_yet(entries, view.page),
         [bag_rows.bag_titles(columns)],
     )
+
+
+def _or_none_yet(entries: list[Entry], page: Page) -> list[Entry]:
+    """Say that there are no rows yet, unless it is the search that hides them: the line below the rows says that."""
+    return entries if entries or page.search else [line("none yet", "dim")]
 
 
 def _not_listed(seen: Seen) -> str:
@@ -180,7 +185,7 @@ def events(view: View, seen: Seen, width: int) -> Listing:
         found.reverse()
     heading = [Text("Events", "bold"), Text(f"{len(found):,}"), Text("since the broker was started", "dim")]
     entries = [Entry(f"event {each.row['number']}", partial(event_row, each)) for each in found]
-    return Listing(heading, entries or [line("none yet", "dim")])
+    return Listing(heading, _or_none_yet(entries, view.page))
 
 
 def event_row(happened: Happened) -> Text:

@@ -97,7 +97,8 @@ def parse_join_line(text: str, side: Side) -> JoinLine:
     found = _FORM.fullmatch(text.strip())
     if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError(
-            "that is not a join line; a broker prints one for workers and one for clients when it starts"
+            "that is not a join line; copy the whole line that the broker printed when it started: it printed one for "
+            "workers and one for clients"
         )
     if found["side"] != side:
         raise JoinLineError(f"that is a join line for a {found['side']}; you need one for a {side}")

@@ -16,7 +16,9 @@ from tests.live import ROOT
 from tests.peers import BareWorker, Client
 
 # Notes that nobody is shown as events: bags have views of their own, and the rest is about the broker's own faults.
-LOG_ONLY = {"windows-file", "bag-deserted", "bag-opened", "bag-expired", "question-failed", "forecast-failed"}
+LOG_ONLY = {"windows-file", "question-failed", "forecast-failed"} | {
+    f"bag-{what}" for what in ("deserted", "opened", "expired", "forgotten")
+}
 ERROR = msgpack.packb(["E", "m", "", b""])
 
 
@@ -39,6 +41,17 @@ def test_every_note_is_decided() -> None:
     noted = set(re.findall(r'tate\.note\(\s*f?"([a-z-]+)', code)) - {"disk-"}
     assert noted - SEEN_BY.keys() == LOG_ONLY, "give each note a line in SEEN_BY (broker/event_log.py), or in LOG_ONLY"
     assert {what for what in SEEN_BY if not what.startswith("disk-")} <= noted
+
+
+def test_a_bag_that_is_cancelled_is_an_event_and_one_that_is_forgotten_is_only_in_the_log(office: Office) -> None:
+    client = office.client()
+    bag, other = client.submit([b"0"], name="mine"), client.submit([b"0", b"1"], name="other")
+    client.ask("cancel", bag=other, items=[0])
+    for _ in range(2):
+        client.ask("cancel", bag=bag)
+    assert events(client) == [("bag-cancelled", "mine")]
+    client.ask("forget", bag=bag)
+    assert events(client) == [("bag-cancelled", "mine")]
 
 
 def test_joins_departures_losses_and_crashes_are_events_that_everybody_sees(office: Office) -> None:

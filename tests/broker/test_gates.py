@@ -363,7 +363,7 @@ def test_a_licence_that_nobody_has_is_refused(office: Office, licensed: Callable
     assert refusal(client, licences=("ansys=1",)) == "this grid has no licence ansys: its licences.toml names none"
     licensed("matlab = 1\nspss = 0\n")
     office.sessions.usage.refresh(office.now)
-    assert refusal(client, licences=("ansys=1",)) == "this grid has no licence ansys: there are matlab, spss"
+    assert refusal(client, licences=("ansys=1",)) == "this grid has no licence ansys: it has matlab, spss"
     assert refusal(client, licences=("matlab=2",)) == "each task needs 2 of licence matlab, and this grid has 1"
     assert refusal(client, licences=("matlab=1", "matlab=1")) == "a licence is named twice"
 
@@ -478,8 +478,8 @@ def test_a_file_that_is_wrong_is_reported_once_and_the_last_good_one_stays(offic
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ann = 2", r"\[ann\] has weight and keys"),
-        ("[ann]\nwieght = 2", r"\[ann\] has weight and keys"),
+        ("ann = 2", r"'ann' is no share: give it a table \[ann\] with weight and keys"),
+        ("[ann]\nwieght = 2", r"\[ann\] has 'wieght'; a share can only have weight and keys"),
         ("[ann]\nweight = true", "a number above 0"),
         ("[ann]\nweight = nan", "a number above 0"),
         ('[ann]\nkeys = "ann"', "a list of names"),

@@ -76,7 +76,7 @@ def test_bags_are_listed_in_the_order_they_came(client: Client) -> None:
 def test_an_unknown_bag_is_named(client: Client, what: str) -> None:
     all_more: dict[str, dict[str, Any]] = {"logs": {"item": 0}, "runtimes": {"items": [0], "runtimes": [1.0]}}
     more = all_more.get(what, {})
-    assert client.failed(what, bag="b1", **more) == "no bag b1"
+    assert client.failed(what, bag="b1", **more) == "no bag b1: see deskgrid bags"
     assert client.failed(what) == "bag is missing"
     assert client.failed(what, bag=7) == "bag is not the id of a bag"
 
@@ -147,10 +147,10 @@ def test_items_that_do_not_exist_are_refused_and_nothing_is_cancelled(client: Cl
 
 def test_a_bag_that_is_not_finished_is_not_forgotten(client: Client) -> None:
     bag = client.submit([b"0"])
-    assert "not finished; cancel it first" in client.failed("forget", bag=bag)
+    assert "has not ended; cancel it first" in client.failed("forget", bag=bag)
     bag = client.submit([b"0"], last=False)
     client.ask("cancel", bag=bag, items=[0])
-    assert "not finished" in client.failed("forget", bag=bag)
+    assert "has not ended" in client.failed("forget", bag=bag)
 
 
 def test_a_forgotten_bag_is_unknown_and_others_are_as_before(office: Office, client: Client) -> None:
@@ -159,8 +159,8 @@ def test_a_forgotten_bag_is_unknown_and_others_are_as_before(office: Office, cli
     one, other = worker.work(2)
     worker.finish(one)
     assert client.ask("forget", bag=first) == {}
-    assert client.failed("progress", bag=first) == f"no bag {first}"
-    assert client.failed("forget", bag=first) == f"no bag {first}"
+    assert client.failed("progress", bag=first) == f"no bag {first}: see deskgrid bags"
+    assert client.failed("forget", bag=first) == f"no bag {first}: see deskgrid bags"
     worker.finish(other)
     assert [result.item for result in client.results(second)] == [0]
 
@@ -248,6 +248,16 @@ def test_tasks_that_do_not_wait_are_explained_too(office: Office, client: Client
     assert answer["waiting"] == 0
 
 
+def test_the_explanation_of_a_failed_task_says_where_to_read_why(office: Office, client: Client) -> None:
+    bag = client.submit([b"0", b"1"], runtime=1.0)
+    worker = joined(office, 2)
+    worker.finish(worker.work(2)[1], outcome=wire.Outcome.ERROR, payload=msgpack.packb(["E", "m", "", b""]))
+    assert client.ask("explain", bag=bag, item=1)["text"] == [
+        "task 1 (predicted 1 s) failed",
+        f"see deskgrid logs {bag} 1",
+    ]
+
+
 def test_what_was_sent_ahead_to_wait_on_its_pc_does_not_count_as_running(office: Office, client: Client) -> None:
     worker = joined(office)
     client.submit([b"0"])
@@ -285,7 +295,7 @@ def test_a_late_failure_of_a_task_that_was_forgotten_harms_nobody(office: Office
     (work,) = worker.work()
     client.ask("cancel", bag=bag)
     client.ask("forget", bag=bag)
-    assert client.failed("progress", bag=bag) == f"no bag {bag}"
+    assert client.failed("progress", bag=bag) == f"no bag {bag}: see deskgrid bags"
     worker.expect(wire.Stop)
     worker.finish(work, outcome=wire.Outcome.ERROR, payload=wire.UNREADABLE.packed())
 

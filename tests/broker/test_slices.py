@@ -212,7 +212,7 @@ def test_a_forgotten_bag_is_gone_at_once_and_its_rows_in_time_also_after_a_kill(
     assert left_of_bags(office)[1] > 0
     office = killed(office)
     client = office.client()
-    assert client.failed("progress", bag=bag) == f"no bag {bag}"
+    assert client.failed("progress", bag=bag) == f"no bag {bag}: see deskgrid bags"
     assert isinstance(client.submit([b"1"]), str)
     # The id can be another's while rows of the forgotten one are still there.
     assert isinstance(client.answer_to(client.batch(bag, [b"again"])), wire.Accepted)

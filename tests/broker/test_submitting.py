@@ -400,7 +400,7 @@ def test_a_broker_that_stops_leaves_no_receipt_unsent(office: Office, client: Cl
 
 def test_watching_an_unknown_bag_fails(client: Client) -> None:
     client.send(wire.Watch(5, "b1", 0))
-    assert client.expect(wire.Failed) == wire.Failed(5, "no bag b1")
+    assert client.expect(wire.Failed) == wire.Failed(5, "no bag b1: see deskgrid bags")
 
 
 def test_results_of_a_client_that_went_away_are_there_for_the_next(office: Office, client: Client) -> None:

@@ -471,6 +471,18 @@ def test_ctrl_c_says_what_goes_on(
     assert result.stderr.strip() == f"deskgrid: {said}"
 
 
+def test_ctrl_c_in_a_submission_says_what_happens_to_the_tasks_that_were_sent(
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grid, "command", interrupted)
+    result = deskgrid("submit", "--", "echo")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr.strip() == "deskgrid: you stopped submitting; the tasks that were already sent are cancelled"
+
+
 def test_ctrl_c_says_that_several_bags_go_on(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(timeout: float | None) -> bool:
         raise KeyboardInterrupt

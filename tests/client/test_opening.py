@@ -79,6 +79,14 @@ def test_a_wrong_join_line_is_refused(line: str, reason: str) -> None:
         Grid(line)
 
 
+def test_a_wrong_join_line_in_the_environment_is_refused_with_the_variables_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DESKGRID_JOIN", "client@lab-server:7077/...")
+    with pytest.raises(GridRefused, match=r"^DESKGRID_JOIN: that is not a join line; copy the whole line"):
+        Grid()
+
+
 # --- who answers -----------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import pytest
 from deskgrid.client import progress
 from deskgrid.client.grid import Grid
 from deskgrid.client.progress import Meter, Progress
-from deskgrid.errors import GridUnreachable
+from deskgrid.errors import GridUnreachable, RequestFailed
 from tests.client.fakebroker import FakeGrid
 
 PROGRESS = Progress(
@@ -80,11 +80,32 @@ def test_where_stderr_is_no_terminal_nothing_is_asked_or_shown(monkeypatch: pyte
     assert log.getvalue() == ""
 
 
-def test_a_broker_that_is_away_stops_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_away_stops_no_call_and_the_bar_says_so_until_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = take_terminal(monkeypatch)
+    away = True
+
+    def look() -> Progress:
+        if away:
+            raise GridUnreachable("away")
+        return PROGRESS
+
+    with Meter("sweep", look) as bar:
+        bar.tick()
+        assert "broker away, retrying" in terminal.getvalue()
+        away = False
+        terminal.truncate(0)
+        bar.tick()
+    assert "15/40" in terminal.getvalue()
+    assert "away" not in terminal.getvalue()
+
+
+def test_an_answer_that_is_an_error_leaves_the_bar_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = take_terminal(monkeypatch)
 
     def look() -> Progress:
-        raise GridUnreachable("away")
+        raise RequestFailed("no bag 1")
 
     with Meter("sweep", look) as bar:
         bar.tick()

@@ -394,6 +394,16 @@ def test_the_log_of_a_bag_is_what_its_tasks_printed_in_the_order_in_which_they_e
     assert "no task of it has ended yet" in on(Page("log", BAG), snapshot(), {output_of(BAG): {"output": []}}).text()
 
 
+@pytest.mark.parametrize("kind", ["bags", "events"])
+def test_a_search_without_a_hit_does_not_say_that_there_are_no_rows_yet(kind: Kind) -> None:
+    page = Page(kind)
+    page.search = "zzz"
+    shown = on(page, snapshot(bags=[bag()])).text()
+    assert "none yet" not in shown
+    assert "nothing here" in shown
+    assert 'only with "zzz" (Esc shows all)' in shown
+
+
 def test_an_answer_that_is_not_there_yet_is_waited_for() -> None:
     assert EVENTS not in seen(lab(1)).told
     assert "none yet" in on(Page("events"), lab(3)).text()

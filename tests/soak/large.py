@@ -182,7 +182,7 @@ def forgotten(broker: BrokerProcess, bag: str) -> Figures:
     client = patient(broker)
     with watched(broker, f"forgetting {bag}") as figures:
         assert client.ask("forget", bag=bag) == {}
-        assert client.failed("progress", bag=bag) == f"no bag {bag}"
+        assert client.failed("progress", bag=bag) == f"no bag {bag}: see deskgrid bags"
         # Orders of one credential are carried out one after the other: this one behind the rows.
         client.ask("cancel", bag=client.submit([b"0"]))
     client.close()
