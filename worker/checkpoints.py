@@ -91,6 +91,8 @@ class Checkpoints:
         # The checkpoints that are in files here, by task: the broker's number, and the number of the file.
         self._here: dict[int, tuple[int, int]] = {}
         self._fetching: set[AttemptKey] = set()
+        # Those whose checkpoint came, but found no room on this PC's disk.
+        self._roomless: set[AttemptKey] = set()
         self._serial = 0
 
     @property
@@ -146,7 +148,19 @@ class Checkpoints:
             return wire.Resume(*key, message.checkpoint, end)
         self._fetching.discard(key)
         self._here[message.task] = message.checkpoint, message.number
+        if not self._store.holds(*key):
+            self._roomless.add(key)
         return None
+
+    def failure(self, work: wire.Work) -> tuple[wire.Outcome, str, str] | None:
+        """How an attempt ends whose checkpoint found no room here: outcome, type and message; None: it may begin.
+
+        The next attempt fetches it again.
+        """
+        if (key := (work.task, work.number)) not in self._roomless:
+            return None
+        self._roomless.discard(key)
+        return wire.Outcome.CRASH, "Crash", "the checkpoint of the task cannot be kept on this PC's disk"
 
     def begin(self, work: wire.Work, now: float) -> wire.Payload | None:
         """``work`` begins. Returns the checkpoint that it goes on from; None: it is not checkpointable."""
@@ -162,6 +176,7 @@ class Checkpoints:
     def reconnected(self) -> None:
         """Requests or answers may have been lost."""
         self._fetching.clear()
+        self._roomless.clear()
 
     # --- while it runs -----------------------------------------------------------------------------------------------
 

@@ -169,7 +169,8 @@ class SlotWork:
         for slot, load in enumerate(self.loads):
             while load.waiting and len(load.given) <= 1 and slot not in occupied:
                 template, environment = load.waiting[0].template, load.waiting[0].environment
-                if (failure := self._templates.failure(template)) is not None:
+                failure = self._templates.failure(template) or self._checkpoints.failure(load.waiting[0])
+                if failure is not None:
                     self._fail(slot, load.waiting.popleft(), *failure)
                 elif any(work.template != template or work.environment != environment for work in load.given.values()):
                     break
@@ -184,7 +185,7 @@ class SlotWork:
                     self._give(slot, load, now)
 
     def _fail(self, slot: int, work: wire.Work, outcome: wire.Outcome, kind: str, reason: str) -> None:
-        """End an attempt whose template cannot be used."""
+        """End an attempt whose template or checkpoint cannot be used."""
         payload = wire.Failure(kind, reason).packed()
         result = wire.Result(work.task, work.number, int(outcome), 0.0, payload, b"", b"")
         self._results.keep(slot, result)

@@ -269,6 +269,22 @@ def test_what_a_task_wrote_is_copied_and_only_if_it_is_a_file(tmp_path: Path) ->
     assert not store.holds(1, 2)
 
 
+def test_a_disk_that_fills_up_leaves_no_part_of_a_checkpoint(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    store, place = CheckpointFiles(tmp_path / "checkpoints"), tmp_path / "left"
+    place.write_bytes(bytes(1_000))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600, before[1]))  # as on such a disk, a longer write is cut short
+    try:
+        store.write(1, 1, bytes(1_000))
+        taken = store.take(1, 2, place)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert taken is None
+    assert store.read(1, 1) is None
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
 def test_a_disk_that_fails_only_costs_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(descriptor: int) -> None:
         raise OSError("the disk is full")

@@ -1,10 +1,12 @@
 """What a worker gives to the processes of its slots, and when."""
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import pytest
 
 from deskgrid import wire
+from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.jobs import Job, JobEnded, NoRoomError, TemplateError
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.uptime import Instant, OpenEnded
@@ -110,6 +112,26 @@ def test_a_bag_is_not_blamed_for_a_full_disk(
     session.receive(blob, now)
     session.tick(now)
     assert processes.given == ([[1]] if is_tried_again else [])
+
+
+def test_a_checkpoint_that_finds_no_room_is_fetched_once_and_its_task_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()  # a folder below it cannot be made
+    monkeypatch.setattr(Processes, "checkpoints", CheckpointFiles(tmp_path / "file" / "checkpoints"))
+    now = Instant(0.0, 0.0)
+    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), Processes(), follows_broker=False)
+    session.tick(now)
+    work = wire.Work(7, 8, 0, DIGEST, 1.0, wire.TaskOptions(checkpoint=True), 5, b"")
+    session.receive(wire.Assign(1, 0.0, (work,)), now)
+    assert session.tick(now) == [wire.Resume(7, 8, 5, 0)]
+    session.receive(wire.Checkpoint(7, 8, 5, 0, 5, b"state"), now)
+    (finished,) = session.tick(now)
+    assert isinstance(finished, wire.Finished)
+    assert [(result.task, result.number, result.outcome) for result in finished.results] == [(7, 8, wire.Outcome.CRASH)]
+    session.receive(wire.Taken((wire.Ref(7, 8),)), now)
+    session.receive(wire.Assign(1, 0.0, (work._replace(number=9),)), now)
+    assert session.tick(now) == [wire.Resume(7, 9, 5, 0)]
 
 
 def test_a_template_that_was_forgotten_is_asked_for_again() -> None:

@@ -1,7 +1,8 @@
 """Checkpoints on this PC, in files: a task that goes on here need not wait until the broker has sent its checkpoint.
 
 Rule 1: a file is written, flushed to the disk and renamed, so that it is always a whole checkpoint. If the disk is
-full, there is no file, and the checkpoint comes from the broker.
+full, there is no file, and the checkpoint comes from the broker. A disk that fills up takes a part of what is written
+without an error; so everything goes through `write_all`.
 Rule 2: a large checkpoint is not in memory: it is read where it lies, and copied piece by piece.
 """
 
@@ -14,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from deskgrid.wire import CHECKPOINT_LIMIT, CHUNK_BYTES, LARGE_BYTES, Chunks, Payload
+from deskgrid.worker.run.child import write_all
 
 # Bytes of all files: four of the largest checkpoints. The oldest files are removed first.
 MOST_BYTES = 4 * CHECKPOINT_LIMIT
@@ -45,7 +47,7 @@ class CheckpointFiles:
                     return  # there was no room for an earlier part
                 try:
                     for piece in pieces:
-                        file.write(piece)
+                        write_all(file.fileno(), piece)
                 except OSError:
                     new.unlink(missing_ok=True)
                     raise
@@ -76,7 +78,7 @@ class CheckpointFiles:
         try:
             with new.open("wb", buffering=0) as file:
                 while file.tell() < size and (piece := os.read(source, min(CHUNK_BYTES, size - file.tell()))):
-                    file.write(piece)
+                    write_all(file.fileno(), piece)
                 self._complete(task, number, file.fileno())
         except OSError:
             new.unlink(missing_ok=True)
