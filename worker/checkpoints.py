@@ -140,11 +140,13 @@ class Checkpoints:
         Returns what asks for the next part.
         """
         key = (message.task, message.number)
+        if key not in self._fetching:
+            return None  # nobody waits for it any more
         if not message.start:
             self._forget(message.task)
         self._store.write(*key, message.data, message.start, message.size)
         end = message.start + len(message.data)
-        if end < message.size and key in self._fetching:
+        if end < message.size:
             return wire.Resume(*key, message.checkpoint, end)
         self._fetching.discard(key)
         self._here[message.task] = message.checkpoint, message.number
@@ -230,7 +232,9 @@ class Checkpoints:
     def ended(self, attempt: AttemptKey, goes_on: bool) -> None:
         """An attempt ended, or will not run. ``goes_on``: its task may go on from its checkpoints."""
         self._pieces.pop(attempt, None)
-        self._fetching.discard(attempt)
+        if attempt in self._fetching:
+            self._fetching.discard(attempt)
+            self._store.drop(*attempt)
         if not goes_on:
             self._unkept.pop(attempt[0], None)
             self._store.drop(*attempt)

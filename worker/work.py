@@ -102,18 +102,23 @@ class SlotWork:
     def _recall(self, recall: wire.Recall) -> None:
         """Hand back what has not started."""
         wanted = {(ref.task, ref.number) for ref in recall.attempts}
-        back = []
-        for load in self.loads:
-            back += [work for work in load.waiting if (work.task, work.number) in wanted]
-            load.waiting = deque(work for work in load.waiting if (work.task, work.number) not in wanted)
+        back = [work for load in self.loads for work in self._withdraw(load, wanted)]
         if back:
             self._out.append(wire.Returned(tuple(wire.Ref(work.task, work.number) for work in back)))
+
+    def _withdraw(self, load: SlotLoad, unwanted: Collection[tuple[int, int]]) -> list[wire.Work]:
+        """Take attempts that have not started off a slot."""
+        gone = [work for work in load.waiting if (work.task, work.number) in unwanted]
+        load.waiting = deque(work for work in load.waiting if (work.task, work.number) not in unwanted)
+        for work in gone:
+            self._checkpoints.ended((work.task, work.number), goes_on=True)
+        return gone
 
     def stop(self, stop: wire.Stop, now: float) -> None:
         """End attempts, and confirm it."""
         unwanted = {(ref.task, ref.number) for ref in stop.attempts}
         for slot, load in enumerate(self.loads):
-            load.waiting = deque(work for work in load.waiting if (work.task, work.number) not in unwanted)
+            self._withdraw(load, unwanted)
             if unwanted.isdisjoint(load.given):
                 continue
             given = load.given
@@ -150,7 +155,7 @@ class SlotWork:
             stopped = self._runs.stop(slot, now) if load.given else []
             yield from (wire.Running(job.task, job.number, slot, elapsed) for job, elapsed in stopped)
             yield from (wire.Running(work.task, work.number, slot, None) for work in load.waiting)
-            for attempt in load.given:
+            for attempt in [*load.given, *((work.task, work.number) for work in load.waiting)]:
                 self._checkpoints.ended(attempt, goes_on=True)
             load.given.clear()
             load.waiting.clear()

@@ -121,6 +121,15 @@ def test_a_lock_becomes_versions_with_hashes(tmp_path: Path) -> None:
             "lock-version = '1.0'\n[[packages]]\nname = 'old'\nversion = '1'\nsdist = {}",
             "old 1 has no wheel with a SHA-256",
         ),
+        ("pylock.toml", "lock-version = '1.0'\npackages = 3", "its packages are not as in a lock"),
+        ("pylock.toml", "lock-version = '1.0'\npackages = ['numpy']", "its packages are not as in a lock"),
+        ("pylock.toml", "lock-version = '1.0'\n[[packages]]\ndirectory = {}", "its packages are not as in a lock"),
+        (
+            "pylock.toml",
+            "lock-version = '1.0'\n[[packages]]\nname = 'a'\nversion = '1'\nwheels = ['a.whl']",
+            "its packages are not as in a lock",
+        ),
+        ("requirements.txt", "numpy\n-r ./requirements.txt", "requirements.txt includes itself"),
         ("requirements.txt", "-e ./gone", "no project or wheel at .*gone"),
         ("requirements.txt", "-r gone.txt", "gone.txt cannot be read: No such file"),
         ("requirements.txt", "\udc80", "it is not UTF-8"),
@@ -131,6 +140,14 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path, nam
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(BagRejected, match=reason):
         asked_in(path)
+
+
+def test_two_files_that_include_each_other_are_refused_and_one_that_is_included_twice_is_not(tmp_path: Path) -> None:
+    written(tmp_path, "a.txt", "-r b.txt")
+    with pytest.raises(BagRejected, match=r"b\.txt includes itself"):
+        asked_in(written(tmp_path, "b.txt", "-r a.txt"))
+    written(tmp_path, "b.txt", "numpy")
+    assert asked_in(written(tmp_path, "c.txt", "-r a.txt\n-r b.txt")).lines == ("numpy", "numpy")
 
 
 def test_a_path_where_nothing_is_is_named(tmp_path: Path) -> None:

@@ -206,6 +206,7 @@ def test_a_large_checkpoint_is_asked_for_part_by_part(kept: Checkpoints) -> None
 def test_a_file_that_is_gone_is_fetched_again_and_one_that_fails_is_unreadable(
     kept: Checkpoints, files: FakeFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kept.lacks(work(5, number=8))
     kept.arrived(wire.Checkpoint(1, 8, 5, 0, 5, b"state"))
     monkeypatch.setattr(files, "read", lambda task, number: None)
     assert kept.begin(work(5, number=8), 0.0) == UNREADABLE

@@ -9,7 +9,9 @@ from deskgrid import wire
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.jobs import Job, JobEnded, NoRoomError, TemplateError
 from deskgrid.worker.session import Identity, Session
+from deskgrid.worker.templates import Templates
 from deskgrid.worker.windows.uptime import Instant, OpenEnded
+from deskgrid.worker.work import SlotWork
 from tests.without_files import WithoutCheckpoints, WithoutFiles
 
 DIGEST = "0" * 64
@@ -132,6 +134,28 @@ def test_a_checkpoint_that_finds_no_room_is_fetched_once_and_its_task_goes_elsew
     session.receive(wire.Taken((wire.Ref(7, 8),)), now)
     session.receive(wire.Assign(1, 0.0, (work._replace(number=9),)), now)
     assert session.tick(now) == [wire.Resume(7, 9, 5, 0)]
+
+
+@pytest.mark.parametrize("end", ["stop", "recall", "take all back"])
+def test_a_checkpoint_that_was_partly_fetched_is_removed_if_its_task_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(Processes, "checkpoints", CheckpointFiles(tmp_path / "checkpoints"))
+    processes, out = Processes(), list[wire.Message]()
+    slots = SlotWork("pc", 1, processes, Templates(processes), out)
+    options = wire.TaskOptions(checkpoint=True)
+    slots.assign(wire.Assign(1, 0.0, (wire.Work(7, 8, 0, DIGEST, 1.0, options, 5, b""),)))
+    slots.feed(0.0)
+    slots.receive(wire.Checkpoint(7, 8, 5, 0, 5, b"sta"), 0.0)
+    assert out == [wire.Resume(7, 8, 5, 0), wire.Resume(7, 8, 5, 3)]
+    if end == "stop":
+        slots.stop(wire.Stop((wire.Ref(7, 8),)), 0.0)
+    elif end == "recall":
+        slots.receive(wire.Recall((wire.Ref(7, 8),)), 0.0)
+    else:
+        assert len(list(slots.take_all_back(0.0))) == 1
+    slots.receive(wire.Checkpoint(7, 8, 5, 3, 5, b"te"), 0.0)  # it was on its way
+    assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
 def test_a_template_that_was_forgotten_is_asked_for_again() -> None:

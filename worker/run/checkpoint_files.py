@@ -114,9 +114,11 @@ class CheckpointFiles:
             return Chunks([memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))])
 
     def drop(self, task: int, number: int) -> None:
-        """Nobody needs this one any more."""
+        """Nobody needs this one any more, nor what has come of it."""
         with self._mine:
             self._drop(task, number)
+            with suppress(OSError):
+                self._path(task, number).with_suffix(".new").unlink()
 
     def _drop(self, task: int, number: int) -> None:
         if self._sizes.pop((task, number), None) is not None:

@@ -102,7 +102,7 @@ def asked_in(path: Path) -> Asked:
         return _lock(path, text)
     if path.suffix == ".py":
         return _script(path, text)
-    return replace(_read(_joined(text), path.parent), label=path.name)
+    return replace(_read(_joined(text), path.parent, (path.resolve(),)), label=path.name)
 
 
 def _text(path: Path) -> str:
@@ -121,12 +121,15 @@ def _joined(text: str) -> list[str]:
     return [line for each in lines if (line := re.sub(r"(^|\s)#.*$", "", each).strip())]
 
 
-def _read(lines: Iterable[str], folder: Path) -> Asked:
+def _read(lines: Iterable[str], folder: Path, within: tuple[Path, ...] = ()) -> Asked:
+    """Return what lines ask for. ``within``: the file that they are from, and those that include it."""
     kept, local, constraints = list[str](), list[str](), list[str]()
     for line in lines:
         if nested := _NESTED.fullmatch(line):
             path = folder / nested["path"].strip()
-            inner = _read(_joined(_text(path)), path.parent)
+            if (real := path.resolve()) in within:
+                raise BagRejected(f"{path} includes itself: remove the line {line!r}")
+            inner = _read(_joined(_text(path)), path.parent, (*within, real))
             constraints += inner.constraints
             if nested["option"] in ("-c", "--constraint"):
                 constraints += inner.lines
@@ -182,10 +185,15 @@ def _lock(path: Path, text: str) -> Asked:
     if not version.startswith(_LOCK):
         raise BagRejected(f"{path} is a lock of version {version or '(none)'}; deskgrid reads version {_LOCK}0")
     lines, local = list[str](), list[str]()
-    for package in table.get("packages", []):
-        line, place = _package(path, package)
-        lines += [line] if line else []
-        local += [place] if place else []
+    try:
+        for package in table.get("packages", []):
+            line, place = _package(path, package)
+            lines += [line] if line else []
+            local += [place] if place else []
+    except (AttributeError, KeyError, TypeError) as error:
+        raise BagRejected(
+            f"{path}: its packages are not as in a lock (PEP 751); let your tool write it again"
+        ) from error
     return Asked(path.name, tuple(lines), (), tuple(local), str(table.get("requires-python", "")))
 
 
