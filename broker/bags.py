@@ -37,9 +37,13 @@ Run = tuple[float, str]
 NO_WORKER = "no worker is known yet: the bag waits"
 
 
-def too_long(some: int | str, bag: "OpenBag", window_s: float, margin_s: float) -> str:
-    """The note of a bag with ``some`` tasks that are too long for any known window."""
-    window = f"the longest is {precise(window_s)}, less {precise(margin_s)} for starting up"
+def too_long(some: int | str, bag: "OpenBag", window_s: float, margin_s: float, uneven: bool) -> str:
+    """The note of a bag with ``some`` tasks that are too long for any known window.
+
+    ``window_s``: in seconds of speed 1; ``uneven``: other speeds than 1 are known.
+    """
+    of = " for a PC of speed 1" if uneven else ""
+    window = f"the longest is {precise(window_s)}{of}, less {precise(margin_s)} for starting up"
     if bag.row.options.checkpoint:
         return f"no window known is long enough for a piece of {some} of {bag.total} tasks: {window}"
     one = bag.total == 1

@@ -339,8 +339,9 @@ class Clients:
         longest = scheduler.longest_window(now)
         if not longest:
             return NO_WORKER
-        some = sum(needs_s(seconds) + margin >= longest for seconds in runtimes)
-        return too_long(bag.total if len(runtimes) == 1 else some, bag, longest, margin)
+        too_many = sum(needs_s(seconds) + margin >= longest for seconds in runtimes)
+        some = bag.total if len(runtimes) == 1 else too_many
+        return too_long(some, bag, longest, margin, scheduler.grid.slots.uneven)
 
     def farewell(self, reason: str) -> None:
         """The broker stops: send the waiting receipts, and say goodbye."""

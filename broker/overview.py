@@ -141,8 +141,11 @@ class Overview:
             return self._workers.need_note(bag.row.options)
         if bag.note != NO_WORKER or not window_s:
             return bag.note
-        margin_s = self._state.scheduler.policy.requirement.margin
-        return "" if at_once_s + margin_s < window_s else too_long("some", bag, window_s, margin_s)
+        scheduler = self._state.scheduler
+        margin_s = scheduler.policy.requirement.margin
+        if at_once_s + margin_s < window_s:
+            return ""
+        return too_long("some", bag, window_s, margin_s, scheduler.grid.slots.uneven)
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class Explaining:
         if found.ranks < need.least:
             return f"{what}; {self._too_few(need, found, now)}"
         if found.starts_in_s > 0.0:
-            return f"{what}; so many are together {self._when(found.starts_in_s, now)}"
+            return f"{what}; so many are together {self._from(found.starts_in_s, now)}"
         return f"{what}; so many are together now, but other work is there, or comes first"
 
     def never(self, need: Need, runtime: float, now: float) -> str:
@@ -128,7 +128,11 @@ class Explaining:
         if not found.ranks:
             known = any(pc.room(need) for pc in self._pcs(now))
             return f"no PC that is known has that{' for so long' if known else ''}"
-        return f"at most {found.ranks * need.slots} are together, {self._when(found.starts_in_s, now)}"
+        return f"at most {found.ranks * need.slots} are together {self._from(found.starts_in_s, now)}"
+
+    def _from(self, seconds: float, now: float) -> str:
+        when = self._when(seconds, now)
+        return when if seconds <= 0.0 else f"from {when} on"
 
     def _when(self, seconds: float, now: float) -> str:
         """``now``, ``18:00``, or ``Tuesday 18:00``."""

@@ -134,12 +134,12 @@ class Advice:
 
 
 def _what_to_do(misfits: Misfits) -> str:
-    tasks = f"{misfits.tasks:,} tasks need" if misfits.tasks > 1 else "1 task needs"
+    tasks, them = (f"{misfits.tasks:,} tasks need", "them") if misfits.tasks > 1 else ("1 task needs", "it")
     needs, longest = duration(misfits.needs_s), duration(misfits.longest_s)
     longer = duration(misfits.needs_s - misfits.longest_s + MINUTE_S)
     return (
         f"{tasks} {needs} at once, and the longest window that is known has {longest}: "
-        f"split them into {misfits.pieces}, have them save checkpoints, or leave a PC on {longer} longer"
+        f"split {them} into {misfits.pieces}, have {them} save checkpoints, or leave a PC on {longer} longer"
     )
 
 

@@ -111,7 +111,11 @@ def obstacle(picture: Picture, bag: int) -> str:
     if not any(pc.spans and _suits(pc, waiting) for pc in picture.pcs):
         return "no PC that is up or announced has what its tasks need"
     if found := misfits(picture, waiting):
-        return f"{found.tasks:,} tasks fit no window that is known"
+        return (
+            f"{found.tasks:,} tasks fit no window that is known"
+            if found.tasks > 1
+            else "1 task fits no window that is known"
+        )
     if waiting.need.parallel:
         return NOT_TOGETHER
     return "it does not end in any window that is known"

@@ -85,7 +85,7 @@ def _maker(name: str) -> Callable[..., Policy]:
     for point in _installed().select(name=name):
         try:
             installed: Callable[..., Policy] = point.load()
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # a module that is imported may raise anything
             raise UnknownPolicy(f"policy {name!r} cannot be loaded: {error}") from error
         return installed
     raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(policy_names())}")

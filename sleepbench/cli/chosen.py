@@ -72,10 +72,14 @@ def _has_option(policy: str, name: str, value: object) -> bool:
 
 
 def new_policies(policies: Sequence[str], parameters: Parameters) -> list[Policy]:
+    return [_new_policy(name, parameters.options[name]) for name in policies]
+
+
+def _new_policy(name: str, options: Options) -> Policy:
     try:
-        return [policy_of(name, parameters.options[name], 0) for name in policies]
+        return policy_of(name, options, 0)
     except UnknownPolicy as error:
-        raise click.BadParameter(str(error), param_hint="--policy-option") from error
+        raise click.BadParameter(str(error), param_hint="--policy-option" if options else "--policy") from error
 
 
 class Sweep(NamedTuple):

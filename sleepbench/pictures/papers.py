@@ -1,6 +1,6 @@
 """The experiments of a paper: a panel each, with a line for each policy, or bars where the cases are no numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -68,11 +68,17 @@ def numbers(cases: Sequence[str]) -> bool:
     return all(case.replace(".", "", 1).isdigit() for case in cases)
 
 
+def _deviations(spreads: Iterable[Spread]) -> list[float] | None:
+    """The error bars; None if there is only one run, which has none."""
+    found = [each.deviation for each in spreads]
+    return found if any(found) else None
+
+
 def _draw_line(axes: Axes, policy: str, known: dict[str, Spread], look: tuple[str, str]) -> None:
     axes.errorbar(
         [float(case) for case in known],
         [each.mean for each in known.values()],
-        yerr=[each.deviation for each in known.values()],
+        yerr=_deviations(known.values()),
         color=look[0],
         marker=look[1],
         markersize=MARKER,
@@ -87,7 +93,7 @@ def _draw_bars(axes: Axes, policy: str, bars: Mapping[float, Spread], width: flo
         list(bars),
         [each.mean for each in bars.values()],
         width,
-        yerr=[each.deviation for each in bars.values()],
+        yerr=_deviations(bars.values()),
         color=colour,
         error_kw={"elinewidth": 0.7, "capthick": 0.7, "ecolor": INK},
         label=policy,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from deskgrid.sleepbench.etas import METHODS, SMALL, SMALL_NAME, EtaRow
 from deskgrid.sleepbench.pictures.style import INK, LOOKS, PALE_INK, SPARE, drawing, new_figure
@@ -74,6 +75,9 @@ def life(bag: Life) -> Figure:
         axes.step(numbers, high, where="mid", color=OWN, linewidth=0.8, linestyle="--", label="quantile 0.9")
         axes.plot(numbers, bag.seconds, ".", color=INK, markersize=2.0, label="what it took")
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlim(0, len(bag.seconds) + 1)
         axes.set_xlabel(f"tasks of {bag.name}, in the order in which they started")
         axes.set_ylabel("seconds")

@@ -143,7 +143,7 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     client.answer_to(client.batch("b1", [b"0"], options=gang, runtime=60.0))
     text = client.ask("explain", bag="b1", item=0)["text"]
     waits = "task 0 (predicted 1 min 00 s) waits: it needs 4 slots of one site for 1 min 00 s"
-    assert text == [f"{waits}; at most 2 are together, now"]
+    assert text == [f"{waits}; at most 2 are together now"]
     client.answer_to(client.batch("b2", [b"0"], options=TaskOptions(labels=("gpu",))))
     text = client.ask("explain", bag="b2", item=0)["text"]
     assert (text[0], text[-1]) == (f"no PC has the label gpu; {WAIT}", "pc1 slot 1: the PC does not have the label gpu")

@@ -212,6 +212,16 @@ def test_tasks_longer_than_any_window_are_accepted_and_counted(office: Office, c
     assert said.startswith("2 of 2 tasks")
 
 
+def test_the_note_of_tasks_too_long_says_for_which_speed_the_longest_window_counts(
+    office: Office, client: Client
+) -> None:
+    office.worker().join(uptime=100.0, speed=0.5)
+    said = note(client, client.batch("b1", [b"0"], runtime=500.0))
+    assert said.startswith(
+        "its task is longer than any window known: the longest is 50 s for a PC of speed 1, less 1 s"
+    )
+
+
 def test_a_coming_window_that_is_long_enough_needs_no_note(office: Office, client: Client) -> None:
     office.worker().join(uptime=10.0, windows=(wire.Window(50.0, 1000.0),))
     assert note(client, client.batch("b1", [b"0"], runtime=500.0)) == ""

@@ -53,10 +53,10 @@ def test_a_gang_that_waits_says_how_many_slots_are_together_and_when(open_office
     rank_worker(office, "pc1", uptime=600.0, windows=(wire.Window(24 * HOUR, 8 * HOUR),))
     needs = "task 0 (predicted 40 min) waits: it needs 3 slots of one site for 40 min; "
     at = datetime.fromtimestamp(1_800_000_000.0 + 24 * HOUR, UTC).astimezone()
-    assert why(office, bag) == [f"{needs}at most 1 are together, {at:%A} {at:%H:%M}"]
+    assert why(office, bag) == [f"{needs}at most 1 are together from {at:%A} {at:%H:%M} on"]
     rank_worker(office, "pc2", slots=2, uptime=600.0, windows=(wire.Window(24 * HOUR, 8 * HOUR),))
     assert why(office, bag) == [
-        f"{needs}so many are together {at:%A} {at:%H:%M}",
+        f"{needs}so many are together from {at:%A} {at:%H:%M} on",
         f"slots have been kept for it for 0 s; it should begin by {at:%A} {at:%H:%M}",
     ]
     rank_worker(office, "alone", slots=3, address=None, uptime=60.0)

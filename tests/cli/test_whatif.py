@@ -231,7 +231,10 @@ def test_advice_begins_with_tasks_that_fit_no_window(monkeypatch: pytest.MonkeyP
     ]
     sooner = longer("lab1", 1, HOUR)
     told = advised(monkeypatch, Advice(eta(None, None, None, "why"), (sooner,), Misfits(1, 90.0, 60.0, 2)))
-    assert told[0].startswith("1 task needs 1 min 30 s at once, ")
+    assert told[0] == (
+        "1 task needs 1 min 30 s at once, and the longest window that is known has 1 min 00 s: split it into 2, "
+        "have it save checkpoints, or leave a PC on 1 min 30 s longer"
+    )
     assert told[2] == "leave lab1 (10 PCs) on until 19:30, and it ends at 13:00"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -167,6 +168,18 @@ def test_an_installed_package_does_not_take_the_place_of_ours() -> None:
 def test_an_installed_policy_that_does_not_work_is_an_unknown_one(name: str, reason: str) -> None:
     with pytest.raises(UnknownPolicy, match=f"policy '{name}'.*{reason}"):
         make_policy(name)
+
+
+def test_an_installed_policy_with_a_syntax_error_is_an_unknown_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "misspelled_policy.py").write_text("import os\nyeild 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("wrong", "misspelled_policy:Policy", GROUP)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **wanted: EntryPoints([point]).select(**wanted))
+    reason = r"policy 'wrong' cannot be loaded: invalid syntax \(misspelled_policy.py, line 2\)"
+    with pytest.raises(UnknownPolicy, match=reason):
+        make_policy("wrong")
 
 
 def test_what_a_policy_places_against_all_reason_is_given_back_once_it_has_ended() -> None:

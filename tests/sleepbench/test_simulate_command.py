@@ -1,6 +1,7 @@
 """``deskgrid sleepbench simulate``: its options, its table and its JSON."""
 
 import json
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,14 @@ def test_jobs_of_a_scenario_run_on_pcs_drawn_anew_for_each_run(tmp_path: Path) -
     found = rows(tmp_path, "--scenario", 3, "--fit", "nd07cpu", "--policy", "pgs", "--runs", 2)
     assert len({row["makespan_min"] for row in found}) == 2
     assert len({row["scenario"] for row in found}) == 1
+
+
+def test_an_installed_policy_that_cannot_be_loaded_is_a_wrong_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("gone", "no_such_module:Policy", "deskgrid.policies")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **wanted: EntryPoints([point]).select(**wanted))
+    result = invoke("--policy", "gone")
+    assert result.exit_code == 2
+    assert "Invalid value for --policy: policy 'gone' cannot be loaded" in " ".join(result.output.split())
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -102,6 +102,8 @@ def test_a_bag_without_an_end_says_why() -> None:
     assert note(replace(GRID, bags=(replace(bag(1), barred=True),))) == "the bag is paused, or comes after another one"
     long = Group(3, Durations((11 * HOUR,)), 11 * HOUR, 11 * HOUR)
     assert note(replace(GRID, bags=(Waiting(1, (long,), 3),))) == "3 tasks fit no window that is known"
+    one = Group(1, Durations((11 * HOUR,)), 11 * HOUR, 11 * HOUR)
+    assert note(replace(GRID, bags=(Waiting(1, (one,), 1),))) == "1 task fits no window that is known"
     once = Picture((PC("pc", (Span(0.0, HOUR),)),), (bag(100),))
     assert note(once) == "it does not end in any window that is known"
     large = replace(GRID, bags=(replace(bag(1), need=Need(30, 30, gang=True)),))

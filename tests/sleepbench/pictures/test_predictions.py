@@ -44,6 +44,14 @@ def test_the_life_of_a_bag_shows_what_was_predicted_and_what_it_took() -> None:
     assert axes.get_yscale() == "log"
 
 
+def test_the_axis_of_seconds_has_plain_numbers() -> None:
+    picture = life(Life("bag1", [6.0, 55.0], [(5.0, 20.0, 40.0, 60.0)] * 2))
+    (axes,) = picture.axes
+    picture.draw_without_rendering()
+    assert {"10", "20", "50"} <= {each.get_text() for each in axes.get_yticklabels()}
+    assert not any(each.get_text() for each in axes.get_yticklabels(minor=True))
+
+
 def test_an_estimate_is_drawn_until_the_bag_was_done() -> None:
     (axes,) = narrowing([Seen(1.0, 9.0, 5.0, 20.0), Seen(2.0, 10.0, 9.0, 11.0)], 10.0).axes
     assert lines(axes)["as likely before as after"] == [(1.0, 9.0), (2.0, 10.0)]
