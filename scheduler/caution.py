@@ -5,8 +5,8 @@ that is killed half of the time. So an idle slot counts on less at first: on wha
 is short enough, it counts on the median, and then on more: an idle hour is lost as much as one of a killed task.
 """
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.prediction.spread import closings
@@ -14,7 +14,7 @@ from deskgrid.scheduler.state.slots import Slot
 
 # What an idle slot counts on, one after the other: as parts of the windows that close before that instant.
 PARTS = (0.15, 0.5, 0.7)
-# Slots that are looked at when something has changed that concerns all of them, such as a bag that has come.
+# The most slots that a pass looks at. When a bag comes, or windows open, it looks at the slots of all such PCs.
 SLOTS = 200
 
 
@@ -24,41 +24,42 @@ class Caution:
     def __init__(self, grid: GridState) -> None:
         self._grid = grid
         self._slots: list[Slot] = []
-        self._parts: list[float] = []
 
     def look_at(self, changed: Iterable[Slot], everywhere: bool) -> None:
         """The slots of this pass: those that have changed or, ``everywhere``, the first of all that are in doubt."""
-        grid = self._grid
+        grid, workers = self._grid, self._grid.slots.workers
         if not grid.doubted or not grid.policy.timed:
             self._slots = []
-        elif everywhere:
-            workers = grid.slots.workers
-            self._slots = list(islice((slot for name in grid.doubted for slot in workers[name].slots), SLOTS))
-        else:
-            self._slots = [slot for slot in changed if slot.worker.name in grid.doubted]
+            return
+        known = chain.from_iterable([workers[name].slots for name in grid.doubted]) if everywhere else changed
+        self._slots = list(islice((slot for slot in known if slot.worker.name in grid.doubted), SLOTS))
 
-    def begin(self) -> None:
-        """Let those that are idle, and not kept for a gang, count on little."""
-        self._slots = [slot for slot in self._slots if _idle(slot) and slot.closes == slot.worker.ends_at]
-        self._parts = [*PARTS[::-1]]
-        self.count_on_more()
+    def steps(self) -> Iterator[None]:
+        """Let those that are idle, and not kept for a gang, count on little, then on more. Ask the policy at each step.
 
-    def count_on_more(self) -> bool:
-        """Let those that are still idle count on more. Returns whether they do; if not, all is as it was."""
-        for slot in self._slots:
-            self._close(slot, slot.worker.ends_at)
-        self._slots = [slot for slot in self._slots if _idle(slot)] if self._parts else []
-        if not self._slots:
-            return False
-        part, closes = self._parts.pop(), dict[str, float]()
-        for slot in self._slots:
-            worker = slot.worker
-            if worker.name not in closes:
-                lengths = self._grid.hours.lengths(worker.name, worker.planned_s, worker.opened)
-                likely = closings(worker.opened, worker.announced, lengths, self._grid.now)
-                closes[worker.name] = likely[int(part * len(likely))]
-            self._close(slot, closes[worker.name])
-        return True
+        The first step comes in any case, the others only while some of them are idle.
+        """
+        slots = [slot for slot in self._slots if _idle(slot) and slot.closes == slot.worker.ends_at]
+        if not slots:
+            yield
+            return
+        likely = {name: self._likely(name) for name in {slot.worker.name: None for slot in slots}}
+        for part in PARTS:
+            for slot in slots:
+                closes = likely[slot.worker.name]
+                self._close(slot, closes[int(part * len(closes))])
+            yield
+            for slot in slots:
+                self._close(slot, slot.worker.ends_at)
+            slots = [slot for slot in slots if _idle(slot)]
+            if not slots:
+                return
+
+    def _likely(self, name: str) -> list[float]:
+        """When a worker's window may close."""
+        grid, worker = self._grid, self._grid.slots.workers[name]
+        lengths = grid.hours.lengths(name, worker.planned_s, worker.opened)
+        return closings(worker.opened, worker.announced, lengths, grid.now)
 
     def _close(self, slot: Slot, at: float) -> None:
         slots, has_room = self._grid.slots, slot.rows is not None

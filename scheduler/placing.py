@@ -119,9 +119,7 @@ class Placing:
         if pieces:
             self._place_pieces(pieces, categories, longer=True)
         if categories and self._grid.slots.with_room and self._grid.budget > 0:
-            self._caution.begin()
-            self._take_turns(Turns(self._grid, categories))
-            while self._caution.count_on_more():
+            for _ in self._caution.steps():
                 self._take_turns(Turns(self._grid, [category for category in categories if len(category)]))
             if self._unfit:
                 self._give_back_unfit()

@@ -58,7 +58,7 @@ def _certain(view: View, left: float) -> Entry | None:
     """The longest task, if nobody doubts that it ends in time: what waits for the slot waits for no chances."""
     entry = view.priority.next_fit(left)
     if entry is not None:
-        entry = view.priority.next_fit(left / max(1.0, *view.spread(entry.task).ratios))
+        entry = view.priority.next_fit(left / max(1.0, view.spread(entry.task).ratios[-1]))
     return entry if entry is not None and view.longest(entry.task) < left else None
 
 

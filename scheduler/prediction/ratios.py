@@ -112,13 +112,12 @@ class Ratios:
     @property
     def alike(self) -> bool:
         """Whether all ratios ever seen are close to each other: then nobody has to ask for the distribution."""
-        return self._most < NARROW * self._least and not self._before
+        return self._most < NARROW * self._least and not self._before()
 
     def _stale(self) -> bool:
         """Whether there are new observations enough."""
-        return self._changes > self._renew_at or self._before is not self._made_with
+        return self._changes > self._renew_at or self._before() is not self._made_with
 
-    @property
     def _before(self) -> tuple[float, ...]:
         """Ratios of earlier bags. Once this bag is one of those that teach, they stay, unless they are forgotten."""
         if self._seen != self._past.earlier.changes:
@@ -131,11 +130,11 @@ class Ratios:
         """What predictions are worth now. ``running``: gives the elapsed seconds of running tasks, and their
         predictions; it is asked if there are new observations.
         """
-        if self._count < ENOUGH and not self._before:
+        if self._count < ENOUGH and not self._before():
             return EXACT
         if self._stale():
             self._renew_at = self._changes + RENEWED * min(self._changes, REMEMBERED)
-            self._made_with = self._before
+            self._made_with = self._before()
             self._spread = self._made([*self.shown.values(), *running()])
         return self._spread
 
@@ -172,21 +171,26 @@ def _quantiles(done: Iterable[float], open_ended: Sequence[Shown], earlier: Sequ
 def _kaplan_meier(
     done: Iterable[float], vain: Iterable[float], earlier: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """Ratios of tasks that were done, ascending, and the mass up to each. ``vain``: ratios of those that went on."""
-    told = sorted(
-        [(ratio, 0, 1.0) for ratio in done]
-        + [(ratio, 1, 1.0) for ratio in vain]
-        + [(ratio, 0, PRIOR / POINTS) for ratio in earlier]
-    )
-    values, masses, left, at_risk = list[float](), list[float](), 1.0, sum([weight for _, _, weight in told])
-    for ratio, goes_on, weight in told:
-        if not goes_on:
-            mass = left * weight / at_risk
-            values.append(ratio)
-            masses.append(mass)
-            left -= mass
+    """Ratios of tasks that were done, ascending, and the mass up to each. ``vain``: ratios of those that went on.
+
+    ``earlier``: ratios of earlier bags, ascending.
+    """
+    values, shown, masses = sorted([*done, *earlier]), sorted(vain), list[float]()
+    most, light = max(values[-1:] + shown[-1:]), PRIOR / POINTS
+    left, at_risk = 1.0, len(values) - len(earlier) + len(shown) + light * len(earlier)
+    passed = known = 0
+    for ratio in values:
+        while passed < len(shown) and shown[passed] < ratio:
+            passed += 1
+            at_risk -= 1.0
+        weight = 1.0
+        if known < len(earlier) and earlier[known] == ratio:
+            weight, known = light, known + 1
+        mass = left * weight / at_risk
+        masses.append(mass)
+        left -= mass
         at_risk -= weight
     if left > 1e-9:
-        values.append(LONGER * told[-1][0])
+        values.append(LONGER * most)
         masses.append(left)
     return values, list(accumulate(masses))

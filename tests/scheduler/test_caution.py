@@ -41,25 +41,18 @@ def test_an_idle_slot_takes_a_longer_task_if_no_short_one_waits(runtime: float) 
     assert grid.priority() == [too_long]
 
 
-def test_a_bag_that_comes_to_idle_slots_begins_with_what_surely_ends_in_time() -> None:
+@pytest.mark.parametrize(("slots", "handed", "waits"), [(200, {"a": 1, "b": 2}, 0), (1, {"a": 1, "b": 0}, 2)])
+def test_a_bag_that_comes_to_idle_slots_begins_with_what_surely_ends_in_time_on_so_many_of_them(
+    slots: int, handed: dict[str, int], waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caution, "SLOTS", slots)
     grid = known(Grid(packing()), "a", "b")
     grid.pc("a", 9000)
     grid.pc("b", 9000)
     grid.expect()
-    first, second, third = grid.tasks(MEDIAN - 10, EARLY - 10, EARLY - 20)
-    grid.expect(a=[second], b=[third])
-    assert grid.priority() == [first]
-
-
-def test_only_some_slots_are_looked_at_when_a_bag_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caution, "SLOTS", 1)
-    grid = known(Grid(packing()), "a", "b")
-    grid.pc("a", 9000)
-    grid.pc("b", 9000)
-    grid.expect()
-    longer, long, short = grid.tasks(MEDIAN - 10, MEDIAN - 20, EARLY - 10)
-    grid.expect(a=[short], b=[longer])
-    assert grid.priority() == [long]
+    tasks = grid.tasks(MEDIAN - 10, EARLY - 10, EARLY - 20)
+    grid.expect(**{pc: [tasks[place]] for pc, place in handed.items()})
+    assert grid.priority() == [tasks[waits]]
 
 
 def test_slots_of_one_pc_count_on_the_same() -> None:
