@@ -164,8 +164,8 @@ def checked_options(options: TaskOptions) -> TaskOptions:
         raise BagRejected("min_piece is for tasks that save checkpoints: give checkpoint, too, or leave it out")
     if options.checkpoint and options.copies:
         raise BagRejected(
-            "checkpoint and copies exclude each other: two attempts of a task would each save a state of its own, and "
-            "the task can go on from one only; leave out checkpoint or copies"
+            "a bag cannot have both checkpoint and copies: two attempts would each save their own state, but the task "
+            "can continue from only one of them; leave out checkpoint or copies"
         )
     _check_gates(options)
     check_needs(options)

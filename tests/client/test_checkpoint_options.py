@@ -27,8 +27,8 @@ def test_a_least_piece_of_a_task_without_checkpoints_is_refused() -> None:
 
 
 def test_a_task_has_checkpoints_or_copies_and_it_is_said_why() -> None:
-    why = "two attempts of a task would each save a state of its own, and the task can go on from one only"
-    with pytest.raises(BagRejected, match=f"checkpoint and copies exclude each other: {why}; leave out checkpoint or"):
+    why = "two attempts would each save their own state, but the task can continue from only one of them"
+    with pytest.raises(BagRejected, match=f"a bag cannot have both checkpoint and copies: {why}; leave out checkpoint"):
         task(print, checkpoint=True, copies=True)
 
 
