@@ -239,9 +239,15 @@ def _place(join: str | None, address: str | None, name: str | None, home: Path) 
     whose = "" if name is None else f" as {name}"
     raise click.UsageError(
         f"this PC has not joined a grid{whose} yet (looked in {home}): "
-        "the first time, give --join with the line that the broker printed",
+        f"the first time, give --join with the line that the broker printed{_hint_of_broker_here()}",
         click.get_current_context(),
     )
+
+
+def _hint_of_broker_here() -> str:
+    """Return what else to type on the broker's own machine, which needs no line; nothing on other machines."""
+    local = _line_at_home()
+    return "" if local is None else f"; for this machine's own broker, give --broker {local.host}:{local.port}"
 
 
 def _broker_here(address: str) -> JoinLine:

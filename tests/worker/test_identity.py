@@ -109,6 +109,18 @@ def test_without_an_identity_a_worker_asks_for_the_line(tmp_path: Path) -> None:
         assert "the first time, give --join with the line that the broker printed" in line
 
 
+def test_without_an_identity_a_worker_on_the_brokers_machine_hears_that_it_needs_no_line(
+    live: LiveGrid, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "worker.join").write_text(live.broker.ready.worker_line, encoding="utf-8")
+    with worker_process(tmp_path / "log", "--home", str(tmp_path / "pc"), DESKGRID_HOME=str(home)) as worker:
+        assert worker.ends() == 2
+        (line,) = worker.said.splitlines()
+        assert f"for this machine's own broker, give --broker {live.broker.ready.address}" in line
+
+
 # --- being turned away -----------------------------------------------------------------------------------------------
 
 
