@@ -32,7 +32,7 @@ help: ## this list
 demo: $(READY) ## a broker, four workers that come and go, and a real bag of tasks, in under two minutes
 	$(BIN)/deskgrid demo $(ARGS)
 
-test: $(READY) ## all tests; then that the pure parts are covered completely
+test: $(READY) types ## all tests; then that the pure parts are covered completely
 	$(BIN)/python -m pytest $(if $(COVER),--cov --cov-report= --numprocesses $(BESIDE) --dist worksteal) $(ARGS)
 	$(if $(COVER),@$(MAKE) --no-print-directory cover)
 
