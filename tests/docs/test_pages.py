@@ -72,6 +72,11 @@ def test_pages_show_commands() -> None:
     assert len([block for block in ALL_BLOCKS if block.is_run]) > 25
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_has_the_marks_of_a_merge(page: str) -> None:
+    assert not re.search(r"^(<{7} |={7}$|>{7} )", text_of(page), re.MULTILINE)
+
+
 @pytest.mark.parametrize("block", [block for block in ALL_BLOCKS if block.language in RUN], ids=str)
 def test_a_block_that_is_not_run_says_why(block: Block) -> None:
     reason = block.note("not run")
