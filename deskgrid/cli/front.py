@@ -7,13 +7,12 @@ Rules:
 2. A command is imported when it is called, so that ``deskgrid --help`` is fast.
 """
 
+import signal
 import sys
 from importlib import import_module
 from typing import Any
 
 import click
-
-from deskgrid.cli.start import INTERRUPTED
 
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
@@ -96,7 +95,7 @@ class Front(LaterGroup):
         try:
             code = super().main(*args, **extra)
         except click.Abort:
-            code = INTERRUPTED
+            code = 128 + signal.SIGINT
         except click.ClickException as error:
             click.echo(_told(error), err=True)
             code = error.exit_code

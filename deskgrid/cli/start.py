@@ -8,8 +8,6 @@ import os
 import signal
 from typing import Any
 
-INTERRUPTED = 130
-
 
 def main() -> None:
     """Run a command, and exit with its exit code."""
@@ -25,4 +23,4 @@ def main() -> None:
 
 
 def _leave(number: int, frame: Any) -> None:
-    os._exit(INTERRUPTED)
+    os._exit(128 + number)  # as front.py ends when it is interrupted, and as shells report it

@@ -40,7 +40,7 @@ atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr)); main()"
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
     )
     ours = {name for name in ran.stderr.split() if name.startswith("deskgrid")}
-    assert ours == {"deskgrid", "deskgrid.cli", "deskgrid.cli.front", "deskgrid.cli.start"}
+    assert ours == {"deskgrid", "deskgrid.cli", "deskgrid.cli.front"}
     assert not {"zmq", "rich", "msgpack", "apscheduler"} & set(ran.stderr.split())
 
 
