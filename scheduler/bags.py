@@ -68,7 +68,8 @@ class Bags:
         grid, numbers = self._grid, (event.bag, event.first, event.count)
         batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
         bag = batch.bag
-        bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
+        bag.retries, bag.timeout = event.retries, event.timeout
+        bag.bar(event.barred, now)
         # Two attempts of one task would need its memory twice.
         bag.copies = event.copies and not (bag.piece or bag.category.parallel or event.need.memory)
         if bag.total == event.count:
@@ -78,7 +79,7 @@ class Bags:
             if event.names:
                 bag.past = Past(grid.earlier, event.names, event.bag)
         if batch.first == event.first:
-            batch.came = now
+            batch.came = (bag.barred_at if bag.barred else now) - bag.barred_s
         if bag.copies:
             grid.tasks.copied.add(event.bag)
         if bag.category.parallel:

@@ -80,7 +80,7 @@ class Gangs:
         self._set_seconds(gang, need.seconds(grid.tasks.runtime(task), gang.size) / _slowest(gang))
         batch = grid.tasks.known(task)
         self._table.touched.update([place.worker for place in gang.ranks])
-        self._table.enter(gang, self._running(gang, Job(task, need, batch.runtime(task), batch.came)))
+        self._table.enter(gang, self._running(gang, Job(task, need, batch.runtime(task), batch.arrived)))
 
     def _running(self, gang: Gang, job: Job) -> Running:
         """A gang that has all its slots, as policies see it."""

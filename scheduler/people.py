@@ -31,7 +31,7 @@ class People:
         bag = self._grid.tasks.bags.get(event.bag)
         if bag is None:
             raise IllegalEvent(f"unknown bag {event.bag}")
-        bag.barred = event.barred
+        bag.bar(event.barred, now)
         self._grid.changes += 1
 
     def routed(self, event: ev.TasksRouted, now: float) -> None:

@@ -238,7 +238,7 @@ class Look:
         jobs, bags, now = list[Job](), self._grid.tasks.bags, self._now
         for row, waiting in enumerate(self._waiting):
             if waiting.need.parallel and waiting.number in bags:
-                came = bags[waiting.number].batches[0].came
+                came = bags[waiting.number].batches[0].arrived
                 jobs += [Job(row, waiting.need, group.runtime, came) for group in waiting.groups]
         if not jobs:
             return

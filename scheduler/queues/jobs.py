@@ -94,4 +94,4 @@ class JobQueue:
 
 
 def _job(batch: TaskBatch, task: int) -> Job:
-    return Job(task, batch.bag.need, batch.runtime(task), batch.came)
+    return Job(task, batch.bag.need, batch.runtime(task), batch.arrived)

@@ -37,8 +37,9 @@ class Bag:
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
     ``copies``: whether its tasks may be copied.
-    ``category``: where its tasks wait, unless it is ``barred``: then none of them may be placed. ``reserve_s``: for
-    checkpointable tasks, what a slot must have left beside a piece, to begin it and to save its end.
+    ``category``: where its tasks wait, unless it is ``barred``: then none of them may be placed. ``barred_at``: since
+    when it has been, or was last; ``barred_s``: for how long it was before. ``reserve_s``: for checkpointable tasks,
+    what a slot must have left beside a piece, to begin it and to save its end.
     ``need``: what each of its tasks needs beside its seconds.
     """
 
@@ -56,6 +57,8 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     barred: bool = False
+    barred_at: float = 0.0
+    barred_s: float = 0.0
     past: Past = NO_PAST
     ratios: Ratios | None = None
     copies: bool = False
@@ -83,6 +86,14 @@ class Bag:
     def pace(self) -> float:
         """Actual over predicted seconds of the tasks that are done; 1.0 while there are too few."""
         return self.spent_s / self.foreseen_s if self.timed >= ENOUGH and self.foreseen_s > 0.0 else 1.0
+
+    def bar(self, barred: bool, now: float) -> None:
+        """From now on, its tasks may not be placed; or they may."""
+        if barred and not self.barred:
+            self.barred_at = now
+        elif self.barred and not barred:
+            self.barred_s += now - self.barred_at
+        self.barred = barred
 
     @property
     def settled(self) -> int:
@@ -139,7 +150,10 @@ class Bag:
 
 @dataclass(slots=True)
 class TaskBatch:
-    """Consecutive tasks submitted together. ``runtimes`` has one entry when all tasks share it. ``came``: when."""
+    """Consecutive tasks submitted together. ``runtimes`` has one entry when all tasks share it.
+
+    ``came``: when, by the clock of its bag, which stands still while the bag is barred.
+    """
 
     bag: Bag
     first: int
@@ -147,6 +161,11 @@ class TaskBatch:
     runtimes: "array[float]"
     states: bytearray
     came: float = 0.0
+
+    @property
+    def arrived(self) -> float:
+        """When its tasks came; as much later as their bag has been barred since, because nobody could run them."""
+        return self.came + self.bag.barred_s
 
     def runtime(self, task: int) -> float:
         return self.runtimes[0 if len(self.runtimes) == 1 else task - self.first]

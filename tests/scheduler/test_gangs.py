@@ -13,6 +13,7 @@ from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Out
 from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues import jobs
@@ -495,6 +496,53 @@ def test_a_paused_bag_starts_no_gang() -> None:
     lab.grid.tell(ev.BagGated(0, barred=True))
     lab.grid.tell(ev.TasksRouted(spans_of([*tasks, *more])))
     assert [lab.grid.state(task) for task in (*tasks, *more)] == [State.SENT, State.BARRED, State.BARRED]
+
+
+def gated(lab: Lab, barred: bool, tasks: Sequence[int], seconds: float) -> None:
+    """Bag 0 is paused, or goes on; then time passes."""
+    lab.grid.tell(ev.BagGated(0, barred=barred))
+    lab.grid.tell(ev.TasksRouted(spans_of(tasks)))
+    assert lab.starts() == {}
+    lab.grid.wait(seconds)
+
+
+def patience_of(lab: Lab) -> list[float]:
+    """When the patience of each job ends that waits."""
+    return [patience_ends(job) for queue in lab.grid.inside.gangs.queues.values() for job in queue.jobs]
+
+
+def test_while_its_bag_is_paused_a_gang_does_not_lose_patience() -> None:
+    lab = Lab()
+    lab.grid.inside.policy.parallel = default_policy()  # type: ignore[attr-defined]
+    tasks = lab.submit(1000)
+    gated(lab, False, tasks, 2000.0)
+    gated(lab, True, tasks, 9000.0)
+    gated(lab, False, tasks, 100.0)
+    gated(lab, True, tasks, 600.0)
+    gated(lab, False, tasks, 1000.0)
+    assert patience_of(lab) == [9600 + 5 * 1000]
+    lab.pcs("a", "b")
+    (short,) = lab.submit(1, bag=1)
+    assert lab.starts() == {short: "a b"}
+    lab.end(short)
+    lab.grid.wait(5 * 1000 - 3100)
+    lab.submit(1, bag=1)
+    assert lab.starts() == {tasks[0]: "a b"}
+
+
+def test_while_its_bag_waits_for_others_a_gang_does_not_lose_patience() -> None:
+    lab = Lab()
+    tasks = lab.submit(1000, barred=True)
+    lab.grid.wait(50.0)
+    tasks += lab.submit(2000, barred=True)
+    gated(lab, True, tasks, 250.0)
+    gated(lab, False, tasks, 10.0)
+    assert patience_of(lab) == [300 + 5 * 1000, 300 + 5 * 2000]
+    tasks += lab.submit(1000)
+    gated(lab, True, tasks, 40.0)
+    tasks += lab.submit(3000, barred=True)
+    gated(lab, False, tasks, 0.0)
+    assert patience_of(lab)[2:] == [310 + 40 + 5 * 1000, 310 + 40 + 5 * 3000]
 
 
 # --- they end --------------------------------------------------------------------------------------------------------
