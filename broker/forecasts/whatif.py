@@ -21,7 +21,7 @@ from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.forecast.correction import Estimate, stage_of
 from deskgrid.scheduler.forecast.look import Look, predicted
 from deskgrid.scheduler.forecast.picture import Group, Picture, Waiting
-from deskgrid.scheduler.policies import policy_options
+from deskgrid.scheduler.policies import check_policy, policy_options
 
 # Questions of one credential, and of all, that wait for their answers.
 WAITING_LIMIT, WAITING_LIMIT_ALL = 4, 32
@@ -97,7 +97,10 @@ class WhatIf:
             row |= {"low_s": told.low, "high_s": None if told.high == math.inf else told.high}
 
     def _check(self, owner: str, changes: list[Json]) -> None:
-        """Raise `AskError` if too many such questions wait, or a window of a change has no start or no length."""
+        """Raise `AskError` if too many such questions wait, or a window of a change has no start or no length.
+
+        Raise `UnknownPolicy` if there is no policy of a name.
+        """
         self._waiting += Counter()  # without those that are zero
         left = {name: [each for each in tickets if not each.done] for name, tickets in self._tickets.items()}
         self._tickets = {name: tickets for name, tickets in left.items() if tickets}
@@ -109,6 +112,9 @@ class WhatIf:
         windows = [each for change in changes for each in change.get("windows") or ()]
         if any(len(each["starts_s"]) != len(each["lasts_s"]) for each in windows):
             raise AskError("windows have as many starts as lengths")
+        for change in changes:
+            if policy := change.get("policy"):
+                check_policy(policy)
 
     def _picture(self, bag: int) -> Generator[int, None, Picture]:
         while self._state.now < self._next_at - AHEAD_S:

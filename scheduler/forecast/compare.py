@@ -94,9 +94,7 @@ def _answer(picture: Picture, bag: int, change: Change, policy: PolicyUsed, dice
         factor = 1.0
         if change.policy:
             factor = stretch(imagined, bag, policy.make, partial(make_policy, change.policy), dice.seed)
-    except UnknownPolicy:
-        return Answer(None, f"no policy is called {change.policy}")
-    except (Unchangeable, Untried) as error:
+    except (UnknownPolicy, Unchangeable, Untried) as error:
         return Answer(None, str(error))
     return _ends(imagined, bag, dice, factor)
 

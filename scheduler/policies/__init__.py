@@ -28,6 +28,7 @@ __all__ = [
     "Postpone",
     "Requirement",
     "View",
+    "check_policy",
     "make_policy",
     "parallel_policy",
     "policy_names",
@@ -52,6 +53,12 @@ def single_policy_names() -> list[str]:
     """Those that place single tasks in their own way; the others do that as the default policy does."""
     parallel = {each.name for each in PARALLEL}
     return [name for name in policy_names() if name not in parallel]
+
+
+def check_policy(name: str) -> None:
+    """Raise `UnknownPolicy` unless there is a policy of that name. It is not loaded."""
+    if name not in (names := policy_names()):
+        raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(names)}")
 
 
 def make_policy(name: str, **options: Any) -> Policy:
@@ -82,13 +89,13 @@ def parallel_policy(policy: Policy) -> ParallelPolicy:
 def _maker(name: str) -> Callable[..., Policy]:
     if name in POLICIES:
         return POLICIES[name]
-    for point in _installed().select(name=name):
-        try:
-            installed: Callable[..., Policy] = point.load()
-        except Exception as error:  # a module that is imported may raise anything
-            raise UnknownPolicy(f"policy {name!r} cannot be loaded: {error}") from error
-        return installed
-    raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(policy_names())}")
+    check_policy(name)
+    point = next(iter(_installed().select(name=name)))
+    try:
+        installed: Callable[..., Policy] = point.load()
+    except Exception as error:  # a module that is imported may raise anything
+        raise UnknownPolicy(f"policy {name!r} cannot be loaded: {error}") from error
+    return installed
 
 
 def _installed() -> "EntryPoints":

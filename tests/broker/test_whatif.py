@@ -11,6 +11,7 @@ from deskgrid.broker.forecasts.runner import Ticket
 from deskgrid.broker.forecasts.whatif import WAITING_LIMIT, WAITING_LIMIT_ALL
 from deskgrid.scheduler.forecast.correction import Score
 from deskgrid.scheduler.forecast.picture import Picture
+from deskgrid.scheduler.policies import policy_names
 from tests.broker.office import ADMIN, Office
 from tests.peers import Client
 
@@ -190,6 +191,7 @@ WINDOWS = {"pcs": "a", "starts_s": [0.0], "lasts_s": [1.0]}
             "starts_s is not a list of at most 64 numbers of seconds from 0 to 10000000000",
         ),
         ([{"windows": [{**WINDOWS, "starts_s": [0.0, 2.0]}]}], "windows have as many starts as lengths"),
+        ([{"policy": "pgs"}, {"policy": "nope"}], f"no policy 'nope'; there are: {', '.join(policy_names())}"),
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(client: Client, changes: object, said: str) -> None:
