@@ -21,7 +21,10 @@ from deskgrid.wire import LICENCE
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag
 
-COPIES = "If a task takes too long, let an idle PC run it as well. The first success counts. Not with --checkpoint."
+COPIES = (
+    "If a task takes too long, let an idle PC run it as well. The first success counts. Not with --checkpoint, "
+    "--limit, --licence, --slots or --gang."
+)
 RUNTIME = (
     "Predicted duration of each task. PCs that leave sooner do not get it [default: learned from earlier tasks, and a "
     "minute if there are none]."

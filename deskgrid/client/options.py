@@ -31,8 +31,8 @@ class TaskKeywords(TypedDict, total=False):
     """Options for tasks. An option that is None counts as not given.
 
     ``copies``: whether an idle PC may run a second attempt of a task that takes too long; the first success counts. Not
-    for tasks that save checkpoints. ``min_piece``: for tasks that save checkpoints, the least time in seconds that a PC
-    must have left (60 by default).
+    for tasks that save checkpoints, or need several slots, and not for bags with a limit or licences. ``min_piece``:
+    for tasks that save checkpoints, the least time in seconds that a PC must have left (60 by default).
 
     ``env``: the libraries that the bag brings, so that the PCs need not have them. ``"mine"`` means those that the
     function and your own modules import, or that the first Python file of a command imports, in the versions installed
@@ -168,6 +168,7 @@ def checked_options(options: TaskOptions) -> TaskOptions:
             "can continue from only one of them; leave out checkpoint or copies"
         )
     _check_gates(options)
+    _check_no_copies(options)
     check_needs(options)
     if options.timeout is None:
         return options
@@ -194,6 +195,18 @@ def _check_gates(options: TaskOptions) -> None:
             raise BagRejected(f"after has bags or their ids, not {before!r:.80}")
     if options.when not in ("ok", "ended"):
         raise BagRejected(f'when is "ok" or "ended", not {options.when!r:.80}')
+
+
+def _check_no_copies(options: TaskOptions) -> None:
+    """Refuse copies of tasks that never get any. Raises `BagRejected`."""
+    if options.copies and options.limit is not None:
+        raise BagRejected(
+            "a bag with a limit gets no copies, because each would count as one more: leave out one of them"
+        )
+    if options.copies and options.licences:
+        raise BagRejected(
+            "a bag with licences gets no copies, because each would need licences of its own: leave out one of them"
+        )
 
 
 def checked_licences(licences: object) -> tuple[str, ...]:

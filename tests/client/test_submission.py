@@ -107,6 +107,13 @@ def test_copies_are_allowed_or_not(bad: Any) -> None:
         checked_options(TaskOptions(copies=bad))
 
 
+@pytest.mark.parametrize("gate", [{"limit": 2}, {"licences": ("matlab=1",)}])
+def test_copies_with_a_limit_or_licences_are_refused_because_there_would_be_none(gate: dict[str, Any]) -> None:
+    with pytest.raises(BagRejected, match=f"a bag with {'a limit' if 'limit' in gate else 'licences'} gets no copies"):
+        checked_options(TaskOptions(copies=True, **gate))
+    assert checked_options(TaskOptions(**gate)) == TaskOptions(**gate)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
