@@ -33,7 +33,7 @@ FIRST_TASKS = 64
 LATEST = 50
 # A run: how long it took, in seconds, and on which worker.
 Run = tuple[float, str]
-# The note of a bag that was submitted before any worker joined.
+# How the note begins of a bag that was submitted before any worker joined.
 NO_WORKER = "no worker is known yet: the bag waits"
 
 

@@ -338,7 +338,7 @@ class Clients:
             return bag.note
         longest = scheduler.longest_window(now)
         if not longest:
-            return NO_WORKER
+            return f"{NO_WORKER}; {self._state.facts.joining}"
         too_many = sum(needs_s(seconds) + margin >= longest for seconds in runtimes)
         some = bag.total if len(runtimes) == 1 else too_many
         return too_long(some, bag, longest, margin, scheduler.grid.slots.uneven)

@@ -251,7 +251,9 @@ class Gates:
         return (yield from self._route(bag))
 
     def resume(self, bag: OpenBag) -> Slices:
-        """Place tasks of a bag again, if it is paused."""
+        """Place tasks of a bag again, if it is paused. Raises `AskError`."""
+        if bag.complete:
+            raise AskError(f"bag {bag.row.id} has ended")
         if not bag.paused:
             return {}
         self._state.journal.carried_out(bag.row.number, "pause")

@@ -123,7 +123,7 @@ class Overview:
             "copies": view.copies,
             "waiting": view.total - settled - view.running,
             "closed": bag.closed,
-            "paused": bag.paused,
+            "paused": bag.paused and not bag.complete,
             "age_s": max(0.0, self._state.posix(now) - bag.row.created),
             "left_s": view.left_s,
             "eta_s": median,
@@ -139,7 +139,7 @@ class Overview:
             return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
         if bag.note.endswith(WAIT):
             return self._workers.need_note(bag.row.options)
-        if bag.note != NO_WORKER or not window_s:
+        if not bag.note.startswith(NO_WORKER) or not window_s:
             return bag.note
         scheduler = self._state.scheduler
         margin_s = scheduler.policy.requirement.margin

@@ -246,13 +246,13 @@ class Queries:
         gang = self._workers.attempts.gangs.explaining.text(task, why.state, now) if bag.need.parallel else None
         rows = [] if bag.need.parallel else why.slots
         kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
-        missing = self.need_note(bag.row.options) if why.state == State.WAITING and gang is None else ""
+        missing = self.need_note(bag.row.options) if why.state == State.WAITING else ""
         barred = [f"task {args['item']} waits: {self._barred(bag)}"] if why.state == State.BARRED else []
         return {
             "text": barred
             or [
-                *kept_back,
                 *([missing] if missing else []),
+                *kept_back,
                 *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
                 *(
                     gang

@@ -78,6 +78,13 @@ class GridFacts:
     lease_s: float
     wall_at_zero: float
 
+    @property
+    def joining(self) -> str:
+        """How a PC joins this grid, for people."""
+        if self.encrypted:
+            return "an admin gets the line with which PCs join from deskgrid keys add lab NAME"
+        return f"start one on this machine with deskgrid worker --broker {self.address}"
+
 
 class Leaving(NamedTuple):
     """Messages to send, each with its peer. ``work`` need not wait for the commit: if it is lost, it is sent again."""

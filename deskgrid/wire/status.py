@@ -125,7 +125,7 @@ class BagState(TypedDict):
     copies: int  # running tasks of which a copy runs, too
     waiting: int
     closed: bool  # no more tasks will be added
-    paused: bool  # somebody has paused it: no more tasks of it are started
+    paused: bool  # it was paused, and has not ended: no more tasks of it are started
     age_s: float
     left_s: float  # predicted seconds of work left
     eta_s: float | None  # until the bag should end, the median; null when unknown, or if it cannot end as things are

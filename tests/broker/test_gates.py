@@ -103,7 +103,21 @@ def test_a_paused_bag_waits_until_it_is_resumed_also_across_restarts(open_office
     worker = joined(office)
     worker.finish(*worker.work())
     assert len(office.client().results(bag)) == 3
-    assert office.client().failed("pause", bag=bag) == f"bag {bag} has ended"
+    for what in ("pause", "resume"):
+        assert office.client().failed(what, bag=bag) == f"bag {bag} has ended"
+
+
+def test_a_paused_bag_that_was_cancelled_is_no_longer_paused(open_office: OpenOffice) -> None:
+    office = open_office()
+    client = office.client()
+    bag = client.submit([b"0", b"1"], runtime=0.6)
+    client.ask("pause", bag=bag)
+    assert client.ask("progress", bag=bag)["paused"]
+    client.ask("cancel", bag=bag)
+    for _ in range(2):
+        row = client.ask("progress", bag=bag)
+        assert (row["paused"], row["cancelled"], row["note"]) == (False, 2, "")
+        client = open_office().client()
 
 
 def test_many_tasks_are_paused_and_resumed_in_slices(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,17 @@ def test_explain_counts_the_slots_that_its_processors_may_share(open_office: Ope
     assert "so many are together" not in text
 
 
+def test_explain_begins_with_what_no_pc_has_also_for_parallel_tasks(office: Office) -> None:
+    client = office.client()
+    office.worker("pc1").join(slots=2, labels=("matlab",))
+    needs = {"slots": 2}, {"ranks": (2, 2), "gang": True}, {"limit": 1}
+    for number, need in enumerate(needs):
+        bag = client.submit([b"0"], runtime=10.0, options=TaskOptions(labels=("gpu",), **need))
+        first, second, *_ = client.ask("explain", bag=bag)["text"]
+        assert first == f"no PC has the label gpu; {WAIT}", number
+        assert second.startswith("task 0 (predicted 10 s) waits: ")
+
+
 def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> None:
     client = office.client()
     client.send(wire.Blob(sha256(COMMAND).hexdigest(), COMMAND))
@@ -143,12 +154,12 @@ def test_explain_says_what_is_missing_and_what_is_together(office: Office) -> No
     client.answer_to(client.batch("b1", [b"0"], options=gang, runtime=60.0))
     text = client.ask("explain", bag="b1", item=0)["text"]
     waits = "task 0 (predicted 1 min 00 s) waits: it needs 4 slots of one site for 1 min 00 s"
-    assert text == [f"{waits}; at most 2 are together now"]
+    short = f"a task needs 4 ranks at one site, and PCs have room for 2 at most; {WAIT}"
+    assert text == [short, f"{waits}; at most 2 are together now"]
     client.answer_to(client.batch("b2", [b"0"], options=TaskOptions(labels=("gpu",))))
     text = client.ask("explain", bag="b2", item=0)["text"]
     assert (text[0], text[-1]) == (f"no PC has the label gpu; {WAIT}", "pc1 slot 1: the PC does not have the label gpu")
     assert client.ask("eta", bag="b2")["why"] == f"no PC has the label gpu; {WAIT}"
-    short = f"a task needs 4 ranks at one site, and PCs have room for 2 at most; {WAIT}"
     assert client.ask("eta", bag="b1")["why"] == short
     (row,) = client.ask("whatif", bag="b1", changes=[])["rows"]
     assert row["why"] == "its tasks do not all end while the PCs that they need are there together"

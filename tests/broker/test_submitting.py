@@ -1,6 +1,7 @@
 """Submitting: what is accepted, exactly once; what is refused, and why; what the submitter is told at once."""
 
 import secrets
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.bags import NO_WORKER
 from deskgrid.broker.server import python_minor
 from deskgrid.broker.watchers import RECEIPT_S
 from tests.broker.office import ADMIN, Office
@@ -185,8 +187,15 @@ def test_commands_may_come_from_another_python(office: Office) -> None:
 # --- what is said at once --------------------------------------------------------------------------------------------
 
 
-def test_a_bag_is_noted_to_wait_when_no_worker_is_known(client: Client) -> None:
-    assert note(client, client.batch("b1", [b"0"])) == "no worker is known yet: the bag waits"
+def test_a_bag_is_noted_to_wait_when_no_worker_is_known(office: Office, client: Client) -> None:
+    assert note(client, client.batch("b1", [b"0"])) == f"{NO_WORKER}; {office.sessions.state.facts.joining}"
+
+
+def test_whom_to_ask_for_the_line_of_pcs_is_said_and_without_keys_what_to_run(office: Office) -> None:
+    facts = office.sessions.state.facts
+    assert replace(facts, encrypted=True).joining.endswith(" from deskgrid keys add lab NAME")
+    insecure = replace(facts, encrypted=False, address="127.0.0.1:7077")
+    assert insecure.joining.endswith(" with deskgrid worker --broker 127.0.0.1:7077")
 
 
 def test_nothing_is_noted_when_everything_fits(office: Office, client: Client) -> None:
@@ -389,7 +398,7 @@ def test_what_there_is_to_say_of_a_batch_is_not_left_to_its_results(office: Offi
     client.send(client.batch("b1", [], first=2, last=True))
     finish(office, 2)
     assert client.expect(wire.Outcomes).receipts == ()
-    before = "no worker is known yet: the bag waits"
+    before = f"{NO_WORKER}; {office.sessions.state.facts.joining}"
     assert {client.expect(wire.Accepted).note for _ in range(2)} == {before, "look here"}
 
 
@@ -439,7 +448,7 @@ def test_when_workers_have_come_the_note_that_there_are_none_is_made_anew(office
     client = office.client()
     for runtime in (10.0, 1000.0):
         client.submit([b"0", b"1"], runtime=runtime)
-    assert [row["note"] for row in client.ask("bags")["bags"]] == ["no worker is known yet: the bag waits"] * 2
+    assert all(row["note"].startswith(NO_WORKER) for row in client.ask("bags")["bags"])
     office.worker().join(uptime=100.0, kind="until")
     short, long = client.ask("bags")["bags"]
     assert short["note"] == ""

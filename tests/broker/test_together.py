@@ -7,6 +7,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.gangs.together import Pc, Together, most_together
+from deskgrid.broker.need_notes import WAIT
 from deskgrid.scheduler.parallel.need import Need
 from tests.broker.gang_peers import asked_to_prepare, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import ADMIN, Office, OpenOffice
@@ -53,7 +54,10 @@ def test_a_gang_that_waits_says_how_many_slots_are_together_and_when(open_office
     rank_worker(office, "pc1", uptime=600.0, windows=(wire.Window(24 * HOUR, 8 * HOUR),))
     needs = "task 0 (predicted 40 min) waits: it needs 3 slots of one site for 40 min; "
     at = datetime.fromtimestamp(1_800_000_000.0 + 24 * HOUR, UTC).astimezone()
-    assert why(office, bag) == [f"{needs}at most 1 are together from {at:%A} {at:%H:%M} on"]
+    assert why(office, bag) == [
+        f"a task needs 3 ranks at one site, and PCs have room for 1 at most; {WAIT}",
+        f"{needs}at most 1 are together from {at:%A} {at:%H:%M} on",
+    ]
     rank_worker(office, "pc2", slots=2, uptime=600.0, windows=(wire.Window(24 * HOUR, 8 * HOUR),))
     assert why(office, bag) == [
         f"{needs}so many are together from {at:%A} {at:%H:%M} on",
@@ -91,7 +95,8 @@ def test_a_gang_that_needs_what_no_pc_has_says_what(office: Office) -> None:
     rank_worker(office)
     bag = gang_bag(office, 2, slots=2, labels=("gpu",), mpi=True)
     office.settle()
-    (text,) = why(office, bag)
+    missing, text = why(office, bag)
+    assert missing == f"no PC has the label gpu; {WAIT}"
     assert "it needs 4 slots of one site, 2 on one PC for each of 2 ranks, with gpu and MPI, for 1 min 40 s" in text
     assert text.endswith("; no PC that is known has that")
 
