@@ -372,9 +372,9 @@ class _Agent:
         if self._session.known != self._was_known:
             self._was_known = self._session.known
             self._link.heard()
-            self._say(
-                f"joined {address} as {self._session.name}" if self._was_known else f"lost the broker at {address}"
-            )
+            name, wanted = self._session.name, self._options.name
+            why = "" if name == wanted else f", because another worker is called {wanted} already"
+            self._say(f"joined {address} as {name}{why}" if self._was_known else f"lost the broker at {address}")
         elif not self._was_known:
             self._link.complain(self._say)
 

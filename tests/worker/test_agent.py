@@ -56,6 +56,12 @@ def test_it_joins_runs_tasks_and_says_so(grid: LiveGrid) -> None:
     assert worker.said[2] == f"joined {grid.broker.ready.address} as pc1"
 
 
+def test_a_second_worker_of_a_pc_says_why_it_has_another_name(grid: LiveGrid) -> None:
+    grid.worker("pc1")
+    address = grid.broker.ready.address
+    assert grid.worker("pc1").has_said(f"joined {address} as pc1~2, because another worker is called pc1 already")
+
+
 def test_it_runs_commands_and_their_output_is_kept(grid: LiveGrid) -> None:
     grid.worker()
     client = grid.client()
