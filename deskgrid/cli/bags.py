@@ -176,6 +176,8 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
     The files of each task go into a folder named after the task's number in the bag, counted from 0. With ITEM, you get
     only the files of that task, directly in the folder. If you interrupt a fetch, the next one continues where it
     stopped.
+
+    Tasks that failed or were cancelled have no files, and the exit code is then 1.
     """
     from deskgrid.errors import DeskgridError, TaskError
 
@@ -186,11 +188,17 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
         except Exception as error:  # that of the task, which may be of any class
             if isinstance(error, DeskgridError) and not isinstance(error, TaskError):
                 raise
-            raise Refusal(_failure(item or 0, error)) from error
+            say(f"deskgrid: {_failure(item or 0, error)}", err=True)
+            sys.exit(FAILED)
         for path in found:
             say(str(path))
-        if not found:
-            say("deskgrid: there are no files to fetch", err=True)
+        progress = bag.progress()
+        if item is None and (progress.failed or progress.cancelled):
+            say(f"deskgrid: {_summary(progress)}; only tasks that are done have files", err=True)
+            sys.exit(FAILED)
+    if not found:
+        whose = f"bag {bag_id}" if item is None else f"task {item} of bag {bag_id}"
+        raise Refusal(f"{whose} has no files: submit a command with --output, or return a File from a function")
 
 
 @click.command()

@@ -63,7 +63,8 @@ class FakeBag:
         value = None if item is None else dict(self.ended)[item]
         if isinstance(value, Exception):
             raise value
-        return [to / str(number) / "out" for number, _ in self.ended] if item is None else [to / "out"]
+        done = [number for number, value in self.ended if not isinstance(value, Exception)]
+        return [to / str(number) / "out" for number in done] if item is None else [to / "out"]
 
     def explain(self, item: int | None) -> str:
         return f"task {item} waits"

@@ -546,22 +546,37 @@ def test_an_exception_that_cannot_be_shown_is_told_by_its_type(monkeypatch: pyte
 
 
 def test_the_files_that_were_fetched_are_named(grid: FakeGrid) -> None:
-    grid.bag.ended = [(0, "a"), (1, RemoteError("no such star"))]
-    assert deskgrid("fetch", BAG, "--to", "x").stdout == "x/0/out\nx/1/out\n"
+    grid.bag.ended = [(0, "a"), (1, "b")]
+    result = deskgrid("fetch", BAG, "--to", "x")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "x/0/out\nx/1/out\n", "")
     assert deskgrid("fetch", BAG, "0").stdout == "out\n"
 
 
-def test_it_is_said_if_there_is_nothing_to_fetch(grid: FakeGrid) -> None:
-    grid.bag.ended = []
+def test_a_fetch_of_a_bag_of_which_tasks_failed_says_so(grid: FakeGrid) -> None:
+    grid.bag.ended = [(0, "a"), (1, RemoteError("no such star"))]
     result = deskgrid("fetch", BAG)
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "deskgrid: there are no files to fetch\n")
+    assert (result.exit_code, result.stdout) == (1, "0/out\n")
+    assert result.stderr == "deskgrid: 1 of 2 tasks done, 1 failed; only tasks that are done have files\n"
+    assert deskgrid("fetch", BAG, "0").exit_code == 0
+
+
+@pytest.mark.parametrize("item", [(), ("0",)])
+def test_a_fetch_of_tasks_without_files_says_how_they_get_some(
+    grid: FakeGrid, item: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid.bag, "fetch", lambda to, item: [])
+    grid.bag.ended = [(0, "a")]
+    result = deskgrid("fetch", BAG, *item)
+    whose = f"task 0 of bag {BAG}" if item else f"bag {BAG}"
+    why = f"deskgrid: {whose} has no files: submit a command with --output, or return a File from a function\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", why)
 
 
 @pytest.mark.parametrize("error", [RemoteError("no such star"), ValueError("no such star")])
 def test_a_task_that_failed_has_no_files_but_a_reason(grid: FakeGrid, error: Exception) -> None:
     grid.bag.ended = [(0, error)]
     result = deskgrid("fetch", BAG, "0")
-    assert (result.exit_code, result.stdout, "no such star" in result.stderr) == (2, "", True)
+    assert (result.exit_code, result.stdout, "no such star" in result.stderr) == (1, "", True)
 
 
 def test_bags_are_paused_and_resumed(grid: FakeGrid) -> None:
