@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from deskgrid.cli.base import Refusal, Seconds, Whole, join_option, open_grid, say, when_interrupted
+from deskgrid.cli.base import Refusal, Seconds, Whole, join_option, open_grid, say
 from deskgrid.cli.needs import check_needs, needs_options
 from deskgrid.wire import LICENCE
 
@@ -181,7 +181,7 @@ def submit(
     _check_pairs(click.get_current_context(), {**options, "each": lines})
     check_needs(options["gang"], options["speedup"])
     with open_grid(join) as grid:
-        with when_interrupted("you stopped submitting; the tasks that were already sent are cancelled"):
+        try:
             bag = grid.command(
                 list(command),
                 _itself(command) if lines is None else items_of(lines),
@@ -190,6 +190,10 @@ def submit(
                 env=_environment(env, more),
                 **options,
             )
+        except KeyboardInterrupt as stopped:
+            sent = getattr(stopped, "__notes__", ["no task was sent"])
+            say(f"deskgrid: you stopped submitting; {'; '.join(sent)}", err=True)
+            raise
         click.echo(bag.id)
         if lines is not None and not any("{}" in word for word in command):
             whole = " ".join([*command, "LINE"])

@@ -82,8 +82,9 @@ def submit_bag(
         for batch in wire.in_batches(rows, _payload_size):
             sender.send(batch, last=rows.ended)
         sender.wait()
-    except BaseException:
-        sender.abandon()
+    except BaseException as error:
+        if told := sender.abandon():
+            error.add_note(told)
         raise
     return Accepted(sender.bag, sender.total, sender.note)
 
@@ -209,11 +210,15 @@ class _Sender:
             with suppress(queue.Empty):
                 return self._replies.get(timeout=SLICE_S)
 
-    def abandon(self) -> None:
-        """Cancel the batches that were sent, if the broker is reachable."""
-        if self._sent:
-            with suppress(DeskgridError):
-                ask(self._link, "cancel", {"bag": self.bag, "items": None}, ABANDON_S)
+    def abandon(self) -> str:
+        """Cancel the batches that were sent; return what becomes of their tasks, or nothing if none were sent."""
+        if not self._sent:
+            return ""
+        try:
+            ask(self._link, "cancel", {"bag": self.bag, "items": None}, ABANDON_S)
+        except (DeskgridError, KeyboardInterrupt):
+            return f"the tasks that were already sent may run; cancel them with deskgrid cancel {self.bag}"
+        return "the tasks that were already sent are cancelled"
 
 
 # --- runtimes and items ---------------------------------------------------------------------------------------------

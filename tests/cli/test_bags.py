@@ -471,16 +471,20 @@ def test_ctrl_c_says_what_goes_on(
     assert result.stderr.strip() == f"deskgrid: {said}"
 
 
-def test_ctrl_c_in_a_submission_says_what_happens_to_the_tasks_that_were_sent(
-    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("note", ["", "the tasks that were already sent are cancelled"])
+def test_ctrl_c_in_a_submission_says_whether_tasks_were_sent_and_what_happens_to_them(
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch, note: str
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        stopped = KeyboardInterrupt()
+        if note:
+            stopped.add_note(note)
+        raise stopped
 
     monkeypatch.setattr(grid, "command", interrupted)
     result = deskgrid("submit", "--", "echo")
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr.strip() == "deskgrid: you stopped submitting; the tasks that were already sent are cancelled"
+    assert result.stderr.strip() == f"deskgrid: you stopped submitting; {note or 'no task was sent'}"
 
 
 def test_ctrl_c_says_that_several_bags_go_on(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:

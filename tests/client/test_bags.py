@@ -129,6 +129,35 @@ def test_an_interrupted_wait_leaves_the_bag_usable(fake: FakeGrid, grid: Grid, m
     assert bag.results() == [2, 4]
 
 
+@pytest.mark.parametrize("sent", [0, 1])
+def test_an_interrupted_submission_says_whether_tasks_were_sent(fake: FakeGrid, grid: Grid, sent: int) -> None:
+    def items() -> Iterator[int]:
+        yield from range(sent * (wire.BATCH_ROWS + 1))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        grid.bag(double, items())
+    notes = ["the tasks that were already sent are cancelled"] * sent
+    assert (getattr(stopped.value, "__notes__", []), len(fake.memory.asked("cancel"))) == (notes, sent)
+
+
+def test_an_interrupted_submission_that_cannot_be_cancelled_says_how_to(
+    grid: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def items() -> Iterator[int]:
+        yield from range(wire.BATCH_ROWS + 1)
+        monkeypatch.setattr("deskgrid.client.submission.ask", interrupted)  # the second Ctrl-C
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        grid.bag(double, items())
+    (note,) = stopped.value.__notes__
+    assert note.startswith("the tasks that were already sent may run; cancel them with deskgrid cancel ")
+
+
 def reachable_bytes(root: object) -> int:
     """The size of everything that ``root`` keeps alive, but for code, classes and threads' own."""
     sizes: dict[int, int] = {}
