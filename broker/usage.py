@@ -3,6 +3,8 @@
 Rule: what was used is recorded at most once in `WRITE_S`, so a broker that is killed forgets the last second.
 """
 
+from collections.abc import Sequence
+
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import UsageRow
@@ -13,6 +15,8 @@ from deskgrid.scheduler.state.shares import decayed
 WRITE_S = 1.0
 # Accounts of which less than this is left are not restored. Slot-seconds.
 LEAST_S = 1.0
+# Shares and licences that a note names.
+NAMED = 20
 # Shares in one answer, and the units of each.
 SHARE_ROWS = 1_000
 ROW_UNITS = 20
@@ -49,8 +53,15 @@ class Usage:
                 wrong.append(str(error))
         if changed:
             self.arrange(now)
+            self._note()
         if wrong:
             raise ValueError("; ".join(wrong))
+
+    def _note(self) -> None:
+        """Note what was understood."""
+        shares = sorted({f"{share}={weight:g}" for share, weight in self._state.shares_file.content.values()})
+        licences = sorted([f"{name}={many}" for name, many in self._state.licences_file.content.items()])
+        self._state.note("home-files", shares=_listed(shares), licences=_listed(licences))
 
     def write_down(self, now: float, last: bool = False) -> None:
         """Record what was used, if it is time, or for the ``last`` time."""
@@ -84,3 +95,8 @@ class Usage:
                 for share in found[:SHARE_ROWS]
             ]
         }
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join([*names[:NAMED], *more])

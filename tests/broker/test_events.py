@@ -16,7 +16,7 @@ from tests.live import ROOT
 from tests.peers import BareWorker, Client
 
 # Notes that nobody is shown as events: bags have views of their own, and the rest is about the broker's own faults.
-LOG_ONLY = {"windows-file", "question-failed", "forecast-failed"} | {
+LOG_ONLY = {"windows-file", "home-files", "question-failed", "forecast-failed"} | {
     f"bag-{what}" for what in ("deserted", "opened", "expired", "forgotten")
 }
 ERROR = msgpack.packb(["E", "m", "", b""])

@@ -484,8 +484,13 @@ def test_a_file_that_is_wrong_is_reported_once_and_the_last_good_one_stays(offic
     (tmp_path / LICENCES).unlink()
     office.sessions.usage.refresh(office.now)
     assert [(row["share"], row["weight"]) for row in ann.ask("shares")["shares"]] == [("ann", 2.0)]
+    (tmp_path / LICENCES).write_text("".join(f"m{number:02} = 5\n" for number in range(22)))
     file.unlink()
     office.sessions.usage.refresh(office.now)
+    first, last = [line for line in office.sessions.state.take_notices() if line.startswith("home-files ")]
+    assert first == "home-files shares='ann=2' licences=''"
+    assert last.startswith("home-files shares='' licences='m00=5, ")
+    assert last.endswith(", m19=5, 2 more'")
     assert [row["weight"] for row in ann.ask("shares")["shares"]] == [1.0]
 
 

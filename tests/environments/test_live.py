@@ -100,6 +100,8 @@ def test_people_see_environments_and_have_them_forgotten(grid: Grid, live: LiveG
     assert f"{wire.this_system()}: " in shown
     assert "labtools-1.0-py3-none-any.whl" in shown
     assert f"used by {first.id}" in shown
+    nothing = "deskgrid: no environment has an id that begins with '': see deskgrid env list"
+    assert deskgrid(live, "env", "forget", "").stderr.strip() == nothing
     forgot = deskgrid(live, "env", "forget", name)
     assert f"forgot {name} (labtools): " in forgot.stdout, forgot.stderr
     assert first.results() == [(100, "1.0")]

@@ -59,7 +59,7 @@ def _environment(row: dict[str, Any]) -> KeptEnvironment:
 
 def find(link: Link, name: str) -> KeptEnvironment:
     """Return the environment whose id begins with ``name``. Raises `RequestFailed` unless there is exactly one."""
-    found = [each for each in environments(link) if each.id.startswith(name)]
+    found = [each for each in environments(link) if name and each.id.startswith(name)]
     if len(found) != 1:
         have = f"{len(found)} environments have ids that begin" if found else "no environment has an id that begins"
         raise RequestFailed(f"{have} with {name!r}: see deskgrid env list")
