@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 # The uptime of a worker that has no plan.
 OPEN_ENDED = math.inf
+# What differs by no more only seems to differ: sums and quotients of decimal numbers are rounded (0.1 + 0.2 > 0.3). Of
+# seconds, and of the power of PCs. Where parallel tasks are placed, such times are one instant.
+ROUNDING = 1e-6
 
 
 class SchedulerError(Exception):

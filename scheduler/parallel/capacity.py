@@ -7,9 +7,6 @@ from deskgrid.scheduler.parallel.choices import Look, Size
 from deskgrid.scheduler.parallel.hosts import kept_idle, seats
 from deskgrid.scheduler.parallel.need import Need
 
-# All the power of a site, but for what rounding adds to a sum.
-WHOLE = 1.0 - 1e-9
-
 
 def within(look: Look, job: Job, size: Size) -> Size:
     """``size``, but no more than the largest site would have for a moldable job if nothing else ran there."""
@@ -20,7 +17,7 @@ def within(look: Look, job: Job, size: Size) -> Size:
     if not size.power:
         return size._replace(ranks=max(need.least, min(size.ranks, room(look, need))))
     power = max([sum([size.of(host) * count * need.slots for host, count in hosts]) for hosts in sites], default=0.0)
-    return size._replace(power=min(size.power, WHOLE * power)) if power else size
+    return size._replace(power=min(size.power, power)) if power else size
 
 
 def room(look: Look, need: Need) -> int:

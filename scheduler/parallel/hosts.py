@@ -7,6 +7,7 @@ slower than the slowest of them, the slowest, and those whose windows close firs
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
@@ -83,7 +84,7 @@ def seats(idle: int, memory: float, need: Need, sharing: Sharing) -> int:
 
 def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Start | None:
     seconds = job.need.seconds(job.runtime, ranks) / host.speed
-    if places(host, job.need, look.sharing) >= ranks and look.now + seconds + look.margin < host.closes:
+    if places(host, job.need, look.sharing) >= ranks and look.now + seconds + look.margin + ROUNDING < host.closes:
         return Start(job, ((host, ranks),), seconds)
     return None
 
@@ -134,9 +135,9 @@ def _usable(
 ) -> list[tuple[float, Host, int]]:
     """Those on which a job of so many seconds ends in time for their windows, and for what is reserved."""
     end = look.now + seconds
-    limit = end + look.margin
+    limit = end + look.margin + ROUNDING
     usable = [each for each in free if each[1].closes > limit]
-    if reserved is None or end <= reserved.at:
+    if reserved is None or end <= reserved.at + ROUNDING:
         return usable
     by_host, now = reserved.by_host, look.now
     return [
@@ -149,7 +150,8 @@ def _usable(
 def _beside(host: Host, need: Need, reserved: Reserved, now: float) -> int:
     """How many ranks it can have beyond the time at which ranks of another job are to start on it."""
     theirs = reserved.by_host[host] * reserved.job.need.slots
-    free = host.idle + sum([slots for at, slots in frees(host, reserved.job, now) if at <= reserved.at]) - theirs
+    by_then = reserved.at + ROUNDING
+    free = host.idle + sum([slots for at, slots in frees(host, reserved.job, now) if at <= by_then]) - theirs
     return free // need.slots
 
 
@@ -201,13 +203,13 @@ def strongest(hosts: list[tuple[Host, int]], need: Need, size: Size) -> tuple[in
     ranks, lacks = 0, size.power
     for host, count in hosts:
         taken = 0
-        while taken < count and ranks < need.most and (lacks > 0.0 or ranks < need.least):
+        while taken < count and ranks < need.most and (lacks > ROUNDING or ranks < need.least):
             taken += 1
             ranks += 1
             lacks -= size.of(host)
         if taken:
             chosen.append((host, taken))
-    enough = ranks >= need.least and (lacks <= 0.0 or ranks == need.most)
+    enough = ranks >= need.least and (lacks <= ROUNDING or ranks == need.most)
     return (ranks, chosen) if enough else (0, [])
 
 

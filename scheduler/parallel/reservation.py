@@ -9,6 +9,7 @@ from heapq import heappop, heappush, merge
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, Job, Site
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import believed, first, frees, kept_idle, seats, strongest
@@ -32,9 +33,16 @@ def earliest(look: Look, job: Job, size: Size) -> Reserved | None:
     for site in look.view.sites:
         horizon = _Horizon(look, site, look.view.coming(site)[:AHEAD])
         for found in _at_site(horizon, job, size, best.at if best is not None else inf):
-            if best is None or (found.at, found.seconds) < (best.at, best.seconds):
+            if best is None or _sooner(found, best):
                 best = found
     return best
+
+
+def _sooner(found: Reserved, best: Reserved) -> bool:
+    """Whether a job can start sooner, or takes less time if it can start at the same time."""
+    if abs(found.at - best.at) > ROUNDING:
+        return found.at < best.at
+    return found.seconds < best.seconds - ROUNDING
 
 
 class _Horizon(NamedTuple):
@@ -70,7 +78,7 @@ def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Reserved | None:
         lacks -= slots
         at = free
     seconds = need.seconds(job.runtime, ranks) / host.speed
-    if lacks > 0 or not host.labels >= need.labels or at + seconds + look.margin >= host.closes:
+    if lacks > 0 or not host.labels >= need.labels or at + seconds + look.margin + ROUNDING >= host.closes:
         return None
     return Reserved(job, ((host, ranks),), at, seconds)
 
@@ -125,11 +133,11 @@ class _Sweep:
         """The first time, not after ``until``, at which the job can have its size."""
         at = self.now
         following = next(self.changes, None)
-        while at <= until:
-            while following is not None and following.at <= at:
-                self._apply(following)
+        while at <= until + ROUNDING:
+            while following is not None and following.at <= at + ROUNDING:
+                self._apply(following, at)
                 following = next(self.changes, None)
-            while self.deadlines and self.deadlines[0][0] <= at:
+            while self.deadlines and self.deadlines[0][0] <= at + ROUNDING:
                 self._close(heappop(self.deadlines)[2], at)
             if self.total >= (size.ranks if not size.power else self.job.need.least):
                 found = self._choose(size, at)
@@ -162,12 +170,11 @@ class _Sweep:
 
     def _openings(self, coming: Sequence[tuple[float, float, Host]]) -> Iterator[_Change]:
         for opens, closes, host in coming:
-            if self._suits(host) and closes - opens > self.lasts:
+            if self._suits(host) and closes - opens > self.lasts + ROUNDING:
                 yield _Change(opens, 1, host, host.slots, 0.0, closes)
 
-    def _apply(self, change: _Change) -> None:
+    def _apply(self, change: _Change, at: float) -> None:
         host = change.host
-        at = max(change.at, self.now)
         if change.closes:
             self.free[host] = host.slots - kept_idle(host, self.sharing)
             self.memory[host] = host.memory + self._held.get(host, 0.0)
@@ -185,7 +192,7 @@ class _Sweep:
         self._count(host, at)
 
     def _close(self, host: Host, at: float) -> None:
-        if self.closes[host] - self.lasts <= at:  # else another window has opened since
+        if self.closes[host] - self.lasts <= at + ROUNDING:  # else another window has opened since
             self.closes[host] = 0.0
             self._count(host, at)
 

@@ -1,6 +1,7 @@
 """The virtual-clock driver: the same scheduler the broker runs, on PCs that exist only as numbers.
 
 Rule 1: everything due at one instant is handed over before the one pass of that instant, closings before openings.
+Where there are gangs, times that differ only by rounding are one instant.
 Rule 2: ties are broken by the order of scheduling, so a run is a function of its arguments.
 Rule 3: the scheduler sees what is predicted and announced; what happens is in `Arrival.actual` and `Span.closes`.
 """
@@ -18,6 +19,7 @@ from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerErro
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.simulation.gangs import Gangs
+from deskgrid.scheduler.simulation.instants import Happenings, gather
 from deskgrid.scheduler.simulation.lateness import Lateness
 from deskgrid.scheduler.simulation.pcs import ENDS, PC, Order, PCSlot, Rates, Work, new_pc
 from deskgrid.scheduler.simulation.runs import (
@@ -60,7 +62,6 @@ PATIENCE = 1000
 # The same for policies that know windows: each loss doubles a prediction, so a task soon fits, or fits nowhere.
 PATIENCE_TIMED = 100
 
-
 _PASS = ev.PassDue()
 
 
@@ -87,11 +88,11 @@ class Simulator:
         self._left: dict[int, float] = {}
         slowest = min([pc.speed for pc in pcs], default=1.0) / (SLOWLY if conditions.slow else 1.0)
         self._longest_task_s = max(self._actual, default=0.0) / slowest
-        gangs = any(arrival.need.parallel for arrival in arrivals)
-        self._pcs = {pc.name: new_pc(pc, conditions, told=gangs) for pc in pcs}
+        self._any_gangs = any(arrival.need.parallel for arrival in arrivals)
+        self._pcs = {pc.name: new_pc(pc, conditions, told=self._any_gangs) for pc in pcs}
         # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
-        if self._silent and gangs:
+        if self._silent and self._any_gangs:
             raise SchedulerError("a PC that never answers is not simulated beside gangs")
         self._conditions = conditions
         # Is told each event and its time, after it was handled, and may answer with more events.
@@ -100,7 +101,7 @@ class Simulator:
         self._trace = trace
         self._executions: list[Execution] = []
         self._spans: list[tuple[str, Span]] = []
-        self._heap: list[tuple[float, Order, int, Callable[[], None]]] = []
+        self._heap: Happenings = []
         self._sequence = 0
         self._submitted = 0
         self._settled = 0
@@ -137,6 +138,8 @@ class Simulator:
             if now == math.inf or self._hopeless():
                 raise Stalled(f"{count - self._settled} of {count} tasks are placed nowhere, or lost each time")
             self.now = now
+            if self._any_gangs:
+                gather(heap, now)
             while heap and heap[0][0] <= now:
                 heapq.heappop(heap)[3]()
             for name in self._silent:
@@ -146,8 +149,7 @@ class Simulator:
                 self._rates.settle()
         counters, executions, spans = self.scheduler.counters, tuple(self._executions), tuple(self._spans)
         ran_s = self._ran_s + self._gangs.ran_s + counters.wasted_s
-        gangs = tuple(self._gangs.executions)
-        return Run(self.now, self._open_s() - ran_s, counters, executions, spans, ran_s, gangs)
+        return Run(self.now, self._open_s() - ran_s, counters, executions, spans, ran_s, tuple(self._gangs.executions))
 
     def _next(self) -> float:
         """When the next thing happens, or is due."""
@@ -205,8 +207,7 @@ class Simulator:
 
     def _next_window(self, pc: PC) -> None:
         """Wait for the next window of a PC. One that has no more stays away."""
-        span = pc.calendar.take()
-        if span is not None:
+        if (span := pc.calendar.take()) is not None:
             self.at(span.opens, Order.OPENS, partial(self._opens, pc, span))
             self._longest_cycle_s = max(self._longest_cycle_s, span.opens - pc.opened)
 

@@ -34,7 +34,8 @@ from deskgrid.sleepbench.scenarios import ScenarioError
 def gangs(*, scenario_file: Path, policy: tuple[str, ...], seed: int, file: Path | None) -> None:
     """Simulate gangs on sites of PCs: when and where each runs, and what its policy considered.
 
-    Everything that happens at one instant is known before anything is decided at it.
+    Everything that happens at one instant is known before anything is decided at it. Times that differ by no more than
+    a microsecond are one instant, because times are rounded.
     """
     from rich.console import Console
 

@@ -8,6 +8,8 @@ from tests.scheduler import test_chances as chances
 from tests.scheduler import test_gangs as gangs
 from tests.scheduler import test_many_gangs as many_gangs
 from tests.scheduler.builders import pgs
+from tests.scheduler.parallel import test_rounding as rounding
+from tests.scheduler.simulation import test_instants as instants
 from tests.scheduler.simulation import test_starvation as starvation
 
 
@@ -28,6 +30,8 @@ def in_the_scheduler(seed: int, home: Path) -> None:
     starvation.test_nor_do_single_tasks_of_which_predictions_say_little("packing")
     starvation.test_beside_small_gangs_it_starts_when_it_has_waited_five_times_its_runtime("packing", 0.95)
     starvation.test_a_gang_that_fits_nowhere_keeps_no_other_waiting("packing")
+    rounding.test_of_sites_that_are_free_at_one_instant_the_faster_one_is_reserved()
+    instants.test_a_gang_that_ends_when_another_one_arrives_makes_room_for_it("ff")
     with pytest.MonkeyPatch.context() as patch:
         many_gangs.few(patch)
         many_gangs.test_a_policy_sees_some_jobs_of_each_category_and_as_many_of_each_share()

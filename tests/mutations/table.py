@@ -748,6 +748,20 @@ MUTATIONS = (
         "gangs in the scheduler",
     ),
     Mutation(
+        "simulate an arrival before the end of a gang that is later only by rounding",
+        "deskgrid.scheduler.simulation.instants:gather",
+        "heap[0][0] <= now + ROUNDING",
+        "heap[0][0] <= now",
+        "gangs in the scheduler",
+    ),
+    Mutation(
+        "let rounding decide between sites that are free at one instant",
+        "deskgrid.scheduler.parallel.reservation:_sooner",
+        "abs(found.at - best.at) > ROUNDING",
+        "found.at != best.at",
+        "gangs in the scheduler",
+    ),
+    Mutation(
         "let the other ranks go on when one PC of a gang is gone",
         "deskgrid.scheduler.gangs:Gangs.lose",
         "self._stop(gang, now, besides)",

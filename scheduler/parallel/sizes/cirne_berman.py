@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import ClassVar, NamedTuple
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.need import Need
@@ -42,7 +43,7 @@ class CirneBerman(HowMany):
         for size in self._candidates(look, job.need):
             seconds = job.need.seconds(job.runtime, size)
             ends = schedule.end(size * job.need.slots, seconds, best)
-            if ends < best:
+            if ends < best - ROUNDING:
                 best, found = ends, size
         return found
 
@@ -80,7 +81,7 @@ class _Schedule:
         """When the job would end with so many slots; infinity if that is not before ``until``."""
         now, free, ends = self._now, self._free, self._ends.copy()
         queue = [*self._before, _Turn(slots, seconds, True), *self._after]
-        while now + seconds < until:
+        while now + seconds < until - ROUNDING:
             started = _starting(queue, now, free, ends)
             for turn in started:
                 if turn.own:
@@ -90,7 +91,7 @@ class _Schedule:
             if not ends:
                 return inf
             now = max(now, ends[0][0])
-            while ends and ends[0][0] <= now:
+            while ends and ends[0][0] <= now + ROUNDING:
                 free += heappop(ends)[1]
         return inf
 
@@ -109,7 +110,7 @@ def _starting(queue: list[_Turn], now: float, free: int, ends: list[tuple[float,
     shadow, spare = _shadow(queue[0].slots, free, [*ends, *[(now + turn.seconds, turn.slots) for turn in started]])
     left = queue[:1]
     for turn in queue[1:]:
-        in_time = now + turn.seconds <= shadow
+        in_time = now + turn.seconds <= shadow + ROUNDING
         if turn.slots <= free and (in_time or turn.slots <= spare):
             free -= turn.slots
             spare -= 0 if in_time else turn.slots
@@ -122,8 +123,11 @@ def _starting(queue: list[_Turn], now: float, free: int, ends: list[tuple[float,
 
 def _shadow(slots: int, free: int, ends: list[tuple[float, int]]) -> tuple[float, int]:
     """When the head can start, and how many slots are then left for others."""
+    shadow = inf
     for at, freed in sorted(ends):
+        if at > shadow + ROUNDING:
+            break
         free += freed
-        if free >= slots:
-            return at, free - slots
-    return inf, free
+        if shadow == inf and free >= slots:
+            shadow = at
+    return shadow, free - (slots if shadow < inf else 0)

@@ -12,17 +12,15 @@ A basic processing unit (BPU) is the power of one slot of the slowest PC.
 
 from math import ceil, inf
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host
 from deskgrid.scheduler.parallel.choices import Look, Size
 from deskgrid.scheduler.parallel.need import Need
 
-# The part of a site's power that a partition by power has at most: sums of the same numbers differ by rounding.
-WHOLE = 1.0 - 1e-9
-
 
 def share(total: float, jobs: float) -> int:
     """One of so many equal parts, rounded up (Eqs. 1, 2, 5 and 7)."""
-    return max(1, ceil(total / jobs + 0.5))
+    return max(1, ceil(total / jobs + 0.5 - ROUNDING))
 
 
 def running(look: Look) -> int:
@@ -37,7 +35,7 @@ def by_processors(look: Look, need: Need, jobs: float) -> Size:
     hosts = _hosts(look, need)
     slots = sum([host.slots // need.slots for some in hosts for host in some])
     most = [sum([host.slots // need.slots * (1.0 - host.load) for host in some]) for some in hosts]
-    return Size(need.least, min(share(slots, jobs), WHOLE * max(most, default=0.0)), equal=True)
+    return Size(need.least, min(share(slots, jobs), max(most, default=0.0)), equal=True)
 
 
 def by_power(look: Look, need: Need, jobs: float, *, loaded: bool, most: float = inf) -> Size:
@@ -53,7 +51,7 @@ def by_power(look: Look, need: Need, jobs: float, *, loaded: bool, most: float =
     else:
         total = sum([host.slots // need.slots * host.speed for hosts in _hosts(look, need) for host in hosts])
     unit = _unit(look)
-    return Size(need.least, min(min(share(total / unit, jobs), most) * unit, WHOLE * max(left, default=unit)))
+    return Size(need.least, min(min(share(total / unit, jobs), most) * unit, max(left, default=unit)))
 
 
 def units(look: Look) -> float:

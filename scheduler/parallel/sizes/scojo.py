@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import ClassVar, NamedTuple
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Site
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size
 from deskgrid.scheduler.parallel.need import Need
@@ -92,7 +93,7 @@ class Scojo(HowMany):
                 if free >= need.least:
                     fits = min(free, size.ranks)
                     ends = when + need.seconds(job.runtime, fits)
-                    if ends < best:
+                    if ends < best - ROUNDING:
                         best, at, ranks = ends, when, fits
         if at > look.now:
             self._promised[job.task] = ranks

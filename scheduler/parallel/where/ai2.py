@@ -3,6 +3,7 @@
 from operator import attrgetter
 from typing import ClassVar
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of
@@ -36,5 +37,5 @@ class AdaptiveIntelligent2:
             site_of(start).name: sites.power_used(sites.place[site_of(start).name], slots, others)
             for start in (tight, fast)
         }
-        best = tight if considered[site_of(tight).name] >= considered[site_of(fast).name] else fast
+        best = fast if considered[site_of(fast).name] > considered[site_of(tight).name] + ROUNDING else tight
         return best._replace(considered=considered)

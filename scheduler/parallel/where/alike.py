@@ -10,6 +10,7 @@ from math import ceil
 from operator import attrgetter
 from typing import ClassVar
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import first, in_order, offers, places
@@ -79,10 +80,10 @@ def _ranks(hosts: Sequence[Host], need: Need, power: float) -> tuple[int, float]
     for host in hosts:
         each = host.power * need.slots
         more = places(host, need)
-        enough = max(ceil(power / each), need.least) if each else most
+        enough = max(ceil(power / each - ROUNDING), need.least) if each else most
         ranks = min(ranks + more, max(enough, ranks + 1), most)
         reached = ranks * each / power
-        if ranks >= need.least and (reached >= 1.0 or ranks == most):
+        if ranks >= need.least and (reached >= 1.0 - ROUNDING or ranks == most):
             return ranks, 1.0
         if ranks >= need.least and reached > part:
             best, part = ranks, reached

@@ -10,6 +10,7 @@ from functools import partial
 from math import inf
 from typing import ClassVar
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Sharing, Size
 from deskgrid.scheduler.parallel.hosts import first, in_order
@@ -35,7 +36,7 @@ class Normal:
                 continue
             hosts = sorted([host for host in site.hosts if host.idle], key=self._order(site, job))
             start = in_order(look, job, hosts, partial(first, ranks=size.ranks), reserved)
-            if start is not None and (load := sum([_load(host) for host, _ in start.ranks])) < least:
+            if start is not None and (load := sum([_load(host) for host, _ in start.ranks])) < least - ROUNDING:
                 best, least = start, load
         return best
 

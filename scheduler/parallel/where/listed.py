@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import Choose, first, in_order, strongest
@@ -20,7 +21,7 @@ class Listed:
         for site in look.view.sites:
             if site.idle >= size.ranks * job.need.slots:
                 idle = [host for host in site.hosts if host.idle]
-                if size.power and sum([size.of(host) * host.idle for host in idle]) < size.power:
+                if size.power and sum([size.of(host) * host.idle for host in idle]) < size.power - ROUNDING:
                     continue
                 if (start := in_order(look, job, idle, choose, reserved)) is not None:
                     return start

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Site
 from deskgrid.scheduler.parallel.choices import Look
 
@@ -91,7 +92,7 @@ class Sites:
                 else:
                     at, freed, more = heappop(ends)
                     free[freed] += more
-                    while ends and ends[0][0] == at:
+                    while ends and ends[0][0] <= at + ROUNDING:
                         _, freed, more = heappop(ends)
                         free[freed] += more
                     continue
@@ -115,5 +116,7 @@ def ahead(look: Look, jobs: Sequence[Job]) -> list[Ahead]:
 
 
 def _speed(site: Site) -> float:
+    """The mean speed of its PCs; if they are equally fast, exactly that speed."""
     hosts = site.hosts
-    return hosts[0].speed if len(hosts) == 1 else sum([host.speed for host in hosts]) / max(1, len(hosts))
+    speed = hosts[0].speed
+    return speed if len(hosts) == 1 else speed + sum([host.speed - speed for host in hosts]) / len(hosts)

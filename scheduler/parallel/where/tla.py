@@ -8,6 +8,7 @@ import random
 from itertools import islice
 from typing import ClassVar
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of
@@ -66,7 +67,8 @@ class TemporalLookAhead:
             place = sites.place[site_of(start).name]
             row = Ahead(slots, start.seconds * sites.speeds[place], job.arrived)
             scored.append((*sites.turnaround(place, row, rows, self._arrange), start))
-        _, places, chosen = min(scored, key=lambda each: (each[0], each[2].seconds))
+        least = min([score for score, _, _ in scored]) + ROUNDING
+        _, places, chosen = min([each for each in scored if each[0] <= least], key=lambda each: each[2].seconds)
         if self.allocation_depth > 1:
             names = [site.name for site in look.view.sites]
             following = zip(others[: self.allocation_depth - 1], places, strict=False)

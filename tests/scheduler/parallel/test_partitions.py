@@ -62,9 +62,9 @@ def test_a_partition_is_never_more_than_all() -> None:
     hosts = hosts_of("lab", 2, load=0.3)
     grid = grid_of(hosts, [moldable(0, 1, 64, 10.0)])
     look = look_at(grid, HAP())
-    assert HAP().size(look, look.queue[0]).power < 1.4
-    assert RHAP(most=1.0).size(look, look.queue[0]).power < 1.4
-    assert AP2().size(look, look.queue[0]).power < 1.4
+    assert HAP().size(look, look.queue[0]).power <= 1.4
+    assert RHAP(most=1.0).size(look, look.queue[0]).power <= 1.4
+    assert AP2().size(look, look.queue[0]).power <= 1.4
 
 
 def test_pcs_that_lack_a_label_do_not_count() -> None:
