@@ -29,6 +29,7 @@ def gang_options(command: F) -> F:
     gangs = click.option(
         "--gangs",
         is_flag=True,
+        is_eager=True,  # --policy all means other policies with it
         help="Run gangs on sites instead. Without --scale, times are multiplied so that it takes half a minute.",
     )
     return gangs(file(command))

@@ -8,7 +8,7 @@ import click
 from deskgrid.cli.base import Refusal
 from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, write_json
-from deskgrid.sleepbench.cli.values import chosen_policies
+from deskgrid.sleepbench.cli.values import gang_policies
 from deskgrid.sleepbench.gangs.scenario import GangRow
 from deskgrid.sleepbench.scenarios import ScenarioError
 
@@ -23,7 +23,7 @@ from deskgrid.sleepbench.scenarios import ScenarioError
 )
 @click.option(
     "--policy",
-    callback=chosen_policies,
+    callback=gang_policies,
     default=DEFAULT,
     show_default=True,
     metavar="NAME,...|all",

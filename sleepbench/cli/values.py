@@ -25,11 +25,22 @@ def scenario_numbers(ctx: click.Context, option: click.Parameter, text: str | No
 
 
 def chosen_policies(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Names of policies, with commas between; ``all``: those that place single tasks in their own way."""
+    """Names of policies, with commas between; ``all``: those that differ in how they place single tasks, or gangs."""
+    return _policies(ctx, option, text, policy_names() if ctx.params.get("gangs") else single_policy_names())
+
+
+def gang_policies(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """The same, of a command that always has gangs."""
+    return _policies(ctx, option, text, policy_names())
+
+
+def _policies(
+    ctx: click.Context, option: click.Parameter, text: str | None, everything: Sequence[str]
+) -> tuple[str, ...] | None:
     if text is None:
         return None
     known = policy_names()
-    words = [word.strip() for word in text.split(",")] if text != "all" else single_policy_names()
+    words = [word.strip() for word in text.split(",")] if text != "all" else everything
     for word in words:
         if word not in known:
             raise click.BadParameter(f"there is no policy {word!r}; there are: {', '.join(known)}", ctx, option)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from deskgrid.scheduler.policies import policy_names
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.gangs.file import read_gangs
 from deskgrid.sleepbench.gangs.simulated import gang_problem
@@ -75,6 +76,11 @@ def test_all_policies_are_shown_in_tables_with_their_means(tmp_path: Path) -> No
     assert result.exit_code == 0, result.output
     for text in ("tla under tla", "tla under easy", "turnaround", "A 10, B 8", "mean", "8.00", "10.00"):
         assert text in result.output
+
+
+def test_all_are_all_policies_and_not_only_those_that_differ_in_single_tasks(tmp_path: Path) -> None:
+    found = rows(tmp_path, EXAMPLE, "all")
+    assert list(dict.fromkeys(row["policy"] for row in found)) == policy_names()
 
 
 def test_what_arrives_at_one_instant_is_known_before_anything_is_decided(tmp_path: Path) -> None:

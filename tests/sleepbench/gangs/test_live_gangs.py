@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
+from deskgrid.scheduler.policies import policy_names
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.gangs import live
 from deskgrid.sleepbench.gangs.compare import LIVE_S, GangSetting, fitting_scale, turnaround
@@ -200,6 +201,14 @@ def test_turnarounds_that_are_simulated_with_what_was_measured_agree(
         assert written["ideal_s"] < written["simulated_s"]
         assert len(written["live"]) == len(written["simulated"]) == len(written["costs"]) == 2
     assert all(text in result.output for text in ("easy", "ff", "+2.0%", "yes", "150.0", "400.0", "4.0"))
+
+
+@pytest.mark.parametrize("words", [("live", "--policy", "all", "--gangs"), ("compare", "--gangs", "--policy", "all")])
+def test_all_policies_are_all_that_place_gangs(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    made = pretend(monkeypatch)
+    result = invoke(*words, "--runs", 1)
+    assert result.exit_code == 0, result.output
+    assert [policy for _, _, policy, _ in made] == policy_names()
 
 
 @pytest.mark.parametrize(("check", "code"), [((), 0), (("--check",), 1)])
