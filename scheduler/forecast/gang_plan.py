@@ -1,6 +1,7 @@
 """What all runs of a forecast with parallel tasks have in common: sites, and how many ranks they have room for."""
 
 from itertools import accumulate, pairwise
+from math import inf
 from random import Random
 
 from deskgrid.scheduler.forecast.picture import PC, Picture
@@ -8,6 +9,7 @@ from deskgrid.scheduler.forecast.plan import Plan, Uncertainty
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 # How many ranks, at least and at most.
 Size = tuple[int, int]
@@ -30,11 +32,17 @@ class GangPlan(Plan):
         sizes: list[Size | None] = [(its.least, its.most) if its.least == its.most else None for its in self.needs]
         self.sizes = sizes
         self.turns = [0] * len(self.kinds)
+        # Until when others may overtake a kind.
+        self.patient = [inf] * len(self.kinds)
         for (bag, group), kind in self.kind_of.items():
-            self.turns[kind] = self.bags[bag].groups[group].turn
+            its = self.bags[bag].groups[group]
+            self.turns[kind], self.patient[kind] = its.turn, its.patient
+        self.least_patient = min(self.patient, default=inf)
         powers = [sum([self.pcs[pc].slots * self.pcs[pc].speed for pc in its]) for its in self.sites]
         self.power, self.largest = sum(powers), max(powers, default=0.0)
+        self._seated: dict[int, list[list[tuple[int, int]]]] = {}
         self._rooms: dict[int, list[int]] = {}
+        self._moldable: dict[int, tuple[int, int, float]] = {}
 
     def seats(self, pc: PC, need: Need) -> int:
         """How many ranks a PC has room for, if it is idle."""
@@ -44,8 +52,25 @@ class GangPlan(Plan):
         """How many ranks each site has room for, if all PCs are there and idle."""
         found = self._rooms.get(kind)
         if found is None:
+            found = self._rooms[kind] = [sum([room for _, room in its]) for its in self.seated(kind)]
+        return found
+
+    def seated(self, kind: int) -> list[list[tuple[int, int]]]:
+        """By site, the PCs that have room for ranks if they are idle, and for how many."""
+        found = self._seated.get(kind)
+        if found is None:
             need = self.needs[kind]
-            found = self._rooms[kind] = [sum([self.seats(self.pcs[pc], need) for pc in its]) for its in self.sites]
+            rooms = [[(pc, self.seats(self.pcs[pc], need)) for pc in its] for its in self.sites]
+            found = self._seated[kind] = [[each for each in its if each[1]] for its in rooms]
+        return found
+
+    def moldable(self, kind: int) -> tuple[int, int, float]:
+        """Of a moldable gang: its fewest ranks, the most that it makes good use of, and the mean power of one."""
+        found = self._moldable.get(kind)
+        if found is None:
+            need = self.needs[kind]
+            useful = min(working_set(need), max(self.rooms(kind), default=0))
+            found = self._moldable[kind] = need.least, useful, need.slots * self.power / len(self.slots)
         return found
 
     def most(self, kind: int, ranks: int) -> int:

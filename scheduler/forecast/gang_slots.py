@@ -1,18 +1,28 @@
-"""The slots of one run with parallel tasks: which are idle, until when others are busy, and what memory they leave.
+"""The slots of one run with parallel tasks: which are idle or kept, until when others are busy, what memory they leave.
 
 What begins on them is in `deskgrid.scheduler.forecast.gangs`.
 """
 
 from collections.abc import Iterable, Sequence
 from heapq import heappush
+from itertools import chain
 from math import inf
 from random import Random
+from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.singles import Run
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.parallel.need import Need
+
+
+class Reserved(NamedTuple):
+    """Slots that are kept from ``at`` on for the next gang of a kind."""
+
+    kind: int
+    at: float
+    slots: frozenset[int]
 
 
 class SlotRun(Run):
@@ -32,6 +42,8 @@ class SlotRun(Run):
         # By PC: bytes that are occupied; by slot: those that it frees.
         self._used = [0.0] * len(plan.pcs)
         self._holds: dict[int, int] = {}
+        # What is reserved for the first gang in turn.
+        self._reserved: Reserved | None = None
 
     def _occupy(self, slots: Sequence[int], until: float) -> None:
         """Slots do the same until then, and the first of them says so."""
@@ -94,3 +106,46 @@ class SlotRun(Run):
         if memory:
             self._used[self._plan.slots[slot]] += memory
             self._holds[slot] = memory
+
+    # --- what is reserved --------------------------------------------------------------------------------------------
+
+    def _free_on(self, pc: int, until: float) -> list[int]:
+        """The idle slots of a PC that nobody needs before ``until``."""
+        idle, kept = self._idle[self._plan.site_of[pc]].get(pc, []), self._reserved
+        return idle if kept is None or until <= kept.at else [slot for slot in idle if slot not in kept.slots]
+
+    def _reserve(self, kind: int, now: float) -> Reserved | None:
+        """The slots that are free first for a gang of a kind; None: of no site, as far as windows are known."""
+        plan, need, bag = self._plan, self._plan.needs[kind], self._plan.kinds[kind].bag
+        seconds = need.seconds(plan.kinds[kind].needs_s, need.least)
+        best: Reserved | None = None
+        for its in plan.seated(kind):
+            rows = list[tuple[float, list[int]]]()
+            for pc, room in its:
+                ready, needs_s = max(now, plan.ready.get((bag, pc), 0.0)), seconds / plan.pcs[pc].speed
+                free = sorted([(self._free_at(slot, ready, needs_s), slot) for slot in plan.slots_of[pc]])
+                ranks = [free[first : first + need.slots] for first in range(0, room * need.slots, need.slots)]
+                rows += [(rank[-1][0], [slot for _, slot in rank]) for rank in ranks]
+            rows.sort()
+            if len(rows) >= need.least and (at := rows[need.least - 1][0]) < (inf if best is None else best.at):
+                # Those that are free last, so that others can use those that are free before.
+                last = [slots for ready, slots in rows if ready <= at][-need.least :]
+                best = Reserved(kind, at, frozenset(chain.from_iterable(last)))
+        return best
+
+    def _free_at(self, slot: int, ready: float, needs_s: float) -> float:
+        """When so many seconds could begin on a slot of a PC that is ready then, or is already."""
+        window = self._open[slot]
+        if window is None:
+            return inf
+        free = ready if self._is_idle(slot) else max(ready, self._next[slot], window[0])
+        if free + needs_s < window[1]:
+            return free
+        pc, number = self._plan.slots[slot], self._at[slot]
+        while free + needs_s >= window[1]:
+            number += 1
+            window = self._window(pc, number)
+            if window is None:
+                return inf
+            free = max(free, window[0])
+        return free

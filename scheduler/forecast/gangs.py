@@ -4,7 +4,8 @@ Rule 1: at each moment parallel tasks come first, and single tasks get what is l
 A gang takes all its slots at once, of PCs of one site that have its labels and memory, and whose windows last.
 Rule 2: while the first in turn waits, slots are reserved for it, from the time at which it can begin. Other tasks run
 there only as long as they do not delay it (EASY backfilling).
-Rule 3: runs are cheap, too. While many gangs wait, the slots of one run a block of them, one after the other.
+Rule 3: one whose patience has ended is the first in turn, by the rules of `deskgrid.scheduler.parallel.patience`.
+Rule 4: runs are cheap, too. While many gangs wait, the slots of one run a block of them, one after the other.
 """
 
 from bisect import insort
@@ -17,12 +18,12 @@ from random import Random
 from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.gang_plan import GangPlan, Size
-from deskgrid.scheduler.forecast.gang_slots import SlotRun
+from deskgrid.scheduler.forecast.gang_slots import Reserved, SlotRun
 from deskgrid.scheduler.forecast.picture import PC, Running
 from deskgrid.scheduler.forecast.plan import BLOCK
 from deskgrid.scheduler.forecast.singles import OpenWindow
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
+from deskgrid.scheduler.parallel.patience import PART
 from deskgrid.scheduler.parallel.sizes.share import MOST
 from deskgrid.scheduler.parallel.where.alike import ENOUGH
 
@@ -42,23 +43,17 @@ class _Choice(NamedTuple):
 class _Lane(NamedTuple):
     """Slots that run gangs of a kind, one after the other. ``lasts``: the windows that they have in common.
 
-    ``speed``, ``needs_s``: as `_Choice` has them, but for so many ``ranks``.
+    ``began``: when the one that runs there began. ``speed``, ``needs_s``: as `_Choice` has them, but for so many
+    ``ranks``.
     """
 
     kind: int
+    began: float
     slots: list[int]
     lasts: OpenWindow
     ranks: int
     speed: float
     needs_s: float
-
-
-class _Reserved(NamedTuple):
-    """Slots that are kept from ``at`` on for the next gang of a kind."""
-
-    kind: int
-    at: float
-    slots: frozenset[int]
 
 
 class GangRun(SlotRun):
@@ -68,11 +63,11 @@ class GangRun(SlotRun):
         super().__init__(plan, own, common)
         # By the first of its slots: a lane.
         self._lanes: dict[int, _Lane] = {}
-        # By bag: how many of its gangs run.
+        # Slots that run single tasks. By bag: how many of its gangs run.
+        self._singles = set[int]()
         self._running = Counter[int]()
-        # Kinds of gangs that wait, in turn; and what is reserved for the first.
+        # Kinds of gangs that wait, in turn.
         self._gangs: list[tuple[int, int]] = []
-        self._reserved: _Reserved | None = None
         # Whether idle slots may find something to do.
         self._retry = False
 
@@ -84,7 +79,8 @@ class GangRun(SlotRun):
         heap = self._heap
         for at, slot in self._begun():
             self._occupy([slot], at)
-        for at in {*self._plan.begins.values(), *self._plan.ready.values()}:
+        plan = self._plan
+        for at in {*plan.begins.values(), *plan.ready.values(), *[at for at in plan.patient if 0.0 < at < inf]}:
             heappush(heap, (at, _NO_SLOT))
         while heap and (self._gangs or any(self._pending)):
             now, fresh = heap[0][0], dict[int, None]()
@@ -92,8 +88,8 @@ class GangRun(SlotRun):
                 at, slot = heappop(heap)
                 if slot == _NO_SLOT:
                     self._retry = True
-                elif self._next[slot] == at and not ((lane := self._lanes.get(slot)) and self._goes_on(lane, now)):
-                    fresh |= {each: None for each in self._ended(slot) if self._is_free(each, now)}
+                elif self._next[slot] == at:
+                    fresh |= {each: None for each in self._ended(slot, now) if self._is_free(each, now)}
             if fresh or self._retry or self._plan.caps.totals:
                 self._place(now, fresh)
         for kind in chain([kind for _, kind in self._gangs], *self._pending):
@@ -102,13 +98,14 @@ class GangRun(SlotRun):
 
     # --- what happens at a moment ------------------------------------------------------------------------------------
 
-    def _ended(self, slot: int) -> Sequence[int]:
-        """The slots that are free with this one."""
+    def _ended(self, slot: int, now: float) -> Sequence[int]:
+        """The slots that are free with this one; none if the next gangs of a lane follow there."""
         lane = self._lanes.pop(slot, None)
         if lane is None:
+            self._singles.discard(slot)
             return (slot,)
         self._running[self._plan.kinds[lane.kind].bag] -= 1
-        return lane.slots
+        return () if self._goes_on(lane, now) else lane.slots
 
     def _place(self, now: float, fresh: Iterable[int]) -> None:
         """All that happens at a moment has happened: gangs begin, and then single tasks."""
@@ -140,6 +137,7 @@ class GangRun(SlotRun):
         end, kind = found
         self._take_idle(pc, slot)
         self._hold(slot, self._plan.needs[kind].memory)
+        self._singles.add(slot)
         self._occupy([slot], end)
 
     # --- gangs -------------------------------------------------------------------------------------------------------
@@ -158,30 +156,43 @@ class GangRun(SlotRun):
 
     def _place_gangs(self, now: float) -> None:
         """Those in turn begin; while the first of them waits, others that do not delay it."""
-        plan, waits, first = self._plan, self._waits, True
-        kept = self._reserved
+        plan, kept, reserves = self._plan, self._reserved, True
         if kept is not None and kept.at <= now:
             kept = None
         self._reserved = None
-        for entry in list(self._gangs):
-            kind = entry[1]
-            bag = plan.bags[plan.kinds[kind].bag]
-            if bag.begins > now:
-                continue
-            is_full = False
-            while waits[kind] or kind in self._again:
-                is_full = not self._in_use.room(plan.kinds[kind].bag, now)
-                if is_full or not self._begin(kind, now):
-                    break
-            else:
-                self._gangs.remove(entry)
-                continue
-            if first and not is_full:
-                first = False
+        while (impatient := self._impatient(now)) is not None and self._begin(impatient, now):
+            pass
+        turns = [kind for _, kind in self._gangs]
+        for kind in turns if impatient is None else [impatient, *turns]:
+            while self._may_begin(kind, now) and self._begin(kind, now):
+                pass
+            if reserves and self._may_begin(kind, now):
+                reserves = False
                 if len(self._gangs) > 1 or any(self._pending):
                     self._reserved = self._keeps(kept, kind, now)
                 if not plan.backfills:
                     return
+
+    def _may_begin(self, kind: int, now: float) -> bool:
+        """Whether a gang of a kind waits, and may begin now if there are slots for it."""
+        bag = self._plan.kinds[kind].bag
+        waits = self._waits[kind] or kind in self._again
+        return bool(waits) and self._plan.begins.get(bag, 0.0) <= now and self._in_use.room(bag, now)
+
+    def _impatient(self, now: float) -> int | None:
+        """The kind that comes first because its patience ended first, if there is one."""
+        patient = self._plan.patient
+        if now < self._plan.least_patient:
+            return None
+        waiting = [kind for _, kind in self._gangs if patient[kind] <= now and self._may_begin(kind, now)]
+        first = min(waiting, key=patient.__getitem__, default=None)
+        if first is None:
+            return None
+        before = [
+            len(lane.slots) for lane in self._lanes.values() if patient[lane.kind] <= min(patient[first], lane.began)
+        ]
+        up = sum([window is not None and window[0] <= now for window in self._open])
+        return first if sum(before) < PART * up else None
 
     def _begin(self, kind: int, now: float) -> bool:
         """A gang of a kind begins, and others after it on the same slots; or none can."""
@@ -205,18 +216,25 @@ class GangRun(SlotRun):
             window = self._open[its[0]]
             assert window is not None  # it is idle
             lasts = now, min(lasts[1], window[1]), min(lasts[2], window[2])
-        self._run_lane(_Lane(kind, slots, lasts, choice.ranks, speed, choice.needs_s), now)
+        if (kept := self._reserved) is not None and not kept.slots.isdisjoint(slots):
+            lasts = now, min(lasts[1], kept.at), lasts[2]
+        self._run_lane(_Lane(kind, now, slots, lasts, choice.ranks, speed, choice.needs_s), now)
+        self._leave_if_none_waits(kind)
         return True
 
     def _run_lane(self, lane: _Lane, now: float) -> None:
         """Gangs run on a lane."""
-        kind, slots, lasts, ranks, speed, needs_s = lane
+        kind, _, slots, lasts, ranks, speed, needs_s = lane
         bag = self._plan.kinds[kind].bag
         if kind in self._again:
             end = self._once_more(kind, now, lasts, speed)
         else:
             most = self._plan.most(kind, ranks)
             block = BLOCK / min(most, self._plan.caps.at_once.get(bag, most))
+            # When the patience of others ends first, it may be their turn: who is next there is decided anew then.
+            patient = self._plan.patient
+            others = [max(now, patient[other]) for _, other in self._gangs if patient[other] < patient[kind]]
+            lasts = now, min([lasts[1], *[at + needs_s for at in others]]), lasts[2]
             end = self._block(kind, needs_s, now, lasts, speed=speed, block=block)
         self._lanes[slots[0]] = lane
         self._running[bag] += 1
@@ -226,36 +244,41 @@ class GangRun(SlotRun):
     def _goes_on(self, lane: _Lane, now: float) -> bool:
         """Whether the next gangs of a lane's kind follow there: if it is their turn, and as many ranks as they get."""
         kind = lane.kind
-        if not (self._gangs and self._gangs[0][1] == kind and self._waits[kind] and kind not in self._again):
+        if not self._waits[kind] or kind in self._again or kind != self._first_in_turn(now):
             return False
         least, most = self._size(kind)
         if now + lane.needs_s >= lane.lasts[1] or now >= lane.lasts[2] or not least <= lane.ranks <= most:
             return False
         if not self._in_use.room(self._plan.kinds[kind].bag, now):
             return False
-        self._running[self._plan.kinds[kind].bag] -= 1
-        self._run_lane(lane, now)
-        if not self._waits[kind] and kind not in self._again:
-            del self._gangs[0]
-            self._retry = True
+        self._run_lane(lane._replace(began=now), now)
+        self._leave_if_none_waits(kind)
         self._retry |= self._reserved is not None
         return True
 
-    def _free_on(self, pc: int, until: float) -> list[int]:
-        """The idle slots of a PC that nobody needs before ``until``."""
-        idle, kept = self._idle[self._plan.site_of[pc]].get(pc, []), self._reserved
-        return idle if kept is None or until <= kept.at else [slot for slot in idle if slot not in kept.slots]
+    def _first_in_turn(self, now: float) -> int | None:
+        impatient = self._impatient(now)
+        return self._gangs[0][1] if impatient is None and self._gangs else impatient
+
+    def _leave_if_none_waits(self, kind: int) -> None:
+        """If no gang of a kind waits any more, others may be the first in turn."""
+        if not self._waits[kind] and kind not in self._again:
+            self._gangs.remove((self._plan.turns[kind], kind))
+            self._retry = True
 
     def _size(self, kind: int) -> Size:
         """With how many ranks a gang begins, at least and at most: those of the default policy."""
-        plan, need = self._plan, self._plan.needs[kind]
+        plan = self._plan
         if (fixed := plan.sizes[kind]) is not None:
             return fixed
         jobs = sum([self._waits[kind] for _, kind in self._gangs]) + self._running.total()
-        power = min(plan.power / (jobs + 1), MOST * plan.largest)
-        each = need.slots * plan.power / len(plan.slots)
-        most = max(need.least, min(ceil(power / each), working_set(need), max(plan.rooms(kind), default=0)))
-        return max(need.least, ceil(ENOUGH * most)), most
+        if jobs == 1 and not self._singles and not any(self._pending):
+            power = plan.largest
+        else:
+            power = min(plan.power / (jobs + 1), MOST * plan.largest)
+        least, most, each = plan.moldable(kind)
+        most = max(least, min(ceil(power / each), most))
+        return max(least, ceil(ENOUGH * most)), most
 
     def _choose(self, site: int, kind: int, least: int, most: int, now: float) -> _Choice | None:
         """Where a gang begins at a site: on the fastest PCs whose windows last."""
@@ -284,47 +307,11 @@ class GangRun(SlotRun):
         window = self._open[self._idle[self._plan.site_of[pc]][pc][0]]
         return window is not None and end < window[1] and len(self._free_on(pc, end)) >= ranks * need.slots
 
-    def _keeps(self, kept: _Reserved | None, kind: int, now: float) -> _Reserved | None:
+    def _keeps(self, kept: Reserved | None, kind: int, now: float) -> Reserved | None:
         """What is reserved for a kind that waits; nothing if as many of it run as can: one follows another then."""
         if self._running[self._plan.kinds[kind].bag] >= self._plan.most(kind, self._size(kind)[0]):
             return None
         return kept if kept is not None and kept.kind == kind else self._reserve(kind, now)
-
-    def _reserve(self, kind: int, now: float) -> _Reserved | None:
-        """The slots that are free first for a gang of a kind; None: of no site, as far as windows are known."""
-        plan, need = self._plan, self._plan.needs[kind]
-        best: _Reserved | None = None
-        for its in plan.sites:
-            rows = list[tuple[float, list[int]]]()
-            for pc in its:
-                if room := plan.seats(plan.pcs[pc], need):
-                    free = sorted([(self._free_at(slot, kind, now), slot) for slot in plan.slots_of[pc]])
-                    ranks = [free[first : first + need.slots] for first in range(0, room * need.slots, need.slots)]
-                    rows += [(rank[-1][0], [slot for _, slot in rank]) for rank in ranks]
-            rows.sort()
-            if len(rows) >= need.least and (at := rows[need.least - 1][0]) < (inf if best is None else best.at):
-                # Those that are free last, so that others can use those that are free before.
-                last = [slots for ready, slots in rows if ready <= at][-need.least :]
-                best = _Reserved(kind, at, frozenset(chain.from_iterable(last)))
-        return best
-
-    def _free_at(self, slot: int, kind: int, now: float) -> float:
-        """When a gang of a kind could begin on a slot."""
-        window, pc = self._open[slot], self._plan.slots[slot]
-        if window is None:
-            return inf
-        free = now if self._is_idle(slot) else max(self._next[slot], window[0])
-        free = max(free, self._plan.ready.get((self._plan.kinds[kind].bag, pc), 0.0))
-        need = self._plan.needs[kind]
-        needs_s = need.seconds(self._plan.kinds[kind].needs_s, need.least) / self._plan.speeds[slot]
-        number = self._at[slot]
-        while free + needs_s >= window[1]:
-            number += 1
-            window = self._window(pc, number)
-            if window is None:
-                return inf
-            free = max(free, window[0])
-        return free
 
     # --- what runs at first ------------------------------------------------------------------------------------------
 
@@ -345,6 +332,7 @@ class GangRun(SlotRun):
                 else:
                     kind = self._plan.kind_of[self._plan.places[running.bag], running.group]
                     self._hold(slot, self._plan.needs[kind].memory)
+                    self._singles.add(slot)
                     yield self._let_end(slot, pc, running, window), slot
         for its in gangs.values():
             yield self._let_gang_end(its), its[0][0]
@@ -358,7 +346,9 @@ class GangRun(SlotRun):
         ranks = max(1, len(its) // need.slots)
         lasts = 0.0, min([window[1] for *_, window in its]), min([window[2] for *_, window in its])
         speed = min([pc.speed for _, pc, *_ in its]) / need.seconds(1.0, ranks)
-        lane = _Lane(kind, [each for each, *_ in its], lasts, ranks, speed, plan.kinds[kind].needs_s / speed)
+        lane = _Lane(
+            kind, -running.elapsed, [each for each, *_ in its], lasts, ranks, speed, plan.kinds[kind].needs_s / speed
+        )
         for each in lane.slots[:: need.slots]:
             self._hold(each, need.memory)
         self._lanes[slot] = lane

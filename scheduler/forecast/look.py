@@ -9,7 +9,8 @@ those were off so far tells how long the tasks really take. All other tasks of a
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
+from math import inf
 from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
@@ -19,6 +20,7 @@ from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import WhichNext
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.prediction.runtimes import first_ratios
@@ -234,21 +236,23 @@ class Look:
         )
 
     def _take_turns(self) -> None:
-        """Number the groups of parallel tasks in the order of the policy."""
-        jobs, bags, now = list[Job](), self._grid.tasks.bags, self._now
-        for row, waiting in enumerate(self._waiting):
-            if waiting.need.parallel and waiting.number in bags:
-                came = bags[waiting.number].batches[0].arrived
-                jobs += [Job(row, waiting.need, group.runtime, came) for group in waiting.groups]
-        if not jobs:
-            return
-        order = jobs if self._order is None else self._order.order(jobs, now)
-        turns: defaultdict[int, list[int]] = defaultdict(list)
-        for turn, job in enumerate(order):
-            turns[job.task].append(turn)
-        for row, its in turns.items():
+        """Number the groups of parallel tasks in the order of the policy; in it, some have patience, and it ends."""
+        tasks, which, now = self._grid.tasks, self._order, self._now
+        jobs = {
+            row: [Job(row, waiting.need, group.runtime, came) for group in waiting.groups]
+            for row, waiting in enumerate(self._waiting)
+            if waiting.need.parallel and waiting.number in tasks.bags
+            for came in [tasks.bags[waiting.number].batches[0].arrived]
+        }
+        together = list(chain.from_iterable(jobs.values()))
+        turns = {job: turn for turn, job in enumerate(together if which is None else which.order(together, now))}
+        overtakes = which is not None and which.overtakes
+        for row, its in jobs.items():
             waiting = self._waiting[row]
-            groups = [replace(group, turn=turn) for group, turn in zip(waiting.groups, its, strict=True)]
+            groups = [
+                replace(group, turn=turns[job], patient=patience_ends(job) - now if overtakes else inf)
+                for group, job in zip(waiting.groups, its, strict=True)
+            ]
             self._waiting[row] = replace(waiting, groups=tuple(groups))
 
     def _predicted(self, bag: Bag, count: int) -> list[tuple[int, float]]:

@@ -96,8 +96,8 @@ class Group:
     """Tasks of a bag that are alike. ``count``: how many wait, 0 or more.
 
     ``runtime``: as predicted, for policies that begin the longest first. ``needs_s``: what a window must have left for
-    the policy to begin one. ``turn``: of parallel tasks, those with the least begin first. Seconds of these are as
-    `Need.seconds` takes them.
+    the policy to begin one. Seconds of parallel tasks are as `Need.seconds` takes them. ``turn``: of these, the least
+    begin first. ``patient``: until when others may overtake them (`deskgrid.scheduler.parallel.patience`).
     """
 
     count: int
@@ -105,6 +105,7 @@ class Group:
     runtime: float = 0.0
     needs_s: float = 0.0
     turn: int = 0
+    patient: float = inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def rows_of(picture: Picture) -> Iterator[Row]:
         yield (
             "bag",
             bag.number,
-            [(each.count, each.durations, each.runtime, each.needs_s, each.turn) for each in bag.groups],
+            [(each.count, each.durations, each.runtime, each.needs_s, each.turn, each.patient) for each in bag.groups],
             bag.total,
             bag.ended,
             bag.share,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import exp, inf
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,11 @@ def test_a_gang_is_as_fast_as_its_slowest_pc() -> None:
     slow, fast = pcs(2)[0], replace(pcs(2)[1], speed=2.0)
     assert end(bag(1, 1, TWO), on=(slow, fast)) == 10.0
     assert end(bag(1, 1, TWO), on=(slow, fast, replace(fast, name="third"))) == 5.0
+
+
+def test_gangs_go_on_in_the_next_window() -> None:
+    on = pcs(2, (Span(0.0, 50.0), Span(100.0, inf)))
+    assert end(bag(1, 8, TWO, needs_s=10.0, begins=5.0), on=on) == 140.0
 
 
 def test_many_gangs_follow_one_another_on_the_same_slots() -> None:
@@ -251,11 +257,97 @@ def test_a_running_task_beside_gangs_of_a_pc_whose_window_is_over() -> None:
 
 def test_a_moldable_gang_gets_its_share_of_the_grid() -> None:
     linear = Need(1, 16, speedup=Amdahl(0.0), gang=True)
-    assert end(bag(1, 1, linear, seconds=100.0), on=pcs(20)) == pytest.approx(100.0 / 6, rel=0.01)
-    alone = end(bag(1, 1, linear, seconds=100.0), on=pcs(2))
-    assert alone == 100.0
+    assert end(bag(1, 2, linear, seconds=100.0), on=pcs(20)) == pytest.approx(100.0 / 6, rel=0.01)
     many = end(bag(1, 200, linear, seconds=100.0), on=pcs(20))
     assert many == pytest.approx(1_000.0, rel=0.15)
+
+
+def test_a_moldable_gang_that_is_alone_gets_a_whole_site() -> None:
+    linear = Need(1, 16, speedup=Amdahl(0.0), gang=True)
+    gang = bag(1, 1, linear, seconds=100.0)
+    assert end(gang, on=pcs(20)) == 6.25
+    assert end(gang, on=pcs(2)) == 50.0
+    assert end(gang, on=(*pcs(6), *pcs(6, site="other"))) == pytest.approx(100.0 / 6)
+    assert end(gang, bag(2, 1), on=pcs(20)) == pytest.approx(100.0 / 6)
+    beside = (*pcs(19), PC("busy", OPEN, 1, (Running(2, 0, 1.0),), site="lab"))
+    assert end(gang, bag(2, 0), on=beside) == pytest.approx(100.0 / 6)
+    assert end(bag(1, 2, linear, seconds=100.0), on=pcs(2)) == 100.0
+
+
+# --- patience ---------------------------------------------------------------------------------------------------------
+
+
+def patient(until: float, *args: Any, **more: Any) -> Waiting:
+    """A bag of parallel tasks that others overtake until then."""
+    found = bag(*args, **more)
+    return replace(found, groups=tuple([replace(group, patient=until) for group in found.groups]))
+
+
+def test_a_gang_whose_patience_has_ended_comes_first() -> None:
+    small = patient(900.0, 1, 6, TWO)
+    assert ends(Picture(pcs(4), (small, patient(900.0, 2, 1, FOUR)))) == {1: 30.0, 2: 40.0}
+    assert ends(Picture(pcs(4), (small, patient(-1.0, 2, 1, FOUR)))) == {1: 40.0, 2: 10.0}
+    limited = replace(patient(-1.0, 2, 1, FOUR), begins=15.0)
+    assert ends(Picture(pcs(4), (small, limited))) == {1: 40.0, 2: 30.0}
+
+
+def test_a_gang_begins_when_its_patience_ends_although_that_delays_the_first_in_turn() -> None:
+    busy = PC("busy", OPEN, 1, (Running(3, 0, 0.0),), site="lab")
+    grid, first, running = (*pcs(3), busy), patient(900.0, 1, 1, FOUR), bag(3, 0, seconds=25.0)
+    long = patient(15.0, 2, 1, TWO, seconds=30.0, needs_s=30.0)
+    assert ends(Picture(grid, (first, long, running))) == {1: 55.0, 2: 45.0, 3: 25.0}
+
+
+@pytest.mark.parametrize("many", [6, 400])
+def test_slots_are_kept_for_a_gang_when_its_patience_ends(many: int) -> None:
+    found = ends(Picture(pcs(4), (patient(900.0, 1, many, TWO), patient(15.0, 2, 1, FOUR))))
+    assert found == {1: 5.0 * many + 10.0, 2: 30.0}
+
+
+def test_gangs_whose_patience_ended_begin_one_after_the_other() -> None:
+    large = patient(-1.0, 2, 2, FOUR)
+    assert ends(Picture(pcs(8), (patient(900.0, 1, 24, TWO), large))) == {1: 70.0, 2: 20.0}
+    running = (Running(3, 0, 4.0, gang=7),)
+    grid = tuple([replace(pc, running=running) if place < 2 else pc for place, pc in enumerate(pcs(8))])
+    sooner, later = patient(-5.0, 3, 0, TWO), patient(-2.0, 3, 0, TWO)
+    few = patient(900.0, 1, 6, TWO)
+    assert ends(Picture(grid, (few, large, sooner)))[2] > ends(Picture(grid, (few, large, later)))[2]
+
+
+def test_of_those_whose_patience_has_ended_that_with_the_earliest_end_comes_first() -> None:
+    small, large = patient(-7.0, 1, 400, TWO), patient(-5.0, 2, 1, FOUR)
+    assert ends(Picture(pcs(4), (small, large))) == {1: 2_000.0, 2: 2_010.0}
+    assert ends(Picture(pcs(4), (small, patient(-9.0, 2, 1, FOUR)))) == {1: 2_010.0, 2: 10.0}
+
+
+def test_a_gang_that_is_overtaken_begins_when_the_scheduler_would_begin_it() -> None:
+    small = [300.0] * 40
+    stream = [Arrival(small, small, need=TWO, at=20.0 + 1_500.0 * batch) for batch in range(11)]
+    first = Arrival([300.0 + 3.0 * n for n in range(40)], [300.0 + 3.0 * n for n in range(40)], need=TWO)
+    late = Arrival([300.0] * 400, [300.0] * 400, need=TWO, at=16_900.0)
+    large = Arrival([3_600.0], [3_600.0], need=Need(16, 16, gang=True), at=10.0)
+    lab = [SimulatedPC(f"{number}", always, site="lab") for number in range(16)]
+    simulator, told = Simulator(make_policy("packing"), lab, [first, large, *stream, late], trace=True), list[float]()
+
+    def beside(event: ev.Event, now: float) -> list[ev.Event]:
+        if now >= 17_000.0 and not told:
+            look = Look(simulator.scheduler.grid, now, lambda bag, running: Durations((bag.longest,), 50))
+            list(look.pieces())
+            told.append(now + forecast(look.picture, Random(1), 1, CERTAIN)[40][0])
+        return []
+
+    simulator.beside = beside
+    ended = next(each.end for each in simulator.run().executions if each.task == 40)
+    assert told == [pytest.approx(ended, rel=0.01)]
+
+
+# --- what is reserved -------------------------------------------------------------------------------------------------
+
+
+def test_many_gangs_in_a_gap_do_not_delay_the_first_in_turn() -> None:
+    busy = PC("busy", OPEN, 1, (Running(3, 0, 0.0),), site="lab")
+    grid, running = (*pcs(3), busy), bag(3, 0, seconds=25.0)
+    assert ends(Picture(grid, (bag(1, 1, FOUR), bag(2, 300, TWO, needs_s=10.0), running)))[1] == 35.0
 
 
 def test_a_moldable_gang_does_not_wait_for_more_pcs_than_have_its_labels() -> None:

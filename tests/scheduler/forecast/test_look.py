@@ -302,17 +302,22 @@ class Remembered:
         return None
 
 
-def turns(policy: Policy) -> tuple[dict[int, list[int]], bool]:
-    """Of bags 1, 2 and 3, whose tasks are long, short, and long and short: their turns; and whether it backfills."""
+def gangs(policy: Policy, longest: float) -> Picture:
+    """Bags 1, 2 and 3 of gangs, whose tasks are long, short, and both; and single tasks."""
     grid = Grid(policy)
     two = Need(2, 2, gang=True)
     grid.tasks(100.0, bag=1, need=two)
     grid.wait(1)
     grid.tasks(10.0, bag=2, need=two)
     grid.wait(1)
-    grid.tasks(50.0, 5.0, bag=3, need=two)
+    grid.tasks(longest, 5.0, bag=3, need=two)
     grid.tasks(1.0, bag=4)
-    picture = taken(grid, nothing).picture
+    return taken(grid, nothing).picture
+
+
+def turns(policy: Policy, longest: float = 50.0) -> tuple[dict[int, list[int]], bool]:
+    """The turns of these bags; and whether the policy backfills."""
+    picture = gangs(policy, longest)
     shown = {bag.number: [group.turn for group in bag.groups] for bag in picture.bags if bag.need.parallel}
     return shown, picture.backfills
 
@@ -320,9 +325,18 @@ def turns(policy: Policy) -> tuple[dict[int, list[int]], bool]:
 def test_gangs_have_their_turns_as_the_policy_says() -> None:
     assert turns(packing()) == ({1: [3], 2: [0], 3: [1, 2]}, True)
     assert turns(make_policy("ff")) == ({1: [0], 2: [1], 3: [2, 3]}, False)
+    assert turns(make_policy("scojo-p"), 500.0) == ({1: [2], 2: [0], 3: [3, 1]}, True)
     other = packing()
     other.parallel = Unknown()  # type: ignore[attr-defined]
     assert turns(other) == ({1: [0], 2: [1], 3: [2, 3]}, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "until"), [("packing", [598.0, 599.0, 2500.0, 600.0, inf]), ("easy", [inf] * 5), ("ff", [inf] * 5)]
+)
+def test_gangs_are_patient_where_others_overtake_them(name: str, until: list[float]) -> None:
+    picture = gangs(make_policy(name), 500.0)
+    assert [group.patient for bag in picture.bags for group in bag.groups] == until
 
 
 class Unknown:
@@ -345,5 +359,5 @@ class Unknown:
 )
 def test_needs_go_through_json(need: Need) -> None:
     pc = PC("a", (), memory=100.0, labels=frozenset({"b", "a"}), reachable=False)
-    picture = Picture((pc,), (Waiting(1, (Group(1, TEN, turn=3),), 1, need=need),), backfills=False)
+    picture = Picture((pc,), (Waiting(1, (Group(1, TEN, turn=3, patient=5.0),), 1, need=need),), backfills=False)
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture
