@@ -117,35 +117,30 @@ class SlotRun(Run):
     def _reserve(self, kind: int, now: float) -> Reserved | None:
         """The slots that are free first for a gang of a kind; None: of no site, as far as windows are known."""
         plan, need, bag = self._plan, self._plan.needs[kind], self._plan.kinds[kind].bag
-        seconds = need.seconds(plan.kinds[kind].needs_s, need.least)
+        seconds, width = need.seconds(plan.kinds[kind].needs_s, need.least), need.slots
         best: Reserved | None = None
         for its in plan.seated(kind):
-            rows = list[tuple[float, list[int]]]()
+            rows = list[tuple[float, list[tuple[float, int]]]]()
             for pc, room in its:
-                ready, needs_s = max(now, plan.ready.get((bag, pc), 0.0)), seconds / plan.pcs[pc].speed
-                free = sorted([(self._free_at(slot, ready, needs_s), slot) for slot in plan.slots_of[pc]])
-                ranks = [free[first : first + need.slots] for first in range(0, room * need.slots, need.slots)]
-                rows += [(rank[-1][0], [slot for _, slot in rank]) for rank in ranks]
+                ready = max(now, plan.ready.get((bag, pc), 0.0)) if plan.ready else now
+                free = self._free_from(pc, ready, seconds / plan.pcs[pc].speed)
+                rows += [(free[end - 1][0], free[end - width : end]) for end in range(width, room * width + 1, width)]
             rows.sort()
             if len(rows) >= need.least and (at := rows[need.least - 1][0]) < (inf if best is None else best.at):
                 # Those that are free last, so that others can use those that are free before.
                 last = [slots for ready, slots in rows if ready <= at][-need.least :]
-                best = Reserved(kind, at, frozenset(chain.from_iterable(last)))
+                best = Reserved(kind, at, frozenset([slot for _, slot in chain.from_iterable(last)]))
         return best
 
-    def _free_at(self, slot: int, ready: float, needs_s: float) -> float:
-        """When so many seconds could begin on a slot of a PC that is ready then, or is already."""
-        window = self._open[slot]
-        if window is None:
-            return inf
-        free = ready if self._is_idle(slot) else max(ready, self._next[slot], window[0])
-        if free + needs_s < window[1]:
-            return free
-        pc, number = self._plan.slots[slot], self._at[slot]
-        while free + needs_s >= window[1]:
-            number += 1
-            window = self._window(pc, number)
-            if window is None:
-                return inf
-            free = max(free, window[0])
-        return free
+    def _free_from(self, pc: int, ready: float, needs_s: float) -> list[tuple[float, int]]:
+        """When so many seconds could begin on each slot of a PC that is ready then, or is already; ascending."""
+        idle, found = self._idle[self._plan.site_of[pc]].get(pc, ()), list[tuple[float, int]]()
+        for slot in self._plan.slots_of[pc]:
+            window, number = self._open[slot], self._at[slot]
+            free = ready if slot in idle else max(ready, self._next[slot])
+            while window is not None and max(free, window[0]) + needs_s >= window[1]:
+                number += 1
+                window = self._window(pc, number)
+            found.append((inf if window is None else max(free, window[0]), slot))
+        found.sort()
+        return found

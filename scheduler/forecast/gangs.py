@@ -168,10 +168,18 @@ class GangRun(SlotRun):
                 pass
             if reserves and self._may_begin(kind, now):
                 reserves = False
-                if len(self._gangs) > 1 or any(self._pending):
+                if self._others_may_begin(kind):
                     self._reserved = self._keeps(kept, kind, now)
                 if not plan.backfills:
                     return
+
+    def _others_may_begin(self, kind: int) -> bool:
+        """Whether some slots are idle, and others than this kind could use them."""
+        most = max(self._count)
+        if most and any(self._pending):
+            return True
+        needs = self._plan.needs
+        return any(needs[other].least * needs[other].slots <= most for _, other in self._gangs if other != kind)
 
     def _may_begin(self, kind: int, now: float) -> bool:
         """Whether a gang of a kind waits, and may begin now if there are slots for it."""
