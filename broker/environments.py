@@ -285,6 +285,8 @@ class Environments:
 
     def _preparing(self, key: str, worker: WorkerSession) -> Preparing:
         at, takes_s = worker.environments.get(key), self.preparing_s(self._known[key].environment, worker)
+        if takes_s is not None and at is not None and at.state == "failed":
+            takes_s += max(0.0, at.again_at - self._state.now)  # it is asked again then
         return Preparing(key, math.inf if takes_s is None else takes_s, at is not None and at.state == "ready")
 
     def _tell(self, worker: WorkerSession) -> None:

@@ -173,6 +173,24 @@ def test_estimates_count_the_time_that_pcs_still_need_to_prepare_an_environment(
         assert waits - works == pytest.approx(takes_s, abs=0.1 * works + KEEP_S + LOOK_S)
 
 
+def test_estimates_count_the_time_until_a_pc_that_could_not_prepare_an_environment_is_asked_again(
+    office: Office,
+) -> None:
+    pc, client = Pc(office, "a"), office.client(ANN)
+    bag = client.submit([b"0"], template=template(), runtime=10.0)
+
+    def median() -> float:
+        (told,) = client.ask("whatif", bag=bag, changes=[])["rows"]
+        seconds: float = told["median_s"]
+        return seconds
+
+    before = median()
+    pc.say(pc.first().key, wire.Readiness.TROUBLE, reason="the disk is full")
+    assert median() - before == pytest.approx(AGAIN_S, abs=2.0 * LOOK_S)
+    pc.waits(AGAIN_S)
+    assert median() - before == pytest.approx(0.0, abs=2.0 * LOOK_S)
+
+
 def test_an_estimate_says_that_no_pc_can_prepare_an_environment(office: Office) -> None:
     Pc(office, "mac", platform="macosx_arm64")
     client = office.client(ANN)

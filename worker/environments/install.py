@@ -61,7 +61,6 @@ _IDLE_CLASS = 0x40
 # Bytecode that is never compared with its source: the time of change of copies differs.
 _UNCHECKED = (1).to_bytes(4, "little")
 _COPIED = 2**20
-# Errors for which this PC is to blame, and no wheel.
 _SPECIAL = '<>:"|?*\\\0'
 _SCHEMES = {"purelib": SITE, "platlib": SITE, "scripts": BIN, "data": PREFIX, "headers": f"{PREFIX}/include"}
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
@@ -258,8 +257,12 @@ def _finish(path: Path, *, executable: bool = False) -> None:
 def _check_room(folder: Path, size: int) -> None:
     """Raise `Trouble` if the disk has no room for ``size`` bytes, and bytecode of them."""
     free = shutil.disk_usage(folder).free
-    if free < size + size // 4 + FREE_BYTES:
-        raise Trouble(f"it needs {size:,} bytes, and the disk has {free:,} free")
+    takes = size + size // 4
+    if free < takes + FREE_BYTES:
+        takes_mb, stays_mb, free_mb = takes / 1e6, FREE_BYTES / 1e6, free / 1e6
+        raise Trouble(
+            f"it takes {takes_mb:,.1f} MB, {stays_mb:,.0f} MB have to stay free, and the disk has {free_mb:,.0f} MB free"
+        )
 
 
 class _Points(RawConfigParser):
