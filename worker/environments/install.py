@@ -261,7 +261,7 @@ def _check_room(folder: Path, size: int) -> None:
     if free < takes + FREE_BYTES:
         takes_mb, stays_mb, free_mb = takes / 1e6, FREE_BYTES / 1e6, free / 1e6
         raise Trouble(
-            f"it takes {takes_mb:,.1f} MB, {stays_mb:,.0f} MB have to stay free, and the disk has {free_mb:,.0f} MB free"
+            f"it takes {takes_mb:,.1f} MB, {stays_mb:,.0f} MB have to stay free, and the disk has {free_mb:,.0f} MB"
         )
 
 
