@@ -257,6 +257,8 @@ def command_files(inputs: Iterable[str], outputs: Sequence[str]) -> tuple[list[S
 def _named(text: str) -> tuple[str, str]:
     """Return the name and the path in PATH or NAME=PATH; a file whose name has a "=" can be given as ./FILE."""
     name, sign, path = text.partition("=")
+    if not (path if sign else name):
+        raise BagRejected(f"an input is PATH or NAME=PATH, not {text!r:.200}")
     if not sign or "/" in name[:2] or os.path.exists(text):
         return name_of_path(text), text
     return name, path

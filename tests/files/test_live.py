@@ -124,6 +124,8 @@ def test_a_pattern_without_a_match_is_an_error_that_lists_the_folder(grid: Grid,
     ("inputs", "why"),
     [
         (["nothing.csv"], "nothing.csv cannot be read: No such file"),
+        ([""], "an input is PATH or NAME=PATH, not ''"),
+        (["data="], "an input is PATH or NAME=PATH, not 'data='"),
         (["../a=data.csv"], "cannot be the name of a file in a task's folder: it is not a path below"),
         (["nul=data.csv"], "Windows cannot have it"),
         (["A=data.csv", "a=data.csv"], "the same name where case does not count"),
