@@ -117,9 +117,13 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
     ``patterns``: of the files that it saves; ``signal``: tells it to save; ``exit_code``: with it, it ends a piece.
     Raises `BagRejected`.
     """
-    if isinstance(patterns, str) or not all(map(_stays_below, patterns)):
-        what = 'checkpoint is a list of patterns of files in the folder of the task, such as ["state/*"]'
-        raise BagRejected(f"{what}, not {patterns!r:.80}")
+    if isinstance(patterns, str):
+        raise BagRejected(f'checkpoint is a list of patterns, such as ["state/*"], not {patterns!r:.80}')
+    for pattern in patterns:
+        if not _stays_below(pattern):
+            raise BagRejected(
+                f"{pattern!r:.200} is not a pattern for files in the folder of the task, such as 'state/*'"
+            )
     if not (signal.isalnum() and signal.isupper()):
         raise BagRejected(f"a signal is a name such as USR1 or TERM, not {signal!r:.80}")
     name = signal.removeprefix("SIG")

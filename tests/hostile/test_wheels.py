@@ -137,9 +137,7 @@ def test_more_files_than_any_wheel_has(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_full_disk_is_this_pcs_trouble_and_not_the_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "FREE_BYTES", 2**60)
-    with pytest.raises(
-        Trouble, match=r"it takes 0\.0 MB, [\d,]+ MB have to stay free, and the disk has [\d,]+ MB$"
-    ):
+    with pytest.raises(Trouble, match=r"it takes 0\.0 MB, [\d,]+ MB have to stay free, and the disk has [\d,]+ MB$"):
         unpack(str(make_wheel(tmp_path, "good")), str(tmp_path / "unpacked"))
 
 
