@@ -114,7 +114,7 @@ class Trust:
         elif deadlines.runs_late(slot, now) and self._has_others(worker) and (late := deadlines.late(worker, now)):
             self._take_back(late, now, stop=False)
         else:
-            deadlines.look(slot, now + max(GRACE_S, due - slot.started))
+            deadlines.look_again(slot, now)
 
     def _look_at_gang(self, gang: Gang, slot: Slot, now: float) -> None:
         """A gang should have ended on ``slot``, and the worker there is silent: it is stopped, and waits again."""
@@ -123,7 +123,7 @@ class Trust:
             deadlines.look(slot, now + GRACE_S)
             return
         if deadlines.timeout(attempt.task) is None and not deadlines.runs_late(slot, now):
-            deadlines.look(slot, now + max(GRACE_S, deadlines.due(slot) - slot.started))
+            deadlines.look_again(slot, now)
             return
         grid, since = self._grid, slot.started
         self._gangs.lose(gang, now)

@@ -85,12 +85,22 @@ class Deadlines:
     def due(self, slot: Slot) -> float:
         """The earliest time at which the running attempt of ``slot`` can be overdue."""
         task = slot.sent[0].attempt.task
-        bag, times = self._tasks.known(task).bag, self._tasks.times_taken(task)
-        if bag.timeout is not None:
-            return slot.started + bag.timeout + GRACE_S * GROWTH**times
+        timeout = self.timeout(task)
+        if timeout is not None:
+            return slot.started + timeout + GRACE_S * GROWTH ** self._tasks.times_taken(task)
+        return max(slot.started, slot.worker.heard) + self.silence(slot)
+
+    def silence(self, slot: Slot) -> float:
+        """How long the worker of ``slot`` may be silent about an attempt without a timeout before it is overdue."""
         # If the prediction changes later, the slot counts as changed, and the next pass watches it again.
-        seconds = FACTOR * max(slot.sent[0].runtime, bag.took) / slot.speed + GRACE_S
-        return max(slot.started, slot.worker.heard) + (seconds * GROWTH**times if times else seconds)
+        task = slot.sent[0].attempt.task
+        times = self._tasks.times_taken(task)
+        seconds = FACTOR * max(slot.sent[0].runtime, self._tasks.known(task).bag.took) / slot.speed + GRACE_S
+        return seconds * GROWTH**times if times else seconds
+
+    def look_again(self, slot: Slot, now: float) -> None:
+        """An overdue attempt without a timeout is left alone: look when it is overdue again, if it is heard of now."""
+        self.look(slot, now + self.silence(slot))
 
     def timeout(self, task: int) -> float | None:
         """The timeout of a task, if it has one."""

@@ -271,3 +271,21 @@ def test_workers_that_come_and_go_are_not_looked_at_for_ever(monkeypatch: pytest
         assert len(grid.inside.deadlines._looks) <= most + 1
     grid.wait(LONG + GRACE_S)
     assert passed(grid) == [ev.GiveUp("stays", [attempt], True)]
+
+
+@pytest.mark.parametrize("runtime", [1.0, 1e10])
+def test_a_worker_that_is_heard_of_after_an_answer_was_due_is_looked_at_again_in_time(runtime: float) -> None:
+    grid = Grid(fcfs())
+    grid.pc("a", slots=2)
+    short, long = grid.tasks(1.0, runtime)
+    assert len(grid.tell_pass()) == 2
+    grid.wait(100.0)
+    grid.end(short)
+    (other,) = grid.tasks(runtime)
+    assert len(grid.tell_pass()) == 1
+    grid.wait(FACTOR * runtime + GRACE_S)
+    assert passed(grid) == []
+    grid.wait(1.0)
+    grid.end(other, worker="a")
+    slot = grid.inside.bound[long]
+    assert slot.look_at <= grid.inside.deadlines.due(slot) == grid.now + FACTOR * runtime + GRACE_S

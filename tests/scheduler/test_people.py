@@ -51,6 +51,20 @@ def test_who_is_further_ahead_waits_until_nothing_of_the_others_fits() -> None:
     grid.expect(a=short, a_1=longer[:1])
 
 
+def test_seconds_that_rounding_leaves_of_very_long_tasks_are_few_and_go_with_the_last_task() -> None:
+    grid = Grid(fcfs())
+    grid.pc("a", slots=2)
+    (long,) = grid.tasks(1e10, key=ANN)
+    (short,) = grid.tasks(0.1, key=ANN, bag=1)
+    assert len(grid.tell_pass()) == 2
+    grid.end(long)
+    account = grid.inside.shares.accounts["ann"]
+    assert account.out_s != 0.1
+    assert account.out_s == pytest.approx(0.1, abs=1e-5)
+    grid.end(short)
+    assert (account.out_s, account.most_s) == (0.0, 0.0)
+
+
 def test_a_share_of_twice_the_weight_may_use_twice_as_much() -> None:
     grid = Grid(packing())
     used(grid, ann=1000.0, bob=600.0)
