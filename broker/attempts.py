@@ -33,7 +33,10 @@ _OUTCOMES = {
     **{int(outcome): outcome for outcome in Outcome if outcome <= Outcome.TIMEOUT},
     int(wire.Outcome.PIECE): Outcome.PIECE,
     int(wire.Outcome.UNREADABLE): Outcome.PIECE,
+    int(wire.Outcome.NO_ROOM): Outcome.NO_ROOM,
 }
+# Those that people may want to read about.
+_FAILED = frozenset(map(int, (wire.Outcome.ERROR, wire.Outcome.CRASH, wire.Outcome.TIMEOUT, wire.Outcome.NO_ROOM)))
 # What is said of a task that is given up because its pieces bring nothing.
 NO_PROGRESS = (
     f"{IDLE_LIMIT} pieces in a row brought no progress: each ended without a newer checkpoint. "
@@ -150,7 +153,7 @@ class Attempts:
                 holder = self.holders.holder(attempt, found)
                 if holder in (None, "", worker.session):
                     self._results[attempt] = self._believable(attempt, result, found, now)
-                    if result.outcome and result.outcome <= Outcome.TIMEOUT and holder is not None:
+                    if result.outcome in _FAILED and holder is not None:
                         failed.append(result)
                     elif result.outcome == wire.Outcome.UNREADABLE and holder is not None:
                         self._checkpoints.unreadable(result.task)
@@ -159,13 +162,16 @@ class Attempts:
         scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.crashes(task) for task in crashed}
-        stay = scheduler.quarantined(worker.name)
+        stay, rest = scheduler.quarantined(worker.name), scheduler.roomless_until(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         for result in failed:
             self._remember(result)
         if crashed:
             self._note_crashes(worker, crashed)
         self._note_quarantine(worker.name, stay, scheduler.quarantined(worker.name))
+        roomless = next((result for result in failed if result.outcome == wire.Outcome.NO_ROOM), None)
+        if roomless is not None and (until := scheduler.roomless_until(worker.name)) is not None and until != rest:
+            self._note_no_room(worker, roomless, until - now)
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
@@ -193,6 +199,13 @@ class Attempts:
         bag, item = self._state.book.item(tasks[0])
         facts = {"name": worker.name, "bag": bag.row.id, "item": item, "crashes": len(tasks)}
         self._state.note("task-crashed", by=worker.who.name, **facts)
+
+    def _note_no_room(self, worker: WorkerSession, result: wire.Result, for_s: float) -> None:
+        """Note the first of the attempts in one message for which there was no room."""
+        bag, item = self._state.book.item(result.task)
+        worker.no_room = wire.read_failure(result.payload).message
+        facts = {"name": worker.name, "bag": bag.row.id, "item": item, "for_s": round(for_s, 1)}
+        self._state.note("worker-has-no-room", by=worker.who.name, **facts, reason=worker.no_room)
 
     def _note_quarantine(self, name: str, before: Quarantined | None, after: Quarantined | None) -> None:
         who = self._by_name[name].who.name

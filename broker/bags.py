@@ -243,6 +243,7 @@ class OpenBag:
             options.limit or 0,
             None if options.limit is None else self.row.number,
             environment=self.environment_key,
+            files=self.first_transfer_s > 0.0,
         )
         known |= {"need": self.need, "key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
         if self.row.predicted:

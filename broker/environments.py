@@ -35,7 +35,7 @@ WEIGHT = 0.3
 # What it takes beside the bytes. Seconds.
 ANYWAY_S = 2.0
 # When a PC that could not prepare an environment is asked again: the first time, and at most. Seconds.
-AGAIN_S, AGAIN_MOST_S = 60.0, 3_600.0
+AGAIN_S, AGAIN_MOST_S = 10.0, 600.0
 # Messages in a row with which a PC hands tasks back that need an environment, before it counts as one without it.
 RETURNED = 3
 # PCs that have to fail alike before bags are held.

@@ -24,6 +24,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "worker-quarantined": "everyone",
     "worker-works-again": "everyone",
     "worker-gets-no-gangs": "everyone",
+    "worker-has-no-room": "everyone",
     "task-crashed": "everyone",
     "gang-not-ready": "everyone",
     "checkpoint-unreadable": "everyone",

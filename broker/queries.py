@@ -281,14 +281,16 @@ class Queries:
         """Describe how a task failed before it was tried again, or where to read why it failed in the end."""
         if why.state == State.FAILED:
             return [f"see deskgrid logs {bag.row.id} {self._state.book.item(task)[1]}"]
-        if not why.errors:
-            return []
         last, times = self._state.failed_attempts.last(task), "once" if why.errors == 1 else f"{why.errors} times"
+        failed = [f"it has failed {times}"] if why.errors else []
         if last is None:
-            return [f"it has failed {times}"]
+            return failed
         failure = wire.read_failure(last.payload)
+        if last.outcome == wire.Outcome.NO_ROOM:
+            said = f"{last.worker} had no room for it: {' '.join(f'{failure.message:.300}'.split())}"
+            return [*failed, said] if why.state == State.WAITING else failed
         why_not = " ".join(f"{failure.kind}: {failure.message:.300}".split())
-        return [f"it has failed {times}, the last time on {last.worker}: {why_not}"]
+        return [f"{told}, the last time on {last.worker}: {why_not}" for told in failed]
 
     def _barred(self, bag: OpenBag) -> str:
         """Why the tasks of a bag may not be placed."""
@@ -376,12 +378,19 @@ def _of_slot(slot: SlotReason, now: float, kept_back: bool) -> str:
         return f"has not answered for {precise(slot.silent_s)}, and gets no work until it does"
     if slot.lacks or slot.memory is not None:
         return lacks_text(slot.lacks, slot.memory)
-    if not slot.ready:
-        return "its environment is not ready there"
+    if slot.no_room_s is not None or not slot.ready:
+        return _unprepared(slot)
     if slot.short_s and not slot.gang:
         return f"{precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}"
     fits = "fits" if kept_back else "fits, but is busy with other work"
     return "is taken by a gang, or kept for one" if slot.gang else fits
+
+
+def _unprepared(slot: SlotReason) -> str:
+    """Why a PC cannot have what a task needs there, for now."""
+    if slot.no_room_s is None:
+        return "its environment is not ready there"
+    return f"has no room for such tasks, and is tried again in {precise(slot.no_room_s)}"
 
 
 def _early(slot: SlotReason) -> str:

@@ -1,4 +1,4 @@
-"""Descriptions of what is wrong with a worker: every task crashes there, it does not answer, or fails with gangs."""
+"""Descriptions of what is wrong with a worker: tasks crash there, it does not answer, fails with gangs, has no room."""
 
 from deskgrid.durations import precise
 from deskgrid.scheduler.core import Scheduler
@@ -6,15 +6,17 @@ from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.explain import SlotReason
 
 
-def trouble(scheduler: Scheduler, name: str, now: float) -> str:
-    """What is wrong with the worker ``name``; empty when all is well."""
+def trouble(scheduler: Scheduler, name: str, no_room: str, now: float) -> str:
+    """What is wrong with the worker ``name``; empty when all is well. ``no_room``: why it had none the last time."""
     stay, owed = scheduler.quarantined(name), len(scheduler.owed_by(name))
     if stay is not None:
         return f"in quarantine: {stay.why}"
     if owed:
         return f"does not answer on {owed} of its slots"
-    until = scheduler.rests_until(name)
-    return "" if until is None else f"gets no gangs for {precise(max(0.0, until - now))}: it failed with some"
+    if (until := scheduler.rests_until(name)) is not None:
+        return f"gets no gangs for {precise(max(0.0, until - now))}: it failed with some"
+    until = scheduler.roomless_until(name)
+    return "" if until is None else f"gets none of some tasks for {precise(max(0.0, until - now))}, no room: {no_room}"
 
 
 def reason(slot: SlotReason) -> str:
@@ -23,6 +25,8 @@ def reason(slot: SlotReason) -> str:
         return "quarantined"
     if slot.silent_s is not None:
         return "silent"
+    if slot.no_room_s is not None:
+        return "no room"
     if not slot.ready:
         return "not prepared"
     return "too short" if slot.short_s and not slot.gang else "busy"

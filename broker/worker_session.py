@@ -45,6 +45,8 @@ class WorkerSession:
     # The environments that it is to have or could not prepare, by key; and what it was told last.
     environments: dict[str, EnvironmentAt] = field(default_factory=dict)
     told_environments: tuple[wire.EnvironmentWanted, ...] = ()
+    # Why it had no room for a task, the last time.
+    no_room: str = ""
     templates: set[str] = field(default_factory=set)
     # `lately`: the bag of the last result. `unready`: roughly how many slots have not returned a result of that bag
     # yet.

@@ -1,8 +1,8 @@
 """Answers from workers: each frees its slot, and counts if it is for the newest attempt of its task.
 
 Rule 1: a task is done if and only if the answer was of its newest attempt, or of one of two that count.
-Rule 2: a departure or a loss never counts against a task; crashes and errors do. A task that fails again and again
-pauses.
+Rule 2: a departure or a loss never counts against a task, nor does a PC without room; crashes and errors do. A task
+that fails again and again pauses.
 Rule 3: if a task has a copy, the first success of the two counts, and the other attempt is stopped. If one of the two
 fails, the other goes on, and the failure does not count against the task.
 """
@@ -123,6 +123,8 @@ class Answers:
                 grid.drop_copy(task)
         grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed, slot.worker.name, on_slot=True))
         self._trust.clear(slot.worker, now)
+        if grid.room:
+            grid.room.works({grid.tasks.known(task).bag.category.key for task in tasks}, slot.worker.name)
 
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot that had the attempt. Returns its worker and position, or None if the answer is stale."""
@@ -195,6 +197,9 @@ class Answers:
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed], worker))
             return True
         grid.drop_copy(task)
+        if outcome == Outcome.NO_ROOM:
+            grid.to_priority([task])
+            return False
         grid.tasks.known(task).bag.category.account.new_s += elapsed
         if outcome == Outcome.PIECE:
             stuck = grid.tasks.go_on(task, counts=True)

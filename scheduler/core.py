@@ -176,13 +176,14 @@ class Scheduler:
 
     @property
     def wakes_at(self) -> float:
-        """When a pass is due although nothing has happened: for a new worker, after a pause, to start a copy, or
-        because a parallel task did not start when it should."""
+        """When a pass is due although nothing has happened: for a new worker, after a pause or a rest, to start a copy,
+        or because a parallel task did not start when it should."""
         grid = self.grid
         expected = grid.expected[0][0] if grid.expected else math.inf
         return min(
             grid.pauses.next_end,
             grid.rests.next_end,
+            grid.room.next_end,
             self.trust.next_widening,
             self._placing.copying.due,
             self._placing.gangs.due,
@@ -231,6 +232,10 @@ class Scheduler:
     def rests_until(self, worker: str) -> float | None:
         """Until when ``worker`` gets no gangs, because it failed with some; None if it gets them."""
         return self.grid.rests.until.get(worker)
+
+    def roomless_until(self, worker: str) -> float | None:
+        """Until when ``worker`` gets no tasks of some category, because it had no room for one; None: it gets all."""
+        return self.grid.room.rests_until(worker)
 
     def longest_window(self, now: float) -> float:
         """The longest window that is open or announced, in seconds of speed 1; 0.0 if there is none.

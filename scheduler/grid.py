@@ -26,6 +26,7 @@ from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.quarantine import Quarantine
 from deskgrid.scheduler.state.rests import Rests
+from deskgrid.scheduler.state.room import Room
 from deskgrid.scheduler.state.shares import Shares
 from deskgrid.scheduler.state.slots import Away, Copy, Sent, Slot, SlotTable, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
@@ -61,6 +62,7 @@ class GridState:
         self.away: dict[str, Away] = {}
         self.quarantine = Quarantine()
         self.rests = Rests()
+        self.room = Room()
         self.deadlines = Deadlines(self.tasks)
         self.pauses = Pauses()
         self.shares = Shares()

@@ -27,6 +27,8 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
     slots = grid.slots.slots
     grid.quarantine.check(slots.values(), grid.tasks.bags)
     grid.rests.check(grid.tasks.bags)
+    queued = [task for slot in slots.values() for task, _ in slot.queue]
+    grid.room.check(slots.values(), {task: grid.tasks.known(task).bag.category.key for task in queued})
     agree("changed slots", {n: s for n, s in slots.items() if n in grid.dirty}, grid.dirty)
     resting = grid.gangs.resting
     settled = [

@@ -12,7 +12,7 @@ class Counters:
     ``kills``: attempts that ran when their worker went; ``planned_kills``: those of them whose worker left as planned,
     the number this project exists to keep at 0. ``stale``: answers of old attempts, ignored. ``unfit``: placements that
     no longer fitted when their turn came. ``adopted``: attempts whose worker came back with them. ``pieces``: attempts
-    of checkpointable tasks that ended with progress.
+    of checkpointable tasks that ended with progress. ``no_room``: attempts whose worker could not store what they need.
     ``copies``: second attempts of running tasks; they are not in ``attempts``.
     ``overdue``: attempts taken back from workers that did not answer in time. ``window_s`` and
     ``busy_s`` cover only slots whose windows have closed.
@@ -34,6 +34,7 @@ class Counters:
     adopted: int = 0
     overdue: int = 0
     pieces: int = 0
+    no_room: int = 0
     copies: int = 0
     wasted_s: float = 0.0
     window_s: float = 0.0
@@ -47,6 +48,8 @@ class Counters:
             self.errors += 1
         elif outcome == Outcome.CRASH:
             self.crashes += 1
+        elif outcome == Outcome.NO_ROOM:
+            self.no_room += 1
         elif outcome == Outcome.PIECE:
             self.pieces += 1
         else:

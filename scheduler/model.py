@@ -40,6 +40,7 @@ class Outcome(IntEnum):
     CRASH = 2
     TIMEOUT = 3
     PIECE = 4  # a checkpointable task stopped, and its checkpoint was kept: it waits again with less left
+    NO_ROOM = 5  # its worker could not store what it needs: it waits again, and other workers are tried first
 
 
 class State(IntEnum):

@@ -85,6 +85,7 @@ class Placing:
         if grid.quarantine.workers:
             for name in grid.quarantine.due(grid.slots.workers, now):
                 grid.change_all(grid.slots.workers[name])
+        grid.changes += grid.room.due(now)
         changed, grid.dirty = grid.dirty, {}
         self._caution.look_at(changed.values(), everywhere=grid.changes != self._passed)
         for slot in changed.values():
@@ -127,7 +128,7 @@ class Placing:
             self._place_pieces(pieces, categories, longer=False)
 
     def _place_pieces(self, pieces: Sequence[Category], categories: Sequence[Category], *, longer: bool) -> None:
-        for alike in by_needs(pieces):
+        for alike in by_needs(pieces, self._grid.room):
             environment = alike[0].key.environment
             with self._only_suitable(alike[0].key) as ready:
                 if ready:
@@ -136,11 +137,11 @@ class Placing:
 
     @contextmanager
     def _only_suitable(self, key: CategoryKey) -> Iterator[bool]:
-        """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, memory
-        and labels. Yields whether others have room; if not, none is hidden.
+        """Hide the slots of PCs that do not have what tasks of a category need, beside time: room, their environment,
+        memory and labels. Yields whether others have room; if not, none is hidden.
         """
         grid = self._grid
-        if not key.environment and key.need is None:
+        if not key.environment and key.need is None and not grid.room.is_scarce(key):
             yield True
             return
         others = list[Worker]()
@@ -180,7 +181,7 @@ class Placing:
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
-            categories = by_needs(categories)[0]
+            categories = by_needs(categories, grid.room)[0]
             # A plan for everybody's tasks no longer holds when only some people have their turn.
             grid.changes += len(categories) < len(turns.categories)
             with self._only_suitable(categories[0].key) as ready:
@@ -199,7 +200,7 @@ class Placing:
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        for categories in by_needs(turns.categories[:CATEGORIES]):
+        for categories in by_needs(turns.categories[:CATEGORIES], self._grid.room):
             with self._only_suitable(categories[0].key) as ready:
                 if ready:
                     self._serve_claims_of(categories, turns)

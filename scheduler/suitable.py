@@ -1,4 +1,4 @@
-"""What PCs have beside time: whether a worker suits tasks of a category, by environments, labels and memory.
+"""What PCs have beside time: whether a worker suits tasks of a category, by room, environments, labels and memory.
 
 Rule: never more of a worker's memory is promised than it has. A single task has its memory from when it is bound to a
 slot, a gang from when it starts.
@@ -11,6 +11,8 @@ from deskgrid.scheduler.state.slots import Worker
 
 def suits(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
     """Whether a worker has what tasks of a category need, beside time."""
+    if grid.room and grid.room.until(key, worker.name) is not None:
+        return False
     if key.environment and key.environment not in worker.environments:
         return False
     need = key.need

@@ -217,7 +217,7 @@ class Trust:
     # --- quarantine --------------------------------------------------------------------------------------------------
 
     def judge(self, name: str, slot: int, ended: ev.EndedAttempt, now: float) -> None:
-        """Learn from an ended attempt whether its worker is broken."""
+        """Learn from an ended attempt whether its worker is broken, or has no room."""
         grid = self._grid
         worker = grid.slots.workers.get(name)
         if ended.outcome == _CRASH:
@@ -227,7 +227,18 @@ class Trust:
                 self.hear(worker, now)
                 if changed:
                     self._relieve(worker)
-        elif worker is not None:
+            return
+        key = grid.tasks.known(ended.attempt.task).bag.category.key
+        if ended.outcome == Outcome.NO_ROOM:  # this says nothing of how it works otherwise
+            began = grid.room.lacks(key, name, now)
+            if worker is not None:
+                self.hear(worker, now)
+                if began:
+                    self._relieve(worker)
+            return
+        if grid.room:
+            grid.room.works([key], name)
+        if worker is not None:
             self.clear(worker, now)
         else:
             grid.quarantine.works(name)
@@ -249,7 +260,7 @@ class Trust:
             self._grid.gangs.touched.add(name)
 
     def _relieve(self, worker: Worker) -> None:
-        """Take back the tasks that have not begun on a worker whose quarantine begins or ends."""
+        """Take back the tasks that have not begun on a worker whose quarantine begins or ends, or whose rest begins."""
         grid = self._grid
         grid.change_all(worker)
         for slot in worker.slots:

@@ -17,7 +17,8 @@ from itertools import accumulate
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.queues.categories import Category
+from deskgrid.scheduler.queues.categories import Category, CategoryKey
+from deskgrid.scheduler.state.room import Room
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 
 # The most categories in one turn: a policy asks each of them for every task that it places.
@@ -117,11 +118,13 @@ def _standing(contender: _Contender) -> float:
     return contender.standing
 
 
-def by_needs(categories: Sequence[Category]) -> list[list[Category]]:
+def by_needs(categories: Sequence[Category], room: Room) -> list[list[Category]]:
     """Categories that need the same of PCs together, and first those whose next task is the longest."""
-    found: dict[tuple[str, Need | None], list[Category]] = {}
+    found: dict[tuple[str, Need | None, CategoryKey | None], list[Category]] = {}
     for category in categories:
-        found.setdefault((category.key.environment, category.key.need), []).append(category)
+        key = category.key
+        alone = key if room.is_scarce(key) else None
+        found.setdefault((key.environment, key.need, alone), []).append(category)
     if len(found) < 2:
         return list(found.values())
     return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)

@@ -162,7 +162,7 @@ class Checkpoints:
         if (key := (work.task, work.number)) not in self._roomless:
             return None
         self._roomless.discard(key)
-        return wire.Outcome.CRASH, "Crash", "the checkpoint of the task cannot be kept on this PC's disk"
+        return wire.Outcome.NO_ROOM, "NoRoom", "the checkpoint of the task cannot be kept on this PC's disk"
 
     def begin(self, work: wire.Work, now: float) -> wire.Payload | None:
         """``work`` begins. Returns the checkpoint that it goes on from; None: it is not checkpointable."""

@@ -49,7 +49,7 @@ class Templates:
             return None
         if isinstance(error, NoRoomError):
             del self._broken[digest]
-            return wire.Outcome.CRASH, "Crash", str(error)
+            return wire.Outcome.NO_ROOM, "NoRoom", str(error)
         return wire.Outcome.ERROR, "TemplateError", str(error)
 
     def reconnected(self) -> None:

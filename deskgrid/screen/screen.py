@@ -164,6 +164,8 @@ def _counters(snapshot: StatusDocument) -> Iterable[Text]:
     yield Text(f"overdue {counters['overdue']:,}")
     if counters["pieces"]:
         yield Text(f"pieces {counters['pieces']:,}")
+    if counters["no_room"]:
+        yield Text(f"no room {counters['no_room']:,}", "yellow")
     if counters["copies"]:
         yield Text(f"copies {counters['copies']:,}")
 

@@ -18,9 +18,10 @@ from deskgrid.wire.text import clean, clean_lines, cut, without_middle
 
 # The types of an account's parts; that of a rank has its number, too.
 _PARTS: tuple[list[type], ...] = ([str, str, str, bytes], [str, str, str, bytes, int])
-# Outcomes after `_DONE`, up to and including `_LAST`, have an account. A task that is done has none, and nobody needs
-# one for an attempt that was cancelled or stopped by a departure.
-_DONE, _LAST = 0, 3
+# A task that is done has no account. Nobody needs one for an attempt that was cancelled or stopped by a departure, or
+# that ended with or for want of a checkpoint: all others have one.
+_DONE = 0
+_EXPLAINED = (1, 2, 3, 8)
 _NOTHING = b""
 
 
@@ -80,7 +81,7 @@ def tidy_results(columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
     # Many rows may share one account.
     known: dict[bytes, bytes] = {}
     tidied = [
-        payload if outcome == _DONE else _account(payload, known) if outcome <= _LAST else _NOTHING
+        payload if outcome == _DONE else _account(payload, known) if outcome in _EXPLAINED else _NOTHING
         for outcome, payload in zip(outcomes, payloads, strict=True)
     ]
     return [tasks, numbers, outcomes, elapsed, tidied, *printed]

@@ -33,7 +33,8 @@ class CategoryKey(NamedTuple):
     ``priority``: bags of higher numbers come first among those of their owner. ``piece``: for checkpointable tasks, how
     many seconds a piece has at least. They wait longest first, whatever the policy (`deskgrid.scheduler.pieces`).
     ``environment``: names what must be ready on a worker for these tasks; empty: nothing. ``need``: memory and labels
-    that they need; `GANGS` for all parallel tasks, whatever they need; None: nothing.
+    that they need; `GANGS` for all parallel tasks, whatever they need; None: nothing. ``files``: they need files, so a
+    PC may have no room for them (`deskgrid.scheduler.state.room`).
     """
 
     owner: str = ""
@@ -44,6 +45,7 @@ class CategoryKey(NamedTuple):
     piece: float | None = None
     environment: str = ""
     need: Need | None = None
+    files: bool = False
 
 
 # The need that stands for all parallel tasks.

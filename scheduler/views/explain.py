@@ -31,7 +31,8 @@ class SlotReason:
     than announced it leaves on average (less than 0: later), if it does not keep its hours.
     ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
     has not; ``memory``: bytes of the PC, if the task needs more than that. ``gang``: whether a gang has the slot, or it
-    is kept for one that comes before the task would end.
+    is kept for one that comes before the task would end. ``no_room_s``: for how long the PC gets no such tasks, because
+    it had no room for one.
     """
 
     worker: str
@@ -45,6 +46,7 @@ class SlotReason:
     lacks: tuple[str, ...] = ()
     memory: float | None = None
     gang: bool = False
+    no_room_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,12 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     for name, windows, its, speed in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
         early_s = grid.hours.early(name, grid.slots.workers[name].opened) if its else None
+        until = grid.room.until(bag.category.key, name)
+        no_room_s = None if until is None else max(0.0, until - now)
         reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, bag) for slot in its]
-        slots += [replace(each, early_s=early_s) for each in reasons] if early_s is not None else reasons
+        if early_s is not None or no_room_s is not None:
+            reasons = [replace(each, early_s=early_s, no_room_s=no_room_s) for each in reasons]
+        slots += reasons
         coming += _next_window(name, windows, needs, speed, now)
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
@@ -202,7 +208,8 @@ def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
 
 
 def _distance(reason: SlotReason) -> tuple[bool, bool, float, float]:
-    return bool(reason.lacks) or reason.memory is not None, not reason.ready, reason.short_s, reason.left_s
+    unsuitable, ready = bool(reason.lacks) or reason.memory is not None, reason.ready and reason.no_room_s is None
+    return unsuitable, not ready, reason.short_s, reason.left_s
 
 
 def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:

@@ -302,7 +302,7 @@ def test_a_payload_whose_trees_make_no_sense_fails_its_task(rig: Rig) -> None:
     assert "makes no sense" in failure(rig.ended[0]).message
 
 
-def test_a_full_disk_fails_the_task_with_the_reason(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_attempt_with_the_reason(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -311,7 +311,7 @@ def test_a_full_disk_fails_the_task_with_the_reason(rig: Rig, monkeypatch: pytes
     rig.run(0)
     rig.go()
     (ended,) = rig.ended
-    assert ended.outcome is wire.Outcome.CRASH, "another PC may have room"
+    assert ended.outcome is wire.Outcome.NO_ROOM, "another PC may have room"
     assert wire.read_failure(ended.payload).message == "the files cannot be kept on this PC: No space left on device"
 
 

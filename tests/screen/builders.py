@@ -36,6 +36,7 @@ NO_COUNTS = CounterValues(
     adopted=0,
     overdue=0,
     pieces=0,
+    no_room=0,
     copies=0,
     wasted_s=0.0,
     window_s=0.0,

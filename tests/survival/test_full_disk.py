@@ -3,10 +3,8 @@
 """
 
 import os
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,36 +16,9 @@ from deskgrid.errors import BagRejected
 from tests.broker.records import result_of
 from tests.live import LiveBroker, live_grid
 from tests.peers import PATIENCE_S
+from tests.survival.conftest import SIZE, fill
 from tests.survival.gates import Gate, counted
 from tests.waiting import eventually
-
-SIZE = 16 * 1024 * 1024
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system of its own, of 16 MiB."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system")
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def fill(place: Path, leave: int) -> Path:
-    """A file that takes the space that is free, but for so many bytes."""
-    ballast = place / "ballast"
-    with ballast.open("wb") as file, suppress(OSError):
-        while (free := os.statvfs(place).f_bavail * os.statvfs(place).f_frsize) > leave:
-            file.write(bytes(min(65536, free - leave)))
-            file.flush()
-    return ballast
 
 
 def disk_of(grid: Grid) -> str:

@@ -86,7 +86,7 @@ def test_tasks_of_another_template_wait_until_it_has_none() -> None:
 @pytest.mark.parametrize(
     ("trouble", "outcome", "is_tried_again"),
     [
-        (NoRoomError("no space left"), wire.Outcome.CRASH, True),
+        (NoRoomError("no space left"), wire.Outcome.NO_ROOM, True),
         (TemplateError("garbage"), wire.Outcome.ERROR, False),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_checkpoint_that_finds_no_room_is_fetched_once_and_its_task_goes_elsew
     session.receive(wire.Checkpoint(7, 8, 5, 0, 5, b"state"), now)
     (finished,) = session.tick(now)
     assert isinstance(finished, wire.Finished)
-    assert [(result.task, result.number, result.outcome) for result in finished.results] == [(7, 8, wire.Outcome.CRASH)]
+    assert [(row.task, row.number, row.outcome) for row in finished.results] == [(7, 8, wire.Outcome.NO_ROOM)]
     session.receive(wire.Taken((wire.Ref(7, 8),)), now)
     session.receive(wire.Assign(1, 0.0, (work._replace(number=9),)), now)
     assert session.tick(now) == [wire.Resume(7, 9, 5, 0)]

@@ -74,7 +74,7 @@ class Inputs:
         if not self._is_wanted(getting):
             return
         if isinstance(found, Exception) or getting.rounds > ROUNDS_LIMIT:
-            self._end(getting, str(found) if isinstance(found, Exception) else "its files do not fit on this PC")
+            self._end(getting, _why(found))
         elif found.trees_missing or found.files_missing:
             getting.left = len(found.trees_missing) + len(found.files_missing)
             for digest in found.trees_missing:
@@ -124,6 +124,13 @@ class Inputs:
             if reason:
                 self._downloads.drop(getting.holder)
             getting.then(reason)
+
+
+def _why(found: _Lookup | Exception) -> str:
+    """Why the files of an attempt cannot be here."""
+    if isinstance(found, Exception):
+        return ThisPc(str(found)) if isinstance(found, OSError) else str(found)
+    return ThisPc("its files do not fit on this PC")
 
 
 def trees_of(template: UnpackedTemplate, payload: wire.Payload) -> tuple[bytes, ...]:

@@ -4,7 +4,8 @@ To the session this is the executor. A task that needs stored files is handed on
 left files has ended when the broker has them. All other tasks pass through.
 
 Rule 1: the jobs of a slot are handed on in order, so a job waits for those before it.
-Rule 2: a task whose files cannot come, or cannot be kept, has failed with the reason; no other task is affected.
+Rule 2: a task whose files cannot come has failed with the reason; no other task is affected. If they cannot be kept on
+this PC, its attempt ends as "no room".
 Rule 3: a task whose environment is not here goes back to the broker, which was wrong about that.
 Rule 4: time that files take is not the task's own: its clock and its timeout run only while it runs.
 """
@@ -248,9 +249,8 @@ class Stage:
             waiting = queue.popleft()
             if waiting.failed:
                 failed = failure(waiting.slot, waiting.job[:2], "FilesMissing", waiting.failed, 0.0)
-                # As for a template: what is this PC's fault does not count against the task alone.
-                blamed = isinstance(waiting.failed, ThisPc)
-                self._over.append(failed._replace(outcome=wire.Outcome.CRASH) if blamed else failed)
+                no_room = isinstance(waiting.failed, ThisPc)
+                self._over.append(failed._replace(outcome=wire.Outcome.NO_ROOM) if no_room else failed)
                 self._inputs.tidy(waiting.holder)
             else:
                 self._running[waiting.holder] = waiting.job

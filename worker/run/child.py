@@ -26,6 +26,7 @@ the task it receives ``["gang", "", {...}]`` (see `Child._join_gang`); while it 
 values]]`` answers ``["meet", task, number, serial, gathers, overdue, value]``.
 """
 
+import errno
 import faulthandler
 import importlib
 import importlib.util
@@ -58,6 +59,7 @@ DONE = 0
 ERROR = 1
 PIECE = 6
 UNREADABLE = 7
+NO_ROOM = 8
 LARGE_BYTES = 2**20
 
 # Bytes per read of a pipe: more than a pipe holds by default on any system.
@@ -82,6 +84,10 @@ DIGEST_BYTES = 32
 VALUE = "value"
 # Maximum bytes of a result that is stored as a file, as in deskgrid.wire.
 VALUE_LIMIT = 2 * 2**30
+# Errors that say that a disk is full, or that a user may have no more of it. And the bytes below which a disk counts as
+# full if a command fails, which does not say why.
+FULL = (errno.ENOSPC, errno.EDQUOT)
+ROOM_BYTES = 2**20
 # The name by which `deskgrid.files`, which a task may load, finds the files of the task that runs.
 TASK = "_deskgrid_task"
 # Bytes of the end of stderr that go into an error's text: a screenful.
@@ -327,6 +333,11 @@ def _shortened(text: str) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
 
 
+def lacks_room(error: BaseException) -> bool:
+    """Whether an error says that a disk is full."""
+    return isinstance(error, OSError) and error.errno in FULL
+
+
 def describe(error: BaseException) -> bytes:
     """Make the error payload for an exception that a task raised, leaving this file's stack frames out."""
     if isinstance(error, TaskFailure):
@@ -368,7 +379,7 @@ class TaskFiles:
     """The files of the task that runs. ``area``: where the worker puts what tasks need, and finds what they leave."""
 
     def __init__(self, area: str) -> None:
-        self._area = area
+        self.area = area
         self._attempt: tuple[int, ...] = (0, 0)
         # The files that the result refers to: where each is, by its name.
         self._left: dict[str, str] = {}
@@ -399,11 +410,11 @@ class TaskFiles:
 
     def needed(self, tree: str, name: str) -> str:
         """Return the path of a file that the task was given."""
-        return os.path.join(self._area, "in", self._name, "needs", tree, *name.split("/"))
+        return os.path.join(self.area, "in", self._name, "needs", tree, *name.split("/"))
 
     def folder(self) -> str:
         """Return the task's own folder, which is made at its first use."""
-        path = os.path.join(self._area, "left", self._name, "work")
+        path = os.path.join(self.area, "left", self._name, "work")
         if not self._made:
             os.makedirs(path, exist_ok=True)
             self._made = True
@@ -411,7 +422,7 @@ class TaskFiles:
 
     def work(self) -> str:
         """Return the folder in which a command runs."""
-        return os.path.join(self._area, "in", self._name, "work")
+        return os.path.join(self.area, "in", self._name, "work")
 
     def leave(self, path: str) -> str:
         """Keep a file or a folder, which is part of the result; return the name that it has there."""
@@ -446,7 +457,7 @@ class TaskFiles:
         return head + result if isinstance(result, bytes) else Raw([memoryview(head), *result.pieces])
 
     def _room(self, *names: str) -> str:
-        path = os.path.join(self._area, "left", self._name, *names)
+        path = os.path.join(self.area, "left", self._name, *names)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return path
 
@@ -530,6 +541,8 @@ def _pickled(value: object) -> "bytes | Raw":
     except TaskFailure:  # of a file in the result
         raise
     except Exception as error:
+        if lacks_room(error):
+            raise
         message = f"the result, of type {type(value).__qualname__}, cannot be pickled: {error}"
         raise TaskFailure("ResultNotPicklable", message) from error
     return pickled
@@ -577,11 +590,19 @@ class Command:
             else:
                 code = self._go_on(argv, piece, self._saves, cwd)
         except OSError as error:
+            if lacks_room(error):
+                raise
             message = f"cannot run {argv[0]!r} on {self._host}: {error.strerror}"
             raise TaskFailure("CommandFailed", message) from error
+        if code and self._is_full():
+            raise OSError(errno.ENOSPC, f"{exit_text(code)}, and the disk is full")
         if code:
             raise TaskFailure("CommandFailed", exit_text(code), self._stderr.tail())
         return pickle.dumps(self._stdout.whole().decode("utf-8", "replace"), HIGHEST)
+
+    def _is_full(self) -> bool:
+        """Whether there is hardly any room where commands write, or where their output goes."""
+        return any(shutil.disk_usage(place).free < ROOM_BYTES for place in (self._files.area, self._stdout.folder))
 
     def _run(self, argv: list[str], cwd: str | None) -> int:
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": 1, "stderr": 2, "pass_fds": self._inherited}
@@ -647,6 +668,8 @@ def unpack_files(packed: object, folder: Path) -> None:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
     except (tarfile.TarError, OSError) as error:
+        if lacks_room(error):
+            raise
         raise Unreadable(str(error)) from error
 
 
@@ -848,6 +871,7 @@ class Capture:
 
     def __init__(self, path: str, target: int, keep: int, most: int) -> None:
         binary = getattr(os, "O_BINARY", 0)
+        self.folder = os.path.dirname(path)
         self._target = target
         self._keep = keep
         self._most = most
@@ -1110,7 +1134,9 @@ class Child:
             outcome, result = UNREADABLE, b""
         # Every exception: SystemExit ends the task, not this process.
         except BaseException as error:
-            outcome, result = ERROR, describe(error)
+            # The ranks of a gang end together, with an error.
+            outcome = NO_ROOM if lacks_room(error) and not self._is_rank else ERROR
+            result = describe(error)
         elapsed = time.perf_counter() - start
         if self._files.used:
             self._files.end()

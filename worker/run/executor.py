@@ -15,6 +15,7 @@ job was sent to a ready process, or at the poll that saw its predecessor end.
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,7 +26,7 @@ from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.child import TAIL, TASKS, frame
+from deskgrid.worker.run.child import TAIL, TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
 from deskgrid.worker.run.mpi import Mpi
@@ -63,6 +64,7 @@ class _Slot:
     since: float | None = None
     failures: int = 0  # failed starts in a row
     trouble: str = ""  # why there is no process
+    roomless: bool = False  # because a disk is full
     environment: str = ""  # in which its last jobs ran
     closes: float = math.inf  # when the PC's window closes, as told last
 
@@ -221,7 +223,8 @@ class Executor:
         """Tell the running job of a slot, which is checkpointable, when to save: see `Process.tell_times`."""
         self._slots[slot].closes = closes
         if (process := self._slots[slot].process) is not None:
-            process.tell_times(due, closes, last)
+            with suppress(OSError):  # such as a full disk; it is told again
+                process.tell_times(due, closes, last)
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         """Return the running attempts: slot, task, number, elapsed seconds."""
@@ -287,8 +290,12 @@ class Executor:
         try:
             slot.process = self._spawner.spawn(slot.index, slot.environment, self._tell)
         except OSError as error:
-            slot.trouble = str(error)
-            self._wake()  # the next poll handles the failure
+            self._fail(slot, error)
+
+    def _fail(self, slot: _Slot, error: OSError) -> None:
+        """The process of a slot cannot be started, or told something: the next poll handles this."""
+        slot.trouble, slot.roomless = str(error), lacks_room(error)
+        self._wake()
 
     def _keep(self, saved: JobSaved, path: Path | None) -> JobSaved | None:
         """Write a checkpoint to a file of ours, and return it; the listening threads call this.
@@ -311,6 +318,9 @@ class Executor:
         """Send the process the next jobs if it runs its last one: as many as fit in a batch, or one larger job."""
         if slot.sent > 1 or slot.sent == len(slot.jobs):
             return
+        jobs = next(in_batches(islice(slot.jobs, slot.sent, None), _payload_size))
+        if any(job.checkpoint is not None for job in jobs) and not self._may_save(slot, process):
+            return
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
             template = self._templates[digest]
@@ -318,17 +328,25 @@ class Executor:
             data = b"".join(frame(["forget", old, None]) for old in process.told.add(digest, template.size))
             data += frame(["template", digest, template.body])
         process.told.use(digest)
-        jobs = next(in_batches(islice(slot.jobs, slot.sent, None), _payload_size))
         if not slot.sent:
             slot.since = None
         slot.sent += len(jobs)
         behind: list[memoryview] = []
-        if any(job.checkpoint is not None for job in jobs):
-            self._make_tasks_folder()
-            process.tell_times(math.inf, slot.closes, False)
         rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint and as_sent(j.checkpoint)] for j in jobs]
         data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
+
+    def _may_save(self, slot: _Slot, process: Process) -> bool:
+        """Make what a task needs that saves checkpoints; False if there is no room. A task that runs goes on."""
+        try:
+            self._make_tasks_folder()
+            process.tell_times(math.inf, slot.closes, False)
+        except OSError as error:
+            if not slot.sent:
+                self._release(slot)
+                self._fail(slot, error)
+            return False
+        return True
 
     def _hear(self, slot: _Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
         if isinstance(said, JobEnded):
@@ -380,7 +398,8 @@ class Executor:
     def _check(self, slot: _Slot, now: float, ended: list[JobEnded]) -> None:
         limit = slot.limit
         if slot.process is None:
-            self._lose(slot, Outcome.CRASH, slot.trouble, now, ended)
+            outcome = Outcome.NO_ROOM if slot.roomless else Outcome.CRASH
+            self._lose(slot, outcome, slot.trouble, now, ended)
         elif limit is not None and slot.elapsed(now) >= limit:
             outcome = Outcome.TIMEOUT if slot.sent else Outcome.CRASH
             self._lose(slot, outcome, f"not done after {precise(limit)}", now, ended)
@@ -393,9 +412,11 @@ class Executor:
         slot.failures = 0 if started else slot.failures + 1
         if started or slot.failures >= START_ATTEMPTS:
             stdout, stderr = process.captured(self._capture_limit) if process else (b"", b"")
-            what = reason if started else f"no process for tasks could be started: {reason}"
+            told = started or outcome is Outcome.NO_ROOM
+            what = reason if told else f"no process for tasks could be started: {reason}"
             trace = stderr[-TAIL:].decode("utf-8", "replace")
-            payload = Failure(outcome.name.capitalize(), what, trace).packed()
+            kind = "NoRoom" if outcome is Outcome.NO_ROOM else outcome.name.capitalize()
+            payload = Failure(kind, what, trace).packed()
             job, spent = slot.jobs.popleft(), elapsed if started else 0.0
             ended.append(JobEnded(slot.index, job.task, job.number, outcome, spent, payload, stdout, stderr))
         if slot.jobs:

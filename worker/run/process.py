@@ -22,6 +22,7 @@ from deskgrid.wire import (
     SAID_AT_MEETING_BYTES,
     SECONDS_LIMIT,
     Chunks,
+    Failure,
     Outcome,
     Payload,
     results_of_tasks,
@@ -62,6 +63,8 @@ LULL_BYTES = 1024
 TOLD_BYTES = PAYLOAD_LIMIT
 
 _OUTCOMES = tuple(Outcome)
+# Why a piece is not over that ended with a checkpoint.
+NOT_KEPT = "the checkpoint that the task saved cannot be kept on this PC's disk"
 
 # The reports of a process to the executor, sent by the listening thread. "gone" is always the last.
 ProcessReport = JobEnded | JobSaved | RankMeets | Literal["ready", "spent", "gone"]
@@ -102,6 +105,7 @@ class Process:
         self._written = 0
         self._heard = 0
         self._is_up = False
+        self._unkept = False  # the newest checkpoint of the running task found no room
         self.reason = "killed"
         self._tell = tell
         self._keep = keep
@@ -157,13 +161,15 @@ class Process:
         """Tell the running task when a checkpoint is due, and when its window closes: monotonic seconds.
 
         ``last``: its piece ends with this checkpoint. The first call, before the task begins, makes the file.
+        Raises OSError.
         """
         if self._times is None:
             path = Path(times_file_of(str(self._captures[0])))
-            self._times = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-            os.write(self._times, bytes(TIMES_BYTES))
+            path.write_bytes(bytes(TIMES_BYTES))
+            path.chmod(0o600)
             if self._account is not None:
                 self._account.let_read(path)
+            self._times = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
         os.lseek(self._times, 0, os.SEEK_SET)
         os.write(self._times, struct.pack("ddd", due, closes, float(last)))
 
@@ -239,6 +245,9 @@ class Process:
         for message in messages:
             if message[0] == "ended":
                 task, number, outcome, elapsed, payload, stdout, stderr = next(results)
+                if outcome == Outcome.PIECE and self._unkept:
+                    outcome, payload = Outcome.NO_ROOM, Failure("NoRoom", NOT_KEPT).packed()
+                self._unkept = False
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
             elif message[0] == "saved":
                 said += self._kept(message)
@@ -254,7 +263,7 @@ class Process:
         return said
 
     def _kept(self, message: list[Any]) -> list[ProcessReport]:
-        """Keep a checkpoint, and return what is reported of it."""
+        """Keep a checkpoint, and return what is reported of it: nothing if there is no room for it."""
         if type(number := message[-1]) is not int:
             saved = self._keep(_saved(self.slot, message), None)
         elif number:
@@ -262,7 +271,8 @@ class Process:
             saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
             path.unlink(missing_ok=True)
         else:
-            return []
+            saved = None
+        self._unkept = saved is None
         return [] if saved is None else [saved]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from deskgrid.wire import TemplateRefused, split_digests
 from deskgrid.wire import read_template as unpack
-from deskgrid.worker.run.child import frame
+from deskgrid.worker.run.child import FULL, frame
 from deskgrid.worker.run.jobs import NoRoomError, TemplateError
 
 # The most folders of a bundle, and the most parts of a file's path: far more than any program has, and so few that they
@@ -21,7 +21,7 @@ PARTS_LIMIT = 32
 # What a template takes in memory beside its own bytes.
 TEMPLATE_BYTES = 2_000
 # Errors for which the disk, or the limit of open files, is to blame, and no bundle.
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
+_THIS_PC = {*FULL, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 
 
 class Remembered:
@@ -120,7 +120,7 @@ def _unpacked(bundle: dict[str, bytes], folder: Path) -> Path:
             _fill(Path(staging) / "all", files)
             _rename(Path(staging) / "all", folder)
     except OSError as error:
-        kind = NoRoomError if error.errno in _NO_ROOM else TemplateError
+        kind = NoRoomError if error.errno in _THIS_PC else TemplateError
         raise kind(f"the bundle cannot be unpacked: {error}") from error
     return folder
 

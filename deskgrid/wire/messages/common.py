@@ -23,9 +23,10 @@ class Outcome(IntEnum):
     DEPARTED = 5  # stopped because its PC departed; never counts against the task
     PIECE = 6  # a checkpointable task ended this piece; its checkpoint was sent before
     UNREADABLE = 7  # a checkpointable task cannot read the checkpoint that it was to go on from
+    NO_ROOM = 8  # this PC cannot store what the attempt needs, because its disk is full, say; never counts against it
 
 
-Ending = Annotated[int, Integer(Outcome.DONE, Outcome.UNREADABLE)]
+Ending = Annotated[int, Integer(Outcome.DONE, Outcome.NO_ROOM)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,185 @@
+"""A worker that has no room for what a task needs gets no such tasks for a while: other workers are tried first."""
+
+import math
+
+import pytest
+
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import InvariantBroken, Outcome, State
+from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.state.progress import IDLE_LIMIT
+from deskgrid.scheduler.state.room import CATEGORIES_LIMIT, FIRST_REST_S, LONGEST_REST_S, Room
+from deskgrid.scheduler.views.explain import explain
+from tests.scheduler.builders import Grid, pgs
+from tests.scheduler.test_views import made
+
+FILES = CategoryKey(files=True)
+OTHERS = CategoryKey("bob")
+
+
+def full(slots: int = 1, queue_length: int = 0) -> tuple[Grid, int]:
+    """A worker that had no room for a task with files, which waits."""
+    grid = Grid(pgs(queue_length))
+    grid.pc("full", slots=slots)
+    (task,) = grid.tasks(1.0, key=FILES)
+    grid.expect(full=[task])
+    lacks(grid, task)
+    return grid, task
+
+
+def lacks(grid: Grid, *tasks: int) -> None:
+    """There is no room for tasks, and none of them has ended."""
+    assert grid.end(*tasks, outcome=Outcome.NO_ROOM, worker="full") == []
+
+
+def test_other_workers_are_tried_first() -> None:
+    grid, task = full()
+    grid.expect()
+    grid.pc("other")
+    grid.expect(other=[task])
+    assert grid.end(task, worker="other") == [task]
+
+
+def test_a_lone_worker_is_tried_again_after_longer_and_longer_rests_and_the_task_never_fails() -> None:
+    grid, task = full()
+    rest = FIRST_REST_S
+    for _ in range(10):
+        assert grid.scheduler.wakes_at == grid.now + rest == grid.scheduler.roomless_until("full")
+        grid.wait(rest - 0.1)
+        grid.expect()
+        grid.wait(0.2)
+        grid.expect(full=[task])
+        assert grid.scheduler.roomless_until("full") is None
+        lacks(grid, task)
+        rest = min(2 * rest, LONGEST_REST_S)
+    assert rest == LONGEST_REST_S
+    counters = grid.scheduler.counters
+    assert (counters.no_room, counters.errors, counters.crashes) == (11, 0, 0)
+    assert (grid.state(task), grid.inside.tasks.crashes(task), grid.inside.quarantine.workers) == (
+        State.WAITING,
+        (),
+        {},
+    )
+
+
+def test_work_of_other_kinds_goes_on_there() -> None:
+    grid, task = full()
+    for key in (CategoryKey(), OTHERS):
+        (other,) = grid.tasks(1.0, bag=len(key.owner) + 1, key=key)
+        grid.expect(full=[other])
+        grid.end(other, worker="full")
+    assert grid.state(task) == State.WAITING
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.ERROR])
+def test_after_a_task_for_which_there_was_room_the_next_rest_is_short(outcome: Outcome) -> None:
+    grid, task = full()
+    grid.wait(FIRST_REST_S)
+    grid.expect(full=[task])
+    lacks(grid, task)
+    grid.wait(2 * FIRST_REST_S)
+    grid.expect(full=[task])
+    assert grid.end(task, outcome=outcome, worker="full") == [task]
+    assert not grid.inside.room
+    (task,) = grid.tasks(1.0, key=FILES, bag=1)
+    grid.expect(full=[task])
+    lacks(grid, task)
+    assert grid.scheduler.roomless_until("full") == grid.now + FIRST_REST_S
+
+
+def test_attempts_that_were_under_way_make_no_rest_longer_or_shorter() -> None:
+    grid = Grid(pgs(0))
+    grid.pc("full", slots=3)
+    tasks = grid.tasks(1.0, 1.0, 1.0, key=FILES)
+    assert len(grid.tell_pass()) == 3
+    lacks(grid, tasks[0])
+    lacks(grid, tasks[1])
+    grid.end(tasks[2], worker="full")
+    assert grid.scheduler.roomless_until("full") == FIRST_REST_S
+    grid.expect()
+
+
+def test_tasks_that_had_not_begun_go_to_others() -> None:
+    grid = Grid(pgs(2))
+    grid.pc("full")
+    first, second, third = grid.tasks(1.0, 1.0, 1.0, key=FILES)
+    grid.expect(full=[first])
+    assert grid.state(second) == grid.state(third) == State.QUEUED
+    lacks(grid, first)
+    assert grid.state(second) == grid.state(third) == State.WAITING
+    grid.pc("other", slots=3)
+    assert sum(map(len, grid.tell_pass().values())) == 3
+
+
+def test_a_worker_cannot_end_its_rest_by_joining_anew() -> None:
+    grid, task = full()
+    grid.leave("full")
+    grid.tell(ev.WorkerForgotten("full"))
+    grid.pc("full")
+    grid.expect()
+    grid.wait(FIRST_REST_S)
+    grid.expect(full=[task])
+
+
+def test_what_failed_while_its_worker_left_counts() -> None:
+    grid = Grid(pgs(0))
+    grid.pc("full")
+    (task,) = grid.tasks(1.0, key=FILES)
+    grid.expect(full=[task])
+    grid.leave("full", planned=False)
+    lacks(grid, task)
+    grid.pc("full")
+    grid.expect()
+
+
+def test_a_checkpointable_task_keeps_its_progress_and_no_piece_counts_as_idle() -> None:
+    grid = Grid(pgs(0))
+    grid.pc("full", 10_000.0)
+    (task,) = grid.tasks(5000.0, min_piece=60.0, reserve_s=1.0)
+    grid.expect(full=[task])
+    grid.tell(ev.CheckpointKept(grid.attempts[task], 0.5, 2500.0, 1.0))
+    for _ in range(IDLE_LIMIT + 1):
+        lacks(grid, task)
+        grid.wait((grid.scheduler.roomless_until("full") or 0.0) - grid.now)
+        grid.expect(full=[task])
+    progress = grid.inside.tasks.progress.find(task)
+    assert progress is not None
+    assert (progress.fraction, progress.idle) == (0.5, 0)
+
+
+def test_a_rest_is_of_one_worker_and_one_category() -> None:
+    room = Room()
+    assert room.lacks(FILES, "full", 0.0)
+    assert room.until(FILES, "full") == FIRST_REST_S
+    assert room.until(OTHERS, "full") is room.until(FILES, "other") is room.rests_until("other") is None
+
+
+def test_what_failed_long_ago_is_forgotten_and_little_is_kept_of_each_worker() -> None:
+    room = Room()
+    keys = [CategoryKey(str(number)) for number in range(CATEGORIES_LIMIT + 1)]
+    for key in keys:
+        assert room.lacks(key, "full", 0.0)
+    assert not room.is_scarce(keys[0])
+    assert room.is_scarce(keys[1])
+    assert not room.due(FIRST_REST_S - 0.1)
+    assert room.due(FIRST_REST_S)
+    assert room.lacks(keys[1], "other", FIRST_REST_S)
+    room.check([], {})
+    assert room.due(LONGEST_REST_S + FIRST_REST_S)
+    assert (room.until(keys[1], "other"), room.next_end) == (None, math.inf)
+    room.works([keys[1], keys[2]], "other")
+    assert not room
+
+
+def test_explain_says_which_workers_have_no_room() -> None:
+    grid, task = full()
+    grid.pc("short", 0.5)
+    slots = {slot.worker: slot.no_room_s for slot in made(explain(grid.inside, task, grid.now)).slots}
+    assert slots == {"full": FIRST_REST_S, "short": None}
+
+
+def test_the_check_finds_a_rest_that_ends_unseen() -> None:
+    grid, _ = full()
+    grid.inside.room.next_end = math.inf
+    with pytest.raises(InvariantBroken, match="a rest ends unseen"):
+        grid.scheduler.check(0.0)
