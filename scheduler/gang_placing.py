@@ -11,10 +11,11 @@ that are not more than a minute of the grid ahead, the job that came first.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
 from math import inf
 
 from deskgrid.scheduler.events import RankPlace, StartGang
-from deskgrid.scheduler.gang_view import Coming, GangView
+from deskgrid.scheduler.gang_view import Bounds, Coming, GangView
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.parallel.aside import RETRY_S, Asides, cost
@@ -53,6 +54,7 @@ class GangPlacing:
         self._keeps: list[Keep] = []
         self._kept = True
         self._coming = Coming(grid)
+        self._bounds = Bounds(grid, self._coming)
         self._asides = Asides()
         self._policy: Policy | None = None
         self._parallel: ParallelPolicy = default_policy()
@@ -108,12 +110,11 @@ class GangPlacing:
     def decide(self) -> list[StartGang]:
         """Ask the policy, if there is a reason to. Returns what is to begin."""
         grid, table = self._grid, self._table
-        for queue in table.queues.values():
-            queue.fill()
         changed = bool(table.touched) or grid.changes != self._asked or grid.now >= self.due
         for name in table.touched:
             self._refresh(table.machines[name])
         table.touched.clear()
+        self._fill()
         if not changed:
             return []
         if self._keeps:
@@ -123,7 +124,8 @@ class GangPlacing:
         while (queues := [queue for queue in table.queues.values() if queue.jobs and queue.category.open]) and (
             grid.budget > 0
         ):
-            if not self._ask(queues, starts):
+            again = self._ask(queues, starts)
+            if not (self._fill() or again):
                 break
             grid.budget -= min(SEEN, sum([len(queue.jobs) for queue in queues])) // JOBS_A_START
         self.due = min([keep.at if keep.at > grid.now else grid.now + AGAIN_S for keep in self._keeps], default=inf)
@@ -136,6 +138,11 @@ class GangPlacing:
         grid.changes += bool(starts)  # plans for single tasks no longer hold
         self._asked = grid.changes if grid.budget > 0 else -1
         return starts
+
+    def _fill(self) -> bool:
+        """Make jobs of what may be able to start. Returns whether there are others than before."""
+        made = [queue.fill(self._bounds.now()) for queue in self._table.queues.values() if queue.waits]
+        return True in made
 
     def _refresh(self, machine: Machine) -> None:
         """Look at the slots of a worker."""
@@ -169,8 +176,8 @@ class GangPlacing:
         for step in self._policy_for().decide(GangView(grid, waiting, self._coming)):
             if isinstance(step, Aside):
                 self._asides.put(step.jobs)
-                grid.budget -= cost(step.jobs[0], len(table.machines))
-                if grid.budget <= 0:
+                grid.budget -= cost(job := step.jobs[0], len(table.machines))
+                if grid.budget <= 0 or job.runtime > self._bounds.now(tight=True).longest(job.need):
                     return True
                 continue
             again |= self._asides.back(step.job, self._queue_of(step.job).jobs)
@@ -182,7 +189,7 @@ class GangPlacing:
                 continue
             starts.append(command)
             queue = self._queue_of(step.job)
-            queue.fill()
+            queue.fill(self._bounds.now())
             if grid.budget <= 0 or not queue.category.open:
                 return True
             if waiting[0] is not queue.jobs:
@@ -317,7 +324,12 @@ def _in_turn(turns: dict[JobQueue, tuple[float, int]], most: dict[JobQueue, int]
     """The first jobs of several queues, ``most`` of each, by their turns, the first turn first."""
     found: dict[tuple[float, int], list[Job]] = {turn: [] for turn in sorted(set(turns.values()))}
     for queue, turn in turns.items():
-        found[turn] += queue.jobs[: most[queue]]
+        found[turn] += _first(queue.jobs, most[queue])
     for jobs in found.values():
         jobs.sort(key=lambda job: job.task)
     return list(found.values())
+
+
+def _first(jobs: list[Job], most: int) -> list[Job]:
+    """The first ``most`` of these, and those before them that are aside: they take no place from others."""
+    return jobs[: next(islice((place for place, job in enumerate(jobs, 1) if not job.aside), most - 1, None), None)]

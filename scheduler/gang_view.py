@@ -1,12 +1,13 @@
 """What policies for parallel tasks read (`deskgrid.scheduler.parallel.base.ParallelView`)."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.parallel.base import Host, Job, Site
 from deskgrid.scheduler.parallel.hosts import believed
+from deskgrid.scheduler.parallel.possible import Offer, Possible
 from deskgrid.scheduler.state.gangs import host_of
 
 _Coming = tuple[float, float, Host]
@@ -51,6 +52,37 @@ class Coming:
                 windows, host = grid.hours.really(name, away.expected(now)), host_of(away.was, site, away.slots)
                 found += [(window.opens, window.closes, host) for window in windows if window.closes > now]
         return sorted(found, key=_opens)
+
+
+class Bounds:
+    """What is possible if nothing else runs: worked out again only when something has changed that may add to it."""
+
+    def __init__(self, grid: GridState, coming: Coming) -> None:
+        self._grid = grid
+        self._coming = coming
+        self._version = (-1, -1)
+        self._at = 0.0
+        self._known = Possible(())
+
+    def now(self, *, tight: bool = False) -> Possible:
+        """A bound of what can start. ``tight``: also of what no longer can, because windows have become shorter."""
+        grid, table = self._grid, self._grid.gangs
+        version = table.windows, table.gains
+        if version != self._version or (tight and self._at < grid.now):
+            self._version, self._at = version, grid.now
+            self._known = Possible([list(self._offers(site)) for site in table.sites])
+        return self._known
+
+    def _offers(self, site: Site) -> Iterator[Offer]:
+        now, machines, away = self._grid.now, self._grid.gangs.machines, dict[Host, float]()
+        for opens, closes, host in self._coming.at(site, now):
+            away[host] = max(away.get(host, 0.0), closes - opens)
+        for host in site.hosts:
+            lasts = max(host.closes - now, away.pop(host, 0.0))
+            memory = machines[host.name].worker.traits.memory
+            yield Offer(lasts * host.speed, host.slots, memory, host.labels)
+        for host, lasts in away.items():
+            yield Offer(lasts * host.speed, host.slots, host.memory, host.labels)
 
 
 class GangView:

@@ -1,5 +1,7 @@
 """Jobs that can start at no time that is known: to find that out again and again would take a bounded pass too long.
 
+Those that could not start even if nothing else ran are not asked about (`deskgrid.scheduler.parallel.possible`).
+
 Rule 1: a bounded pass asks about only a few of them: those about which it was asked longest ago.
 Rule 2: as soon as one of them can start, or has a time at which it can, all that need the same are asked about again.
 """

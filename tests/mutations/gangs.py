@@ -6,6 +6,7 @@ import pytest
 
 from tests.scheduler import test_chances as chances
 from tests.scheduler import test_gangs as gangs
+from tests.scheduler import test_left_out as left_out
 from tests.scheduler import test_many_gangs as many_gangs
 from tests.scheduler.builders import pgs
 from tests.scheduler.parallel import test_rounding as rounding
@@ -26,6 +27,7 @@ def in_the_scheduler(seed: int, home: Path) -> None:
     gangs.test_as_many_slots_are_kept_as_the_ranks_need()
     gangs.test_a_policy_that_knows_no_runtimes_gets_no_slot_that_is_kept()
     gangs.test_what_is_short_overtakes_only_what_has_the_same_turn()
+    gangs.test_while_its_bag_is_paused_a_gang_does_not_lose_patience()
     chances.test_a_slot_that_is_kept_for_a_gang_takes_no_chances()
     starvation.test_nor_do_single_tasks_of_which_predictions_say_little("packing")
     starvation.test_beside_small_gangs_it_starts_when_it_has_waited_five_times_its_runtime("packing", 0.95)
@@ -38,4 +40,8 @@ def in_the_scheduler(seed: int, home: Path) -> None:
         many_gangs.test_a_pass_costs_no_more_if_more_gangs_can_start_at_no_known_time(gangs.PAIR)
         many_gangs.test_those_that_were_left_out_are_asked_about_in_turn_even_if_nothing_changes()
         many_gangs.test_when_one_of_them_can_start_all_that_need_the_same_can()
+        left_out.few(patch)
+        left_out.test_a_gang_behind_many_of_which_only_a_policy_finds_that_they_cannot_start_starts_in_the_same_pass()
+        left_out.test_one_starts_as_soon_as_a_window_is_longer(left_out.two_pcs())
+        left_out.test_windows_that_have_become_too_short_are_noticed_when_a_policy_finds_no_time(left_out.two_pcs())
         many_gangs.test_to_ask_again_counts_in_a_bounded_pass_and_the_next_pass_goes_on()

@@ -673,8 +673,36 @@ MUTATIONS = (
     Mutation(
         "show a policy all gangs of every category",
         "deskgrid.scheduler.gang_placing:_in_turn",
-        "queue.jobs[: most[queue]]",
+        "_first(queue.jobs, most[queue])",
         "queue.jobs",
+        "gangs in the scheduler",
+    ),
+    Mutation(
+        "let gangs that a policy has put aside hide others",
+        "deskgrid.scheduler.queues.jobs:JobQueue._most",
+        "MOST + sum([job.aside > 0 for job in self.jobs])",
+        "MOST",
+        "gangs in the scheduler",
+    ),
+    Mutation(
+        "do not look again at gangs that could never start when a PC stays for longer",
+        "deskgrid.scheduler.state.gangs:GangTable.refresh",
+        "self.gains += worker.ends_at > host.closes or worker.exact > host.speed",
+        "pass",
+        "gangs in the scheduler",
+    ),
+    Mutation(
+        "look at gangs that could never start only once, although windows become shorter",
+        "deskgrid.scheduler.gang_view:Bounds.now",
+        "or (tight and self._at < grid.now)",
+        "",
+        "gangs in the scheduler",
+    ),
+    Mutation(
+        "let a gang lose patience while its bag is paused",
+        "deskgrid.scheduler.state.bags:Bag.bar",
+        "self.barred_s += now - self.barred_at",
+        "pass",
         "gangs in the scheduler",
     ),
     Mutation(

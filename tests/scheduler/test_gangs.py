@@ -1213,7 +1213,7 @@ def test_windows_to_come_are_known_of_pcs_that_are_up_and_away() -> None:
     lab.pcs("c", uptime=10, site="hall")
     lab.grid.tell(ev.WorkerLeft("b", planned=True, windows=[(15, 9)]))
     lab.grid.tell(ev.UptimeRefreshed("never", 0.0, [(1, 2)]))
-    lab.submit(10)
+    lab.submit(5)
     lab.starts()
     assert seen == [[[], [(15, 24, "b"), (20, 25, "a")]], False]
     lab.grid.wait(16)

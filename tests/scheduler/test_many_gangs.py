@@ -13,7 +13,6 @@ from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
-from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues.categories import GANGS, CategoryKey
 from tests.scheduler.test_cost import cost
 from tests.scheduler.test_gangs import PAIR, First, Lab
@@ -60,7 +59,8 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_policy_sees_some_jobs_of_each_category_and_as_many_of_each_share() -> None:
     lab, policy = crowd()
-    lab.pcs("a")  # a pair needs two slots
+    apart(lab)
+    lab.grid.wait(5)
     assert lab.starts() == {}
     assert policy.seen == [Counter({0: 4, 1: 2, 2: 2, 3: 2})]
 
@@ -87,12 +87,18 @@ def test_to_ask_again_counts_in_a_bounded_pass_and_the_next_pass_goes_on() -> No
 # --- tasks that can start at no time that is known -------------------------------------------------------------------
 
 
-def hopeless(count: int, need: Need = PAIR, policy: Policy | None = None) -> Lab:
-    """Gangs that all take longer than the windows of the PCs, each another time."""
-    lab = Lab(policy)
+def apart(lab: Lab) -> None:
+    """Two PCs of one slot whose long windows do not overlap: ten seconds are all that they have in common."""
+    lab.pcs("a", uptime=600)
+    lab.pcs("b", uptime=10, windows=[(700, 600)])
+
+
+def hopeless(count: int, need: Need = PAIR) -> Lab:
+    """Gangs for which no PCs are up together for long enough, each with another runtime: only a policy finds that."""
+    lab = Lab()
     lab.grid.inside.policy.parallel = default_policy()  # type: ignore[attr-defined]
-    lab.pcs("a", "b", uptime=600, slots=4)
-    lab.submit(*[1000.0 + number for number in range(count)], need=need)
+    apart(lab)
+    lab.submit(*[100.0 + number for number in range(count)], need=need)
     return lab
 
 
@@ -139,7 +145,7 @@ def test_when_one_of_them_can_start_all_that_need_the_same_can() -> None:
 def test_nobody_else_waits_for_them() -> None:
     lab = hopeless(100)
     settled(lab)
-    (task,) = lab.submit(10.0, bag=1)
+    (task,) = lab.submit(5.0, bag=1)
     pass_of(lab, 100)
     assert task in lab.grid.inside.gangs.running
 
