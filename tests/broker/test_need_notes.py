@@ -138,7 +138,7 @@ def test_explain_counts_the_slots_that_its_processors_may_share(open_office: Ope
 def test_explain_begins_with_what_no_pc_has_also_for_parallel_tasks(office: Office) -> None:
     client = office.client()
     office.worker("pc1").join(slots=2, labels=("matlab",))
-    needs = {"slots": 2}, {"ranks": (2, 2), "gang": True}, {"limit": 1}
+    needs: tuple[dict[str, Any], ...] = ({"slots": 2}, {"ranks": (2, 2), "gang": True}, {"limit": 1})
     for number, need in enumerate(needs):
         bag = client.submit([b"0"], runtime=10.0, options=TaskOptions(labels=("gpu",), **need))
         first, second, *_ = client.ask("explain", bag=bag)["text"]
