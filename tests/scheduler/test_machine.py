@@ -608,12 +608,14 @@ class GridMachine(RuleBasedStateMachine):
             self.stopped.add((known.other_at, Attempt(attempt.task, known.other)))
             known.other_at = None
         goes_on = known.fail(counts=outcome == Outcome.PIECE)
-        self._answers(worker, well=outcome != Outcome.CRASH)
+        self._answers(worker, well=outcome not in (Outcome.CRASH, Outcome.NO_ROOM))
         if outcome == Outcome.CRASH:
             self.health.crashes(worker, known.bag, self._done_of(known.bag), set(self.up), self.now)
         if goes_on:
             return False
         self.stopped |= self._owing(attempt.task, *numbers)
+        if outcome == Outcome.NO_ROOM:
+            return False
         if outcome == Outcome.CRASH:
             known.crashes.append(worker)
             excused = set(known.crashes) == {worker} and worker in self.health.quarantined
