@@ -119,6 +119,7 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
     """
     if isinstance(patterns, str):
         raise BagRejected(f'checkpoint is a list of patterns, such as ["state/*"], not {patterns!r:.80}')
+    patterns = [pattern.rstrip("/") or pattern for pattern in patterns]
     for pattern in patterns:
         if not _stays_below(pattern):
             raise BagRejected(

@@ -33,7 +33,7 @@ def test_a_task_has_checkpoints_or_copies_and_it_is_said_why() -> None:
 
 
 def test_a_command_says_how_it_saves() -> None:
-    made = wire.read_template(command_template(["run"], saving=checked_saving(["state/*", "log"], "SIGTERM", 9)).data)
+    made = wire.read_template(command_template(["run"], saving=checked_saving(["state/*", "log/"], "SIGTERM", 9)).data)
     expected = {"kind": "command", "argv": ["run"], "checkpoint": ["state/*", "log"], "signal": "TERM", "exit": 9}
     assert made == expected
     assert wire.read_template(command_template(["run"]).data) == {"kind": "command", "argv": ["run"]}

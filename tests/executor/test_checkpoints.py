@@ -1,14 +1,17 @@
 """A checkpointable task in a real process: it is told when to save, its piece ends, and it goes on from there."""
 
 import importlib
+import io
 import os
 import pickle
 import struct
 import subprocess
 import sys
+import tarfile
 import time
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -429,14 +432,48 @@ def test_packed_files_come_back_and_links_do_not_lead_out(tmp_path: Path) -> Non
     new.mkdir()
     (old / "state" / "deep" / "ä b").write_bytes(b"content")
     (old / "state" / "link").symlink_to("/etc/passwd")
-    packed = child.pack_files(old, ["state/*", "state/*/*"])
+    packed = child.pack_files(old, ["state/*/*"], {})
+    assert child.pack_files(old, ["state"], {}) == child.pack_files(old, ["state/*"], {}) == packed
     child.unpack_files(packed, new)
     assert [path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()] == ["state/deep/ä b"]
     child.unpack_files(b"", new)
     child.unpack_files("not bytes", new)
-    assert child.pack_files(old, ["none/*"]) == b""
+    assert child.pack_files(old, ["none/*"], {}) == b""
     with pytest.raises(Unreadable):
         child.unpack_files(b"garbage", new)
+
+
+def test_the_inputs_of_a_command_are_saved_only_if_it_replaced_them_and_are_replaced_again(tmp_path: Path) -> None:
+    old, new, stored = (tmp_path / name for name in ("old", "new", "stored"))
+    for folder in (old, new, stored):
+        folder.mkdir()
+    for name in ("kept", "replaced"):
+        (stored / name).write_text("input")
+        (stored / name).chmod(0o444)
+        os.utime(stored / name, (1e9, 1e9))
+        for folder in (old, new):
+            os.link(stored / name, folder / name)
+    inputs = {path: path.stat().st_mtime_ns for path in old.iterdir()}
+    (old / "replaced").unlink()
+    (old / "replaced").write_text("state")
+    packed = child.pack_files(old, ["*"], inputs)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        assert archive.getnames() == ["replaced"]
+    child.unpack_files(packed, new)
+    assert [(new / name).read_text() for name in ("kept", "replaced")] == ["input", "state"]
+    assert (stored / "replaced").read_text() == "input", "other tasks have it"
+
+
+@pytest.mark.parametrize("name", ["../outside", "{}/outside"])
+def test_a_checkpoint_that_leads_out_of_the_folder_changes_nothing_there(tmp_path: Path, name: str) -> None:
+    (tmp_path / "outside").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    packed, evil = io.BytesIO(), tarfile.TarInfo(name.format(tmp_path))
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(evil, io.BytesIO())
+    with suppress(Unreadable):  # of an absolute name, only the part below the folder counts
+        child.unpack_files(packed.getvalue(), tmp_path / "folder")
+    assert (tmp_path / "outside").read_text() == "mine"
 
 
 # --- without deskgrid ------------------------------------------------------------------------------------------------

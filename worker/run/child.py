@@ -45,7 +45,7 @@ import time
 import traceback
 import types
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -614,9 +614,10 @@ class Command:
         ``cwd``: the folder, if it has one for other reasons.
         """
         with _fresh_folder(saves["folder"]) if cwd is None else nullcontext(Path(cwd)) as folder:
+            inputs = _stamps(folder.rglob("*"))
             unpack_files(piece.load(b""), folder)
             code = _run_until_due(argv, folder, piece, saves["signal"])
-            if code == saves["exit"] and (files := pack_files(folder, saves["patterns"])):
+            if code == saves["exit"] and (files := pack_files(folder, saves["patterns"], inputs)):
                 piece.keep(files)
                 raise PieceEnded
         return code
@@ -648,9 +649,19 @@ def _run_until_due(argv: list[str], folder: Path, piece: "Piece", name: str) -> 
                 process.send_signal(number)
 
 
-def pack_files(folder: Path, patterns: Sequence[str]) -> bytes:
-    """Pack the files below ``folder`` that match, as a tar archive; empty if there is none."""
-    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}
+def _stamps(paths: Iterable[Path]) -> dict[Path, int]:
+    """When each of these files was changed; links and folders are left out."""
+    return {path: path.stat().st_mtime_ns for path in paths if path.is_file() and not path.is_symlink()}
+
+
+def pack_files(folder: Path, patterns: Sequence[str], inputs: Mapping[Path, int]) -> bytes:
+    """Pack the files below ``folder`` that match, as a tar archive; empty if there is none.
+
+    ``inputs``: files that the next attempt has anyway, unless they were changed since then.
+    """
+    named = {path for pattern in patterns for path in folder.glob(pattern)}
+    inside = {path for place in named if place.is_dir() and not place.is_symlink() for path in place.rglob("*")}
+    found = {path for path, changed in _stamps(named | inside).items() if inputs.get(path) != changed}
     if not found:
         return b""
     packed = io.BytesIO()
@@ -666,11 +677,19 @@ def unpack_files(packed: object, folder: Path) -> None:
         return
     try:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(folder, filter="data")
+            archive.extractall(folder, filter=_replacing)
     except (tarfile.TarError, OSError) as error:
         if lacks_room(error):
             raise
         raise Unreadable(str(error)) from error
+
+
+def _replacing(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """Let a file replace an input, which is read-only, and which other tasks have as well. Raises FilterError."""
+    member = tarfile.data_filter(member, folder)
+    with suppress(FileNotFoundError):
+        Path(folder, member.name).unlink()
+    return member
 
 
 class Piece:
