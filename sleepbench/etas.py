@@ -265,7 +265,7 @@ class _Observed:
 
 
 def measure(log: TaskLog, count: int, seed: int, progress: Callable[[int], None] = lambda done: None) -> list[Told]:
-    """Play so many bags of a log; returns all that was told of them. Raises `WorkloadError` if none is large enough."""
+    """Play so many bags of a log; returns all that was told of them. Raises `WorkloadError` if none can be."""
     estimator, told, done = Estimator(seed), list[Told](), 0
     for tasks in bags_of(log, Random(seed), count):
         if tasks is None:
@@ -274,4 +274,6 @@ def measure(log: TaskLog, count: int, seed: int, progress: Callable[[int], None]
         told += estimator.play(tasks, done)
         done += 1
         progress(done)
+    if not told:
+        raise WorkloadError("no bag ends: its tasks have to fit into a night or a weekend")
     return told

@@ -98,8 +98,8 @@ class Etas:
             yield PARKED
         found = self.known(bag, KEEP_S + WAIT_S)
         if isinstance(found, str):
-            return _answer(None, None, None, found)
-        return _answer(found.median, found.low, found.high, "")
+            return answered(None, None, None, found)
+        return answered(found.median, found.low, found.high, "")
 
     def glance(self) -> Generator[int, None, None]:
         """Wait for a forecast, but not long, if there is none of late and some bag is under way."""
@@ -177,7 +177,7 @@ class Etas:
 
         def learned(bag: Bag, running: list[float]) -> Durations | None:
             known = self._state.book.by_number.get(bag.number)
-            if known is not None and self._is_unknown(known):
+            if known is not None and is_unknown(known):
                 guessed.add(bag.number)
             return self.learned(bag, running)
 
@@ -230,6 +230,7 @@ class Etas:
     def _read(self, asked: _Asked, ends: Ends) -> Generator[int, None, None]:
         raws = {row: estimate(its) for row, its in ends.items()}
         longest = longest_window(asked.picture.pcs)
+        unknown = NOTHING_KNOWN if longest[0] else NO_PC
         yield READ_UNITS * len(raws) + sum([len(pc.spans) for pc in asked.picture.pcs])
         found = dict[int, Estimate | str]()
         for number, row in asked.rows.items():
@@ -241,7 +242,7 @@ class Etas:
                     or raws[row].median < math.inf
                     or any(pc.room_at(pc.prepares_s(key)) < math.inf for pc in pcs)
                 )
-                why = NOTHING_KNOWN if number in asked.guessed else self._endless(bag, raws[row], longest, ready)
+                why = unknown if number in asked.guessed else self._endless(bag, raws[row], longest, ready)
                 found[number] = why or self._estimate(bag, raws[row], asked.made)
                 yield READ_UNITS
         self._found = found
@@ -254,11 +255,6 @@ class Etas:
             self._journal(bag, told, made, first=stage not in bag.told)
             bag.told.setdefault(stage, Told(made, raw, bag.total))
         return told
-
-    @staticmethod
-    def _is_unknown(bag: OpenBag) -> bool:
-        """Whether nothing is known of how long its tasks take."""
-        return not (bag.row.predicted or bag.runs.count or bag.prediction is not None)
 
     def _endless(self, bag: OpenBag, raw: Estimate, longest: tuple[float, float], ready: bool) -> str:
         """Why a bag will not end as things are; empty if it will.
@@ -308,6 +304,11 @@ def _few(bag: Bag, licences: Licences) -> str:
     return ""
 
 
+def is_unknown(bag: OpenBag) -> bool:
+    """Whether nothing is known of how long its tasks take."""
+    return not (bag.row.predicted or bag.runs.count or bag.prediction is not None)
+
+
 def runs_for(picture: Picture) -> int:
     """How many runs a forecast is made of."""
     rows = sum([pc.slots for pc in picture.pcs]) * len(picture.bags)
@@ -315,7 +316,7 @@ def runs_for(picture: Picture) -> int:
     return max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, rows)))
 
 
-def _answer(median: float | None, low: float | None, high: float | None, why: str) -> Json:
+def answered(median: float | None, low: float | None, high: float | None, why: str) -> Json:
     if high == math.inf:
         high = None
     return {"median_s": median, "low_s": low, "high_s": high, "confidence": CONFIDENCE, "why": why}

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.forecasts.etas import PART, ROW_UNITS, Etas, runs_for
+from deskgrid.broker.forecasts.etas import NOTHING_KNOWN, PART, ROW_UNITS, Etas, answered, is_unknown, runs_for
 from deskgrid.broker.forecasts.runner import LATE, Ticket
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.query_catalog import AskError, Json
@@ -69,6 +69,12 @@ class WhatIf:
             picture = yield from self._picture(bag)
         finally:
             self._waiting[who.name] -= 1
+        known = self._state.book.by_number.get(bag)
+        if known is not None and is_unknown(known) and any(pc.spans for pc in picture.pcs):
+            unknown = answered(None, None, None, NOTHING_KNOWN)
+            if what == "advise":
+                return {"now": unknown, "longer": [], "misfits": None}
+            return {"rows": [unknown] * (1 + len(changes))}
         if new is not None:
             picture = replace(picture, bags=(*picture.bags, self._imagined(who, *new)))
         ticket = self._submit(who.name, picture, what, {"bag": bag, "changes": changes})

@@ -26,6 +26,8 @@ EVENING = "18:00"
 MORE = 5
 SITES = 3
 ALL = "all of these"
+# The broker imagines no more PCs than that.
+MORE_LIMIT = 1_000
 
 # A change, and what it is called.
 Named = tuple[str, Change]
@@ -67,8 +69,8 @@ def _more(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> 
     found = list[Named]()
     for word in words:
         number, sign, like = word.partition("=")
-        if not number.isdecimal() or not int(number) or (sign and not like):
-            raise click.BadParameter(f"{word!r} is not a number of PCs from 1 on, nor N=PATTERN")
+        if not number.isdecimal() or not 1 <= int(number) <= MORE_LIMIT or (sign and not like):
+            raise click.BadParameter(f"{word!r} is not a number of PCs from 1 to {MORE_LIMIT:,}, nor N=PATTERN")
         text = f"with {_pcs(int(number))}{f' like {like}' if sign else ''}"
         found.append((text, Change(more=int(number), like=like or "*")))
     return found

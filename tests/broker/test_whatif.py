@@ -118,6 +118,23 @@ def test_what_cannot_be_answered_is_told_in_its_row(office: Office, client: Clie
     assert medians({"rows": rows})[1:] == [None, None]
 
 
+def test_of_a_bag_of_which_nothing_is_known_nothing_is_told(office: Office, client: Client) -> None:
+    unknown = "nothing is known yet about how long its tasks take"
+    bag = client.submit([b"x"] * 10, runtime=None)
+    rows = client.ask("whatif", bag=bag, changes=[{"more": 5}])["rows"]
+    assert [(row["median_s"], row["why"]) for row in rows] == [(None, unknown)] * 2
+    told = client.ask("advise", bag=bag)
+    assert (told["now"]["why"], told["longer"], told["misfits"]) == (unknown, [], None)
+
+
+def test_without_a_pc_that_is_the_reason(office: Office) -> None:
+    client = office.client()
+    bag = client.submit([b"x"] * 10, runtime=None)
+    reasons = [row["why"] for row in client.ask("whatif", bag=bag, changes=[{"more": 5}])["rows"]]
+    assert reasons == ["no PC is up or announced", "no PC is known"]
+    assert client.ask("eta", bag=bag)["why"] == reasons[0]
+
+
 # --- advice ----------------------------------------------------------------------------------------------------------
 
 

@@ -153,8 +153,9 @@ def test_answers_as_json(grid: FakeGrid) -> None:
         ),
         ([BAG, "--with", "lab4"], "'lab4' is not PATTERN=WINDOWS, as in 'lab4-*=mon-fri 18:00-08:00'"),
         ([BAG, "--with", "a=tue"], "a=tue: window 'tue'"),
-        ([BAG, "--more", "0"], "'0' is not a number of PCs from 1 on, nor N=PATTERN"),
-        ([BAG, "--more", "2="], "'2=' is not a number of PCs from 1 on, nor N=PATTERN"),
+        ([BAG, "--more", "0"], "'0' is not a number of PCs from 1 to 1,000, nor N=PATTERN"),
+        ([BAG, "--more", "2="], "'2=' is not a number of PCs from 1 to 1,000, nor N=PATTERN"),
+        ([BAG, "--more", "1001=lab4"], "'1001=lab4' is not a number of PCs from 1 to 1,000, nor N=PATTERN"),
         ([BAG, "--begin", "25:00"], "malformed time '25:00'"),
     ],
 )

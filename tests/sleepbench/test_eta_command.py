@@ -67,6 +67,14 @@ def test_a_log_without_large_bags_is_refused(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr.strip()) == (2, f"Error: no bag has {LEAST} tasks")
 
 
+def test_a_log_of_tasks_that_fit_no_window_is_refused(tmp_path: Path) -> None:
+    logged = tmp_path / "tasks.csv"
+    logged.write_text("bag,function,seconds\n" + "b,f,31536000\n" * LEAST, encoding="utf-8")
+    result = invoke("--csv", logged, "--bags", 2)
+    refused = "Error: no bag ends: its tasks have to fit into a night or a weekend"
+    assert (result.exit_code, result.stderr.strip()) == (2, refused)
+
+
 def test_each_bag_is_played_once_before_any_is_played_again() -> None:
     log = TaskLog("", tuple(tuple([LoggedTask(name, "f", "p", 1.0)] * 30) for name in "abc"))
     names = [None if bag is None else bag[0].bag for bag in bags_of(log, Random(1), 7)]
