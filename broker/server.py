@@ -17,7 +17,8 @@ import zmq
 from deskgrid.broker.auth.keys import KeyRing, KeysError
 from deskgrid.broker.forecasts.process import Forecasts
 from deskgrid.broker.loop import Loop
-from deskgrid.broker.port.sockets import Sockets, TooFewFiles
+from deskgrid.broker.port.allowed import TooFewFiles
+from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import BrokerState, GridFacts, WindowsSource
 from deskgrid.broker.store.files import Damaged

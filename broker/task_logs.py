@@ -6,6 +6,7 @@ from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.one_by_one import blocks_around, newest_blocks, printed_in, result_in
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler.model import ENDED, State
 from deskgrid.wire.details import OutputRow, RankRow
@@ -24,8 +25,8 @@ def task_log(state: BrokerState, task: int) -> Slices:
     """What a task printed, where it ran and how it ended; of one that is tried again, its last failed attempt."""
     now = state.scheduler.state(task)
     row = None
-    for seq, size in state.journal.blocks_around(task) if now in ENDED else ():
-        row = state.journal.result_in(seq, size, task)
+    for seq, size in blocks_around(state.journal, task) if now in ENDED else ():
+        row = result_in(state.journal, seq, size, task)
         if row is not None:
             break
         yield BLOCK_UNITS
@@ -89,10 +90,10 @@ def bag_output(state: BrokerState, bag: OpenBag, after: int) -> Slices:
     out: somebody watches, and has seen nothing of them for long.
     """
     found: list[ResultRow] = []
-    blocks = state.journal.newest_blocks(bag.row.number, after, OUTPUT_BLOCKS)
+    blocks = newest_blocks(state.journal, bag.row.number, after, OUTPUT_BLOCKS)
     for seq, size in blocks:
         if len(found) < OUTPUT_ROWS:
-            some = state.journal.printed_in(seq, OUTPUT_ROWS)
+            some = printed_in(state.journal, seq, OUTPUT_ROWS)
             found += [row for row in reversed(some) if row.outcome != wire.Outcome.CANCELLED]
             yield BLOCK_UNITS + size
     rows = [_output_row(bag, row) for row in reversed(found[:OUTPUT_ROWS])]

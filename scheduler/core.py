@@ -33,6 +33,7 @@ from deskgrid.scheduler.queues.task_ranges import Spans
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.trust import Trust
+from deskgrid.scheduler.views.windows import has_longer_window, longest_window
 from deskgrid.scheduler.workers import Workers
 
 # A task that has crashed its process this many times is given up, because it would crash again. Departures never count.
@@ -242,11 +243,11 @@ class Scheduler:
 
         A task must need less.
         """
-        return self.grid.longest_window(now)
+        return longest_window(self.grid, now)
 
     def has_longer_window(self, than: float, now: float) -> bool:
         """Whether `longest_window` is more than ``than`` seconds."""
-        return self.grid.has_longer_window(than, now)
+        return has_longer_window(self.grid, than, now)
 
     def has_gang(self, attempt: Attempt) -> bool:
         """Whether ``attempt`` of a parallel task has slots, or its ranks may come back after a restart."""

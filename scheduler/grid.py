@@ -387,17 +387,3 @@ class GridState:
             worker = self.slots.workers.get(name)
             if worker is not None and worker.ends_at == at:
                 yield worker
-
-    def longest_window(self, now: float) -> float:
-        """The longest window that is open or announced, in seconds of speed 1; 0.0 when there is none."""
-        return max(self._window_lengths(now), default=0.0)
-
-    def has_longer_window(self, than: float, now: float) -> bool:
-        """Whether `longest_window` is more than ``than`` seconds: usually one of the first windows is."""
-        return any(length > than for length in self._window_lengths(now))
-
-    def _window_lengths(self, now: float) -> Iterator[float]:
-        workers = self.slots.workers.values()
-        yield from (worker.uptime(now) * worker.speed for worker in workers)
-        for known in (workers, self.away.values()):
-            yield from (each.windows.longest_s * each.speed for each in known)

@@ -12,7 +12,6 @@ Rule 7: parallel tasks come first (`deskgrid.scheduler.gang_placing`).
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from deskgrid.scheduler.caution import Caution
 from deskgrid.scheduler.copying import Copying
@@ -25,10 +24,10 @@ from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.probes import place_probes
-from deskgrid.scheduler.queues.categories import Category, CategoryKey
+from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.state.deadlines import GRACE_S
-from deskgrid.scheduler.state.slots import NEVER, Sent, Slot, Worker
-from deskgrid.scheduler.suitable import promise, suits
+from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
+from deskgrid.scheduler.suitable import only_suitable, promise
 from deskgrid.scheduler.turns import CATEGORIES, Claims, Turns, by_needs
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
@@ -130,35 +129,10 @@ class Placing:
     def _place_pieces(self, pieces: Sequence[Category], categories: Sequence[Category], *, longer: bool) -> None:
         for alike in by_needs(pieces, self._grid.room):
             environment = alike[0].key.environment
-            with self._only_suitable(alike[0].key) as ready:
+            with only_suitable(self._grid, alike[0].key) as ready:
                 if ready:
                     others = [category for category in categories if category.key.environment in ("", environment)]
                     self._pieces.place(alike, others, longer=longer)
-
-    @contextmanager
-    def _only_suitable(self, key: CategoryKey) -> Iterator[bool]:
-        """Hide the slots of PCs that do not have what tasks of a category need, beside time: room, their environment,
-        memory and labels. Yields whether others have room; if not, none is hidden.
-        """
-        grid = self._grid
-        if not key.environment and key.need is None and not grid.room.is_scarce(key):
-            yield True
-            return
-        others = list[Worker]()
-        has_room = False
-        for worker in grid.slots.workers.values():
-            if suits(grid, worker, key):
-                has_room = has_room or any(slot.rows is not None for slot in worker.slots)
-            else:
-                others.append(worker)
-        if not has_room:
-            yield False
-            return
-        grid.slots.hide(others)
-        yield True
-        hidden, grid.slots.hidden = grid.slots.hidden, []
-        for slot in hidden:
-            grid.slots.index(slot, grid.now)
 
     def _tidy(self) -> list[Category]:
         """Tidy the queues. Returns the categories that can be asked in this pass: in an unbounded one, all of them."""
@@ -184,7 +158,7 @@ class Placing:
             categories = by_needs(categories, grid.room)[0]
             # A plan for everybody's tasks no longer holds when only some people have their turn.
             grid.changes += len(categories) < len(turns.categories)
-            with self._only_suitable(categories[0].key) as ready:
+            with only_suitable(self._grid, categories[0].key) as ready:
                 more = ready and self._ask_about(categories, turns)
             if not more:
                 turns.over(categories)
@@ -201,7 +175,7 @@ class Placing:
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
         for categories in by_needs(turns.categories[:CATEGORIES], self._grid.room):
-            with self._only_suitable(categories[0].key) as ready:
+            with only_suitable(self._grid, categories[0].key) as ready:
                 if ready:
                     self._serve_claims_of(categories, turns)
 

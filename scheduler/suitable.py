@@ -4,6 +4,9 @@ Rule: never more of a worker's memory is promised than it has. A single task has
 slot, a gang from when it starts.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.slots import Worker
@@ -19,6 +22,31 @@ def suits(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
     if need is None:
         return True
     return need.labels <= worker.traits.labels and (not need.memory or need.memory <= free_memory(grid, worker))
+
+
+@contextmanager
+def only_suitable(grid: GridState, key: CategoryKey) -> Iterator[bool]:
+    """Hide the slots of PCs that do not have what tasks of a category need, beside time: room, their environment,
+    memory and labels. Yields whether others have room; if not, none is hidden.
+    """
+    if not key.environment and key.need is None and not grid.room.is_scarce(key):
+        yield True
+        return
+    others = list[Worker]()
+    has_room = False
+    for worker in grid.slots.workers.values():
+        if suits(grid, worker, key):
+            has_room = has_room or any(slot.rows is not None for slot in worker.slots)
+        else:
+            others.append(worker)
+    if not has_room:
+        yield False
+        return
+    grid.slots.hide(others)
+    yield True
+    hidden, grid.slots.hidden = grid.slots.hidden, []
+    for slot in hidden:
+        grid.slots.index(slot, grid.now)
 
 
 def promise(grid: GridState, worker: Worker, task: int, memory: int) -> None:

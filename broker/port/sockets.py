@@ -20,7 +20,8 @@ from deskgrid import process_memory, wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import ANYBODY, Credential
 from deskgrid.broker.port import receive_budget, tcp_info
-from deskgrid.broker.port.connections import CONNECTIONS_LIMIT, PC_LIMIT, PROGRAMS_LIMIT, SHARE, Connections
+from deskgrid.broker.port.allowed import connections_allowed
+from deskgrid.broker.port.connections import PC_LIMIT, PROGRAMS_LIMIT, Connections
 from deskgrid.broker.port.send_queue import (
     ALL_WAITING_LIMIT,
     PROGRAMS_WAITING_LIMIT,
@@ -58,11 +59,6 @@ LINGER_MS = 500
 FLUSH_S = 0.005
 # Questions about keys answered in one turn of the loop.
 ZAP_DRAIN = 100
-# Files that the broker needs besides connections: the journal, the log, a few for the interpreter. (And each connection
-# may need one more: a large payload is mapped until it has been sent.)
-OTHER_FILES = 100
-# A broker that can take fewer connections than this refuses to start: half of them are for one key.
-FEWEST_CONNECTIONS = 8
 # Refused handshakes are logged at most once in this time, so that they do not fill the disk. Seconds.
 TELL_S = 1.0
 _ZAP_FRAMES = 7
@@ -77,15 +73,11 @@ _EVENTS, _POLLIN, _NOBLOCK, _MORE = (int(n) for n in (zmq.EVENTS, zmq.POLLIN, zm
 FRAMES_LIMIT = 1 + 4 * wire.MESSAGE_LIMIT // wire.CHUNK_BYTES
 
 
-class TooFewFiles(Exception):
-    """The limit on open files is too low for a broker; one line that says what to do."""
-
-
 class Sockets:
     """``keys``: None without encryption; then anybody may do everything."""
 
     def __init__(self, keys: KeyRing | None) -> None:
-        """Raises `TooFewFiles`."""
+        """Raises `deskgrid.broker.port.allowed.TooFewFiles`."""
         process_memory.keep_freed()
         self._keys = keys
         self._known_changes = keys.changes if keys is not None else 0
@@ -109,7 +101,7 @@ class Sockets:
         self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
         # The other end of each connection, by its descriptor, which the next connection may have.
         self._other_ends: dict[int, tcp_info.Address] = {}
-        self.connections = Connections(self._cut, self._connections_allowed())
+        self.connections = Connections(self._cut, connections_allowed())
         self.context = zmq.Context()
         self.context.set(ZERO_COPY_RECV, 0)
         self.router = self.context.socket(zmq.ROUTER)
@@ -143,19 +135,6 @@ class Sockets:
         self.router.setsockopt(zmq.CURVE_SERVER, 1)
         self.router.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(keys.server[0]))
         self.router.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(keys.server[1]))
-
-    @staticmethod
-    def _connections_allowed() -> int:
-        wanted, fewest = (2 * count + OTHER_FILES for count in (CONNECTIONS_LIMIT, FEWEST_CONNECTIONS))
-        files = tcp_info.files_allowed(wanted)
-        remedy = f"raise the limit with ulimit -n {wanted}, or LimitNOFILE={wanted} in a systemd unit"
-        if files < fewest:
-            raise TooFewFiles(f"the broker may open only {files} files and needs at least {fewest}: {remedy}")
-        allowed = min(CONNECTIONS_LIMIT, (files - OTHER_FILES) // 2)
-        if allowed < CONNECTIONS_LIMIT:
-            row = files, allowed, allowed // SHARE, remedy
-            log.warning("few-files limit=%d connections=%d by-one-key=%d; for more, %s", *row)
-        return allowed
 
     def __enter__(self) -> "Sockets":
         return self

@@ -109,3 +109,13 @@ def wrong_with_values(db: sqlite3.Connection) -> str:
         if row is not None:
             return f"{what} {row[0]} is not what was written"
     return ""
+
+
+def why_unusable(database: Path, error: sqlite3.Error) -> str:
+    """Why a journal cannot be opened."""
+    if "locked" in str(error):
+        return f"{database.parent} is in use by another broker"
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        what = "a journal can neither be created nor converted from an earlier format"
+        return f"the disk of {database.parent} is full: {what}; make some room"
+    return f"cannot use {database}: {error}"

@@ -14,7 +14,7 @@ import os
 import shutil
 import sqlite3
 from array import array
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +31,7 @@ from deskgrid.broker.store.integrity import (
     drop_damaged_checkpoints,
     had_begun,
     teach_checksums,
+    why_unusable,
     wrong_with_files,
     wrong_with_pages,
     wrong_with_values,
@@ -48,10 +49,7 @@ from deskgrid.broker.store.result_blocks import (
     StoredValue,
     blocks_of,
     cancelled_block,
-    columns_in,
-    is_silent,
     names_in,
-    rows_in,
 )
 from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, UsageRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
@@ -89,15 +87,6 @@ class JournalFull(JournalError):
     """The disk is full, or failed: nothing of the transaction was recorded."""
 
 
-def _why_unusable(home: Path, error: sqlite3.Error) -> str:
-    if "locked" in str(error):
-        return f"{home} is in use by another broker"
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        what = "a journal can neither be created nor converted from an earlier format"
-        return f"the disk of {home} is full: {what}; make some room"
-    return f"cannot use {home / NAME}: {error}"
-
-
 class Journal:
     """The tables, opened for one broker alone. ``db``: the connection; only the journal writes through it."""
 
@@ -127,7 +116,7 @@ class Journal:
         except BaseException as error:
             self.db.close()
             if isinstance(error, sqlite3.Error):
-                raise JournalError(_why_unusable(home, error)) from error
+                raise JournalError(why_unusable(home / NAME, error)) from error
             raise
 
     def _open(self, home: Path) -> None:
@@ -408,28 +397,3 @@ class Journal:
             return [block for block in self._blocks.get(bag, ()) if block.seq > after]
         query = "SELECT seq, size, told, large FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
         return map(AnswerPiece._make, self.db.execute(query, (bag, after, BATCH_ROWS)))
-
-    def newest_blocks(self, bag: int, after: int, most: int) -> list[tuple[int, int]]:
-        """The numbers and sizes of the newest blocks of a bag after block ``after``, the newest first."""
-        query = "SELECT seq, size FROM results WHERE bag = ? AND seq > ? ORDER BY seq DESC LIMIT ?"
-        return self.db.execute(query, (bag, after, most)).fetchall()
-
-    def printed_in(self, seq: int, most: int) -> list[ResultRow]:
-        """The last rows of a block, without large payloads; none if it is gone, or nobody printed or failed there."""
-        found = self.db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,)).fetchone()
-        if found is None or is_silent(block := Block(*found)):
-            return []
-        return list(deque(rows_in(block, lambda cell: cell if type(cell) is bytes else b""), most))
-
-    def blocks_around(self, task: int) -> list[tuple[int, int]]:
-        """(number, tasks) of the blocks that may have a task's result: several, because tasks end in any order."""
-        query = "SELECT seq, size FROM results WHERE high >= ? AND low <= ? ORDER BY high"
-        return self.db.execute(query, (task, task)).fetchall()
-
-    def result_in(self, seq: int, size: int, task: int) -> ResultRow | None:
-        """The row of an ended task, if it is in this block. The whole block is read only then."""
-        found = self.db.execute("SELECT tasks FROM results WHERE seq = ?", (seq,)).fetchone()
-        if found is None or task not in columns_in(found[0], size)[0]:
-            return None
-        (block,) = self.db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
-        return next(row for row in rows_in(Block(*block), self.values.payload) if row.task == task)

@@ -6,8 +6,6 @@ to the broker, and `bag` collects its results; `futures` has the futures.
 """
 
 import logging
-import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -31,7 +29,6 @@ from deskgrid.client.submission import Runtime, checked_seconds
 from deskgrid.client.task import Task, as_task, chunks
 from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
-from deskgrid.durations import precise
 from deskgrid.errors import GridUnreachable
 from deskgrid.files import Shared
 from deskgrid.wire import TaskOptions
@@ -41,9 +38,6 @@ if TYPE_CHECKING:
     from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
-
-# Seconds between two checks whether a local grid's workers have joined.
-_LOOK_S = 0.01
 
 ValueT = TypeVar("ValueT")
 Calls = Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]]
@@ -97,24 +91,17 @@ class Grid(Executor):
             keeper.stop()
             raise
         grid._keep(keeper)
-        grid._await_workers(workers, local.START_S)
+        try:
+            local.await_workers(lambda: len(grid.status()["workers"]), workers)
+        except GridUnreachable:
+            grid.shutdown()
+            raise
         return grid
 
     def _keep(self, keeper: "Keeper") -> None:
         """Stop a local grid's processes with this Grid."""
         self._release.detach()
         self._release = weakref.finalize(self, _release, self._futures, self._link, keeper)
-
-    def _await_workers(self, count: int, seconds: float) -> None:
-        """Wait until ``count`` workers have joined: before that, the broker would note that a bag has to wait."""
-        end, never = time.monotonic() + seconds, threading.Event()
-        while len(self.status()["workers"]) < count:
-            if time.monotonic() > end:
-                self.shutdown()
-                raise GridUnreachable(
-                    f"not all {count} workers of the local grid have joined within {precise(seconds)}"
-                )
-            never.wait(_LOOK_S)
 
     def __repr__(self) -> str:
         return f"<Grid at {self.address}{', shut down' if self._shut else ''}>"

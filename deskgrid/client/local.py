@@ -14,17 +14,21 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from deskgrid.durations import precise
 from deskgrid.errors import GridUnreachable
 
 # How our command line is started. "-P" keeps modules beside the user's program from replacing modules that we import.
 PROGRAM = (sys.executable, "-P", "-m", "deskgrid.cli")
 # How long the broker may take to start. Seconds.
 START_S = 30.0
+# Seconds between two checks whether the workers have joined.
+_LOOK_S = 0.01
 # How long a process may take to end by itself when asked to. Seconds.
 STOP_S = 5.0
 # How long the keeper may take: the workers together, then the broker.
@@ -207,3 +211,15 @@ def _terminated(_signal: int, _frame: FrameType | None) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _terminated)
     keep(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:])
+
+
+def await_workers(joined: Callable[[], int], count: int) -> None:
+    """Wait until ``count`` workers have joined: before that, the broker would note that a bag has to wait.
+
+    Raises `GridUnreachable` if they do not in time.
+    """
+    end, never = time.monotonic() + START_S, threading.Event()
+    while joined() < count:
+        if time.monotonic() > end:
+            raise GridUnreachable(f"not all {count} workers of the local grid have joined within {precise(START_S)}")
+        never.wait(_LOOK_S)

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 import msgpack
 
-from deskgrid.wire.fields import AtMost, Data, Id, Integer, Plain, Seconds, Word, fields_of
+from deskgrid.wire.annotations import fields_of
+from deskgrid.wire.fields import AtMost, Data, Id, Integer, Plain, Seconds, Word
 from deskgrid.wire.limits import (
     AFTER_LIMIT,
     BAG_LIMIT,

@@ -11,6 +11,7 @@ from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.views.windows import longest_window
 
 # The most slots, and the most coming windows (one for each worker), in one explanation: they fit on a screen.
 ROWS = 20
@@ -137,7 +138,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     margin = grid.policy.requirement.margin
     needs = grid.policy.requirement.needs(runtime) if bag.piece is None else bag.needs_s(runtime) + margin
     progress = grid.tasks.progress.find(task)
-    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), grid.longest_window(now), 0
+    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(grid, now), 0
     up = [(worker.name, worker.windows, worker.slots, worker.speed) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot](), away.speed) for name, away in grid.away.items()]
     for name, windows, its, speed in [*up, *away]:

@@ -17,6 +17,7 @@ from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.views.forecast import Capacity, Span, spans_of_away, spans_of_worker
+from deskgrid.scheduler.views.windows import longest_window
 
 # Rows that are looked at in one piece: a few milliseconds.
 PIECE = 2_500
@@ -153,7 +154,7 @@ class Outlook:
         self._rest: defaultdict[int, float] = defaultdict(float)
         self._capacity = Capacity()
         # The longest window that is open or announced, in seconds of speed 1; 0.0 if there is none.
-        self.longest_window_s = grid.longest_window(now)
+        self.longest_window_s = longest_window(grid, now)
         # Seconds of work before each bag that has not ended, by number; and before a bag that comes now.
         self._ahead: dict[int, float] = {}
         self._work = 0.0

@@ -1,6 +1,7 @@
 """Rows for a journal, for tests that do not care about their content."""
 
 from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.one_by_one import blocks_around, result_in
 from deskgrid.broker.store.result_blocks import StoredValue
 from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow
 from deskgrid.wire import Outcome, Payload, TaskOptions
@@ -28,7 +29,7 @@ def bytes_in(payload: StoredValue | Payload) -> bytes:
 
 def result_of(journal: Journal, task: int) -> ResultRow | None:
     """The row of an ended task."""
-    found = (journal.result_in(seq, size, task) for seq, size in journal.blocks_around(task))
+    found = (result_in(journal, seq, size, task) for seq, size in blocks_around(journal, task))
     return next((row for row in found if row is not None), None)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.port.sockets import FEWEST_CONNECTIONS, OTHER_FILES
+from deskgrid.broker.port.allowed import FEWEST_CONNECTIONS, OTHER_FILES
 from deskgrid.wire.joinline import parse_join_line
 from tests.live import ROOT
 from tests.peers import PATIENCE_S, Client, SocketLine

@@ -14,9 +14,10 @@ import pytest
 
 from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions, batches
 from deskgrid.worker.run import process as process_module
-from deskgrid.worker.run.executor import START_ATTEMPTS, START_LIMIT
+from deskgrid.worker.run.executor import START_ATTEMPTS
 from deskgrid.worker.run.jobs import Job
 from deskgrid.worker.run.process import PIPE_ROOM, Process
+from deskgrid.worker.run.slot import START_LIMIT
 from tests.executor.rig import Rig, alive, buried, call, error, python_template, value, written
 from tests.waiting import eventually
 

@@ -16,7 +16,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
+from deskgrid.worker.run.slot import Slot
 from deskgrid.worker.run.spawning import Spawner
 from deskgrid.worker.run.templates import Remembered, UnpackedTemplate, read_template
 
@@ -43,41 +43,8 @@ CAPTURE_LIMIT = 64 * 1024
 # Templates that no job needs are forgotten, those not used for longest first, beyond this many bytes of all: two of the
 # largest. The broker is asked for them again.
 TEMPLATES_BYTES = 2 * PAYLOAD_LIMIT
-# Seconds for a process to start. A cold start from a busy file server takes tens of seconds; a longer one is a hang.
-START_LIMIT = 120.0
 # Failed starts in a row before a job fails: two may be bad luck.
 START_ATTEMPTS = 3
-
-
-@dataclass(slots=True)
-class _Slot:
-    """One slot.
-
-    ``sent`` is the number of its jobs, from the first, that its process has received. ``since`` is the time when the
-    first job began or, if none was sent, when the slot began to wait for a process.
-    """
-
-    index: int
-    process: Process | None = None
-    jobs: deque[Job] = field(default_factory=deque)
-    sent: int = 0
-    since: float | None = None
-    failures: int = 0  # failed starts in a row
-    trouble: str = ""  # why there is no process
-    roomless: bool = False  # because a disk is full
-    environment: str = ""  # in which its last jobs ran
-    closes: float = math.inf  # when the PC's window closes, as told last
-
-    @property
-    def limit(self) -> float | None:
-        """Seconds after ``since`` when the job, or the start of the process, is overdue; None: never."""
-        return self.jobs[0].options.timeout if self.sent else START_LIMIT
-
-    def elapsed(self, now: float) -> float:
-        """Return the seconds since ``since``; set ``since`` to ``now`` if it is not set."""
-        if self.since is None:
-            self.since = now
-        return max(0.0, now - self.since)
 
 
 class Executor:
@@ -120,7 +87,7 @@ class Executor:
         self._spawner = Spawner(self.folder.path, arguments, account, self._keep)
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
-        self._slots = [_Slot(index) for index in range(slots)]
+        self._slots = [Slot(index) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
         about: dict[str, Any] = {"capture_limit": capture_limit, "memory_note": self._memory_note, "mpi": mpi}
         self.ranks = Ranks(self._spawner, self.template, wake, **about, uid=None if account is None else account.uid)
@@ -274,7 +241,7 @@ class Executor:
         live = {process.environment for process in self.processes}
         return environment in live or any(slot.environment == environment for slot in self._slots if slot.jobs)
 
-    def _busy(self) -> list[_Slot]:
+    def _busy(self) -> list[Slot]:
         return [slot for slot in self._slots if slot.jobs]
 
     def _tell(self, process: Process, said: list[ProcessReport]) -> None:
@@ -284,7 +251,7 @@ class Executor:
             self._woken = True
             self._wake()
 
-    def _start(self, slot: _Slot) -> None:
+    def _start(self, slot: Slot) -> None:
         if slot.environment not in self.sites:
             slot.environment = ""
         try:
@@ -292,7 +259,7 @@ class Executor:
         except OSError as error:
             self._fail(slot, error)
 
-    def _fail(self, slot: _Slot, error: OSError) -> None:
+    def _fail(self, slot: Slot, error: OSError) -> None:
         """The process of a slot cannot be started, or told something: the next poll handles this."""
         slot.trouble, slot.roomless = str(error), lacks_room(error)
         self._wake()
@@ -308,13 +275,13 @@ class Executor:
         data = self.checkpoints.take(saved.task, saved.number, path)
         return None if data is None else saved._replace(data=data)
 
-    def _release(self, slot: _Slot) -> None:
+    def _release(self, slot: Slot) -> None:
         """Kill the slot's process, if it has one, and leave the slot without a process."""
         if slot.process is not None:
             slot.process.kill()
         slot.process, slot.sent, slot.since = None, 0, None
 
-    def _supply(self, slot: _Slot, process: Process) -> None:
+    def _supply(self, slot: Slot, process: Process) -> None:
         """Send the process the next jobs if it runs its last one: as many as fit in a batch, or one larger job."""
         if slot.sent > 1 or slot.sent == len(slot.jobs):
             return
@@ -336,7 +303,7 @@ class Executor:
         data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
 
-    def _may_save(self, slot: _Slot, process: Process) -> bool:
+    def _may_save(self, slot: Slot, process: Process) -> bool:
         """Make what a task needs that saves checkpoints; False if there is no room. A task that runs goes on."""
         try:
             self._make_tasks_folder()
@@ -348,7 +315,7 @@ class Executor:
             return False
         return True
 
-    def _hear(self, slot: _Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
+    def _hear(self, slot: Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
         if isinstance(said, JobEnded):
             self._settle(slot, process, said, now, ended)
         elif isinstance(said, JobSaved):
@@ -371,7 +338,7 @@ class Executor:
         else:
             self._release(slot)  # no job is affected; the next `run` starts another process
 
-    def _settle(self, slot: _Slot, process: Process, said: JobEnded, now: float, ended: list[JobEnded]) -> None:
+    def _settle(self, slot: Slot, process: Process, said: JobEnded, now: float, ended: list[JobEnded]) -> None:
         first = slot.jobs[0] if slot.sent else None
         if first is None or (first.task, first.number) != (said.task, said.number):
             self._distrust(slot, now, ended)
@@ -381,21 +348,21 @@ class Executor:
         ended.append(said)
         self._supply(slot, process)
 
-    def _take(self, slot: _Slot, said: JobSaved, now: float, ended: list[JobEnded]) -> None:
+    def _take(self, slot: Slot, said: JobSaved, now: float, ended: list[JobEnded]) -> None:
         job = slot.jobs[0] if slot.sent else None
         if job is None or job.checkpoint is None or (job.task, job.number) != (said.task, said.number):
             self._distrust(slot, now, ended)
         else:
             self._saved.append(said)
 
-    def _distrust(self, slot: _Slot, now: float, ended: list[JobEnded]) -> None:
+    def _distrust(self, slot: Slot, now: float, ended: list[JobEnded]) -> None:
         """Kill a process that reported a task that is not running: a task wrote into our pipe."""
         if slot.jobs:
             self._lose(slot, Outcome.CRASH, "killed, because it reported a task that was not running", now, ended)
         else:
             self._release(slot)
 
-    def _check(self, slot: _Slot, now: float, ended: list[JobEnded]) -> None:
+    def _check(self, slot: Slot, now: float, ended: list[JobEnded]) -> None:
         limit = slot.limit
         if slot.process is None:
             outcome = Outcome.NO_ROOM if slot.roomless else Outcome.CRASH
@@ -404,7 +371,7 @@ class Executor:
             outcome = Outcome.TIMEOUT if slot.sent else Outcome.CRASH
             self._lose(slot, outcome, f"not done after {precise(limit)}", now, ended)
 
-    def _lose(self, slot: _Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
+    def _lose(self, slot: Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
         """Release the process of a busy slot: end the job that it ran or was started for, go on with the others."""
         process, elapsed = slot.process, slot.elapsed(now)
         started = process is not None and slot.sent > process.undelivered

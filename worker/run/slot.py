@@ -1,0 +1,42 @@
+"""A slot of this worker: its process, and the jobs that it has."""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+from deskgrid.worker.run.jobs import Job
+from deskgrid.worker.run.process import Process
+
+# Seconds for a process to start. A cold start from a busy file server takes tens of seconds; a longer one is a hang.
+START_LIMIT = 120.0
+
+
+@dataclass(slots=True)
+class Slot:
+    """One slot.
+
+    ``sent`` is the number of its jobs, from the first, that its process has received. ``since`` is the time when the
+    first job began or, if none was sent, when the slot began to wait for a process.
+    """
+
+    index: int
+    process: Process | None = None
+    jobs: deque[Job] = field(default_factory=deque)
+    sent: int = 0
+    since: float | None = None
+    failures: int = 0  # failed starts in a row
+    trouble: str = ""  # why there is no process
+    roomless: bool = False  # because a disk is full
+    environment: str = ""  # in which its last jobs ran
+    closes: float = math.inf  # when the PC's window closes, as told last
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds after ``since`` when the job, or the start of the process, is overdue; None: never."""
+        return self.jobs[0].options.timeout if self.sent else START_LIMIT
+
+    def elapsed(self, now: float) -> float:
+        """Return the seconds since ``since``; set ``since`` to ``now`` if it is not set."""
+        if self.since is None:
+            self.since = now
+        return max(0.0, now - self.since)
