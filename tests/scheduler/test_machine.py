@@ -614,13 +614,11 @@ class GridMachine(RuleBasedStateMachine):
         if goes_on:
             return False
         self.stopped |= self._owing(attempt.task, *numbers)
-        if outcome == Outcome.NO_ROOM:
-            return False
         if outcome == Outcome.CRASH:
             known.crashes.append(worker)
             excused = set(known.crashes) == {worker} and worker in self.health.quarantined
             failed = len(known.crashes) >= CRASH_LIMIT and not excused
-        elif outcome == Outcome.PIECE:
+        elif outcome in (Outcome.PIECE, Outcome.NO_ROOM):
             if known.idle >= IDLE_LIMIT:
                 known.ended = State.FAILED
             return False
