@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Attempt, Outcome
@@ -56,11 +57,11 @@ class Loaded:
         while True:
             yield from self._held
 
-    def _take(self, commands: Sequence[ev.Command]) -> int:
+    def _take(self, commands: Sequence[cmd.Command]) -> int:
         """Note the assigned tasks; returns how many there are."""
         count = 0
         for command in commands:
-            if isinstance(command, ev.Assign):
+            if isinstance(command, cmd.Assign):
                 self._held[command.worker].extend(assignment.attempt for assignment in command.work)
                 count += len(command.work)
         return count

@@ -15,6 +15,7 @@ from deskgrid.broker.holders import Holders
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
@@ -71,15 +72,15 @@ class Attempts:
         elif isinstance(event, ev.HoldExpired):
             self.gangs.table.drop_dead()
 
-    def carry_out(self, command: ev.Command) -> None:
+    def carry_out(self, command: cmd.Command) -> None:
         """Carry out a command of the scheduler."""
-        if isinstance(command, ev.Assign):
+        if isinstance(command, cmd.Assign):
             self._assign(command)
-        elif isinstance(command, ev.Settle):
+        elif isinstance(command, cmd.Settle):
             self._settle(command.attempts)
-        elif isinstance(command, ev.StartGang):
+        elif isinstance(command, cmd.StartGang):
             self.gangs.starts.start(command, self._state.scheduler.now)
-        elif isinstance(command, ev.Stuck):
+        elif isinstance(command, cmd.Stuck):
             self._give_up(command.attempts)
         else:
             self._take_back(command)
@@ -313,7 +314,7 @@ class Attempts:
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
-    def _assign(self, command: ev.Assign) -> None:
+    def _assign(self, command: cmd.Assign) -> None:
         """Send work to a worker, in messages of bounded size, templates first."""
         worker = self._by_name[command.worker]
         rows: list[wire.Work] = []
@@ -365,17 +366,17 @@ class Attempts:
         spread_s = EACH_S * self._state.scheduler.closing_with(worker.name) if saves else 0.0
         send(worker.peer, wire.Assign(worker.join.opening, min(spread_s, LEAD_MOST_S), tuple(rows)))
 
-    def _take_back(self, command: ev.Recall | ev.Stop | ev.GiveUp) -> None:
+    def _take_back(self, command: cmd.Recall | cmd.Stop | cmd.GiveUp) -> None:
         """Recall or stop attempts."""
         self.gangs.table.drop_dead(command.attempts)
         worker = self._by_name.get(command.worker)
         if worker is None or self.gangs.ends.has_stopped(command.worker, command.attempts):
             return  # the worker has left in the meantime, or has done it
         refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
-        if isinstance(command, ev.GiveUp):
+        if isinstance(command, cmd.GiveUp):
             self.holders.restore((ref.task, ref.number, worker.session, None) for ref in refs)
             self._note_overdue(worker.name, len(refs))
-        stops = isinstance(command, ev.Stop) or (isinstance(command, ev.GiveUp) and command.stop)
+        stops = isinstance(command, cmd.Stop) or (isinstance(command, cmd.GiveUp) and command.stop)
         self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))
 
     def _note_overdue(self, name: str, count: int) -> None:

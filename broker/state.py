@@ -18,6 +18,7 @@ from deskgrid.broker.quotas import BYTES_LIMIT, Quotas
 from deskgrid.broker.store.disk import Disk
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.window_log import WindowLog
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.policies import Policy
@@ -140,7 +141,7 @@ class BrokerState:
         # The broker's clock when the last `Sessions.settle` began.
         self.now = 0.0
         # Commands of the scheduler from outside a pass; carried out when the turn is settled.
-        self.pending: list[ev.Command] = []
+        self.pending: list[cmd.Command] = []
         # Bags whose orders made the broker fail.
         self.broken_orders: set[int] = set()
         # Bags that are to be held, and why.
@@ -254,7 +255,7 @@ class BrokerState:
         notices, self._notices = self._notices, []
         return notices
 
-    def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
+    def handle(self, event: ev.Event, now: float) -> list[cmd.Command]:
         """Pass an event to the scheduler."""
         return self.scheduler.handle(event, now)
 

@@ -9,6 +9,7 @@ fails, the other goes on, and the failure does not count against the task.
 
 from collections.abc import Sequence
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.comparing import ran
 from deskgrid.scheduler.copying import learn_pace
@@ -51,7 +52,7 @@ class Answers:
             if self._judge(where[0], ended, now):
                 settled.append(ended.attempt)
         if settled:
-            self._grid.commands.append(ev.Settle(settled))
+            self._grid.commands.append(cmd.Settle(settled))
 
     def _speed(self, name: str) -> float:
         """The speed of a worker. What is learned from tasks is how long they take at speed 1."""
@@ -256,7 +257,7 @@ class Answers:
         slot = grid.bound.get(task)
         if slot is not None:
             attempt = grid.withdraw(slot, slot.place_of(task), now)
-            grid.commands.append(ev.Stop(slot.worker.name, [attempt]))
+            grid.commands.append(cmd.Stop(slot.worker.name, [attempt]))
 
     def returned(self, event: ev.AttemptsReturned, now: float) -> None:
         """A worker handed attempts back."""

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import chain, islice
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
@@ -181,7 +182,7 @@ class Bags:
                 grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
             grid.counters.cancelled += grid.tasks.cancel(batch, spans)
             grid.changes += bool(spans)
-        grid.commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
+        grid.commands += [cmd.Stop(worker, attempts) for worker, attempts in stops.items()]
 
     def _take_out(self, task: int, stops: dict[str, list[Attempt]], now: float) -> None:
         """Take out a cancelled task that is in neither queue. ``stops`` collects the attempts to stop, by worker."""

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.answers import Answers
 from deskgrid.scheduler.bags import Bags
@@ -93,7 +94,7 @@ class Scheduler:
             ev.PassDue: self._pass_due,
         }
 
-    def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
+    def handle(self, event: ev.Event, now: float) -> list[cmd.Command]:
         """Handle ``event`` at ``now``, in seconds on the driver's clock. Returns commands for the driver.
 
         Raises `IllegalEvent`, and changes nothing, when the event contradicts what is known, or time runs backwards.

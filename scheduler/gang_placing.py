@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from math import inf
 
-from deskgrid.scheduler.events import RankPlace, StartGang
+from deskgrid.scheduler.commands import RankPlace, StartGang
 from deskgrid.scheduler.gang_view import Bounds, Coming, GangView
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State

@@ -8,6 +8,7 @@ Rule 3: an attempt has one number, and no second one beside it counts: of a gang
 
 from collections.abc import Iterable, Sequence
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
@@ -75,7 +76,7 @@ class Gangs:
             grid.counters.adopted += 1
             grid.put_out(task, 1, gang.out_s)
         gang.slots = [slot for row in rows for slot in row]
-        gang.ranks = [ev.RankPlace(row[0].worker.name, tuple([slot.position for slot in row])) for row in rows]
+        gang.ranks = [cmd.RankPlace(row[0].worker.name, tuple([slot.position for slot in row])) for row in rows]
         gang.back = {}
         self._set_seconds(gang, need.seconds(grid.tasks.runtime(task), gang.size) / _slowest(gang))
         batch = grid.tasks.known(task)
@@ -249,7 +250,7 @@ class Gangs:
             if first:  # it uses its licences until somebody says that it has stopped
                 grid.stop(worker.name, gang.attempt)
             first = False
-            grid.commands.append(ev.Stop(worker.name, [gang.attempt]))
+            grid.commands.append(cmd.Stop(worker.name, [gang.attempt]))
 
     def _leave(self, gang: Gang, now: float) -> None:
         """It leaves its slots, and its owner is charged no longer for them."""

@@ -8,7 +8,7 @@ import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from deskgrid.scheduler.events import Command, Stop, Stuck
+from deskgrid.scheduler.commands import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy

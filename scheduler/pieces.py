@@ -11,7 +11,7 @@ Rule 4: whoever has used least of the grid comes first.
 from collections.abc import Callable, Sequence
 from math import inf
 
-from deskgrid.scheduler.events import Assignment
+from deskgrid.scheduler.commands import Assignment
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Requirement

@@ -14,8 +14,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from deskgrid.scheduler.caution import Caution
+from deskgrid.scheduler.commands import Assign, Assignment, StartGang
 from deskgrid.scheduler.copying import Copying
-from deskgrid.scheduler.events import Assign, Assignment, StartGang
 from deskgrid.scheduler.gang_placing import GangPlacing
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State, named

@@ -20,6 +20,7 @@ lifts this limit.
 import math
 from collections.abc import Sequence
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
@@ -158,10 +159,10 @@ class Trust:
             changed |= grid.quarantine.silent(worker.name, slot.position, grid.slots.workers, now)
             taken += attempts
         before = grid.commands[-1] if grid.commands else None
-        if isinstance(before, ev.GiveUp) and (before.worker, before.stop) == (worker.name, stop):
+        if isinstance(before, cmd.GiveUp) and (before.worker, before.stop) == (worker.name, stop):
             before.attempts.extend(taken)
         else:
-            grid.commands.append(ev.GiveUp(worker.name, taken, stop))
+            grid.commands.append(cmd.GiveUp(worker.name, taken, stop))
         if changed:
             self._relieve(worker)
 
@@ -266,4 +267,4 @@ class Trust:
         for slot in worker.slots:
             grid.to_priority(grid.release_queue(slot))
             if len(slot.sent) > 1:
-                grid.commands.append(ev.Recall(worker.name, [sent.attempt for sent in list(slot.sent)[1:]]))
+                grid.commands.append(cmd.Recall(worker.name, [sent.attempt for sent in list(slot.sent)[1:]]))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.comparing import correct, killed
 from deskgrid.scheduler.gangs import Gangs
@@ -99,7 +100,7 @@ class Workers:
             else:
                 stale.append(hold.attempt)
         if stale:
-            grid.commands.append(ev.Stop(worker.name, stale))
+            grid.commands.append(cmd.Stop(worker.name, stale))
 
     def _has_still(self, worker: Worker, attempt: Attempt) -> bool:
         """Whether a worker that has come back has what a single task needs that it still runs."""
@@ -180,7 +181,7 @@ class Workers:
         """Recall all attempts that were sent ahead to ``slot`` if its window no longer holds them."""
         if self._grid.policy.timed and len(slot.sent) > 1 and slot.remaining(now) < 0.0:
             ahead = [sent.attempt for sent in list(slot.sent)[1:]]
-            self._grid.commands.append(ev.Recall(slot.worker.name, ahead))
+            self._grid.commands.append(cmd.Recall(slot.worker.name, ahead))
 
     # --- it closes ---------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from deskgrid.broker.gangs.meetings import Meetings
 from deskgrid.broker.gangs.table import GangTable
 from deskgrid.broker.store.ranks import GangRow, RankRow
 from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 
 # How long all workers together may take until they are ready, besides the time for the files of the task. Seconds.
@@ -37,7 +38,7 @@ class Starts:
         self._failed = Counter[int]()
         self._why: dict[int, str] = {}
 
-    def start(self, command: ev.StartGang, now: float) -> None:
+    def start(self, command: cmd.StartGang, now: float) -> None:
         """Ask all workers of an attempt to prepare its ranks."""
         bag, item = self._state.book.item(command.attempt.task)
         names = [place.worker for place in command.ranks]

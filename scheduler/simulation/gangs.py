@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, Outcome, SchedulerError
 from deskgrid.scheduler.simulation.pcs import PC, Driver, Order, Rates, Work
@@ -19,7 +20,7 @@ class _Gang:
     """An attempt of a gang, from when it is prepared. ``places``: the slots of each rank; ``by_pc``: of all on a PC."""
 
     attempt: Attempt
-    places: Sequence[ev.RankPlace]
+    places: Sequence[cmd.RankPlace]
     by_pc: Mapping[str, Sequence[int]]
     work: Work
     considered: Mapping[str, float] | None = None
@@ -75,7 +76,7 @@ class Gangs:
         self._redraw()
         if not arrival.running:
             return ()
-        places: list[ev.RankPlace] = []
+        places: list[cmd.RankPlace] = []
         slots = arrival.need.slots
         for name, ranks in arrival.running:
             pc = self._pcs[name]
@@ -83,7 +84,7 @@ class Gangs:
             if taken + ranks * slots > len(pc.slots):
                 raise SchedulerError(f"more runs on {name} than it has slots")
             firsts = range(taken, taken + ranks * slots, slots)
-            places += [ev.RankPlace(name, tuple(range(number, number + slots))) for number in firsts]
+            places += [cmd.RankPlace(name, tuple(range(number, number + slots))) for number in firsts]
         # At most one attempt of each task is older than the run, so it can have the number of its task, from 1 on.
         gang = self._put(Attempt(first, first + 1), places)
         self._unfound[gang] = {name for name, _ in arrival.running}
@@ -107,7 +108,7 @@ class Gangs:
 
     # --- they start --------------------------------------------------------------------------------------------------
 
-    def start(self, command: ev.StartGang) -> None:
+    def start(self, command: cmd.StartGang) -> None:
         """Prepare all ranks. They begin when that has taken its time, and all their PCs are ready."""
         gang = self._put(command.attempt, command.ranks)
         gang.considered = command.considered
@@ -120,7 +121,7 @@ class Gangs:
         else:
             self._begins(gang)
 
-    def _put(self, attempt: Attempt, places: Sequence[ev.RankPlace]) -> _Gang:
+    def _put(self, attempt: Attempt, places: Sequence[cmd.RankPlace]) -> _Gang:
         task = attempt.task
         arrival, seconds = self._arrivals[task]
         width, before = len(places[0].slots), ""

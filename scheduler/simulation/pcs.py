@@ -12,6 +12,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Protocol
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.simulation.runs import Conditions, SimulatedPC
 from deskgrid.scheduler.simulation.timetable import Calendar
@@ -49,7 +50,7 @@ class PCSlot:
     """
 
     number: int
-    work: deque[ev.Assignment] = field(default_factory=deque)
+    work: deque[cmd.Assignment] = field(default_factory=deque)
     started: float = 0.0
     generation: int = 0
     shares: "Work | None" = None

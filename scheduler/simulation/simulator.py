@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
@@ -112,13 +113,13 @@ class Simulator:
         traced = self._executions.append if trace else None
         self._gangs = Gangs(self, self._pcs, self._rates, conditions, takes=self._lateness.takes, traced=traced)
         self._table: dict[type, Callable[[Any], None]] = {
-            ev.Assign: self._assign,
-            ev.StartGang: self._gangs.start,
-            ev.Settle: self._settle,
-            ev.Recall: self._recall,
-            ev.Stop: self._stop,
-            ev.GiveUp: self._give_up,
-            ev.Stuck: self._stuck,
+            cmd.Assign: self._assign,
+            cmd.StartGang: self._gangs.start,
+            cmd.Settle: self._settle,
+            cmd.Recall: self._recall,
+            cmd.Stop: self._stop,
+            cmd.GiveUp: self._give_up,
+            cmd.Stuck: self._stuck,
         }
         for arrival in self._arrivals:
             self.at(arrival.at, Order.ARRIVES, self._arrives)
@@ -347,7 +348,7 @@ class Simulator:
             for other in self.beside(event, self.now):
                 self.feed(other)
 
-    def _assign(self, assign: ev.Assign) -> None:
+    def _assign(self, assign: cmd.Assign) -> None:
         pc = self._pcs[assign.worker]
         for assignment in assign.work:
             slot = pc.slots[assignment.slot]
@@ -355,20 +356,20 @@ class Simulator:
             if len(slot.work) == 1:
                 self._start(pc, slot, self._conditions.gap_s)
 
-    def _settle(self, settle: ev.Settle) -> None:
+    def _settle(self, settle: cmd.Settle) -> None:
         self._settled += len(settle.attempts)
         self._moved_at = self.now
 
-    def _stuck(self, stuck: ev.Stuck) -> None:
+    def _stuck(self, stuck: cmd.Stuck) -> None:
         self._settled += len(stuck.attempts)
 
-    def _give_up(self, overdue: ev.GiveUp) -> None:
+    def _give_up(self, overdue: cmd.GiveUp) -> None:
         if overdue.stop:
-            self._stop(ev.Stop(overdue.worker, overdue.attempts))
+            self._stop(cmd.Stop(overdue.worker, overdue.attempts))
         else:
-            self._recall(ev.Recall(overdue.worker, overdue.attempts))
+            self._recall(cmd.Recall(overdue.worker, overdue.attempts))
 
-    def _stop(self, stop: ev.Stop) -> None:
+    def _stop(self, stop: cmd.Stop) -> None:
         """End these, which run, without a result, and say so. What is behind them on their slots begins."""
         pc, unwanted = self._pcs[stop.worker], set(stop.attempts)
         if pc.silent:
@@ -386,7 +387,7 @@ class Simulator:
                     self._start(pc, slot)
         self.feed(ev.AttemptsReturned(pc.name, list(stop.attempts)))
 
-    def _recall(self, recall: ev.Recall) -> None:
+    def _recall(self, recall: cmd.Recall) -> None:
         """Hand back attempts that have not started."""
         wanted, back = set(recall.attempts), []
         if self._pcs[recall.worker].silent:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from deskgrid.scheduler.events import RankPlace
+from deskgrid.scheduler.commands import RankPlace
 from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.parallel.base import Host, Running, Site
 from deskgrid.scheduler.parallel.need import label_of

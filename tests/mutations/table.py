@@ -112,7 +112,7 @@ MUTATIONS = (
     Mutation(
         "do not stop the original when its copy is done",
         "deskgrid.scheduler.answers:Answers._stop_others",
-        "grid.commands.append(ev.Stop(slot.worker.name, [attempt]))",
+        "grid.commands.append(cmd.Stop(slot.worker.name, [attempt]))",
         "pass",
         "copy",
     ),

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.grid import GridState
@@ -70,7 +71,7 @@ class Grid:
         categories = list(self.inside.categories.waiting.values())
         return PolicyView(self.inside, categories, categories)
 
-    def tell(self, event: ev.Event) -> list[ev.Command]:
+    def tell(self, event: ev.Event) -> list[cmd.Command]:
         """Any event, now."""
         return self.watched.handle(event, self.now)
 
@@ -91,12 +92,12 @@ class Grid:
     def cancel(self, *tasks: int) -> dict[str, list[int]]:
         """Cancel; which tasks have to be stopped on which worker."""
         commands = self.tell(ev.TasksCancelled(spans_of(sorted(set(tasks)))))
-        return _by_worker(commands, ev.Stop)
+        return _by_worker(commands, cmd.Stop)
 
     def predict(self, runtimes: dict[int, float]) -> dict[str, list[int]]:
         """Better predictions; which tasks are called back from which worker."""
         commands = self.tell(ev.RuntimesUpdated(list(runtimes), list(runtimes.values())))
-        return _by_worker(commands, ev.Recall)
+        return _by_worker(commands, cmd.Recall)
 
     def state(self, task: int) -> State:
         return self.inside.tasks.state(task)
@@ -109,11 +110,11 @@ class Grid:
         """A window opens; which tasks the worker holds in vain. It has answered before, unless it is ``new``."""
         if not new:
             self.scheduler.trust.heard.setdefault(name, self.now)
-        return _by_worker(self.tell(ev.WorkerJoined(name, slots, uptime, **more)), ev.Stop)
+        return _by_worker(self.tell(ev.WorkerJoined(name, slots, uptime, **more)), cmd.Stop)
 
     def refresh(self, name: str, uptime: float, **more: Any) -> dict[str, list[int]]:
         """A worker says how long it will stay; which tasks are called back from it."""
-        return _by_worker(self.tell(ev.UptimeRefreshed(name, uptime, **more)), ev.Recall)
+        return _by_worker(self.tell(ev.UptimeRefreshed(name, uptime, **more)), cmd.Recall)
 
     def say_alive(self) -> None:
         """Every worker that is up says so."""
@@ -139,7 +140,7 @@ class Grid:
         """A pass now, bounded perhaps; which workers have been handed which tasks."""
         handed: dict[str, list[int]] = {}
         for command in self.tell(ev.PassDue(most)):
-            assert isinstance(command, ev.Assign)
+            assert isinstance(command, cmd.Assign)
             for assignment in command.work:
                 self.attempts[assignment.attempt.task] = assignment.attempt
                 place = _place(command.worker, assignment.slot)
@@ -155,7 +156,7 @@ class Grid:
     ) -> list[int]:
         """These attempts end; which tasks have ended by that."""
         ended = [ev.EndedAttempt(attempt, outcome, elapsed) for attempt in attempts]
-        settled = _by_worker(self.tell(ev.AttemptsEnded(worker, ended)), ev.Settle)
+        settled = _by_worker(self.tell(ev.AttemptsEnded(worker, ended)), cmd.Settle)
         return settled.get("", [])
 
     def give_back(self, *tasks: int) -> None:
@@ -210,11 +211,11 @@ def _place(worker: str, slot: int) -> str:
     return f"{worker}_{slot}" if slot else worker
 
 
-def _by_worker(commands: Sequence[ev.Command], kind: type[ev.Stop | ev.Recall | ev.Settle]) -> dict[str, list[int]]:
+def _by_worker(commands: Sequence[cmd.Command], kind: type[cmd.Stop | cmd.Recall | cmd.Settle]) -> dict[str, list[int]]:
     """The tasks that ``commands``, all of one kind, name for each worker."""
     found: dict[str, list[int]] = {}
     for command in commands:
         assert isinstance(command, kind), f"unexpected: {command}"
-        worker = "" if isinstance(command, ev.Settle) else command.worker
+        worker = "" if isinstance(command, cmd.Settle) else command.worker
         found.setdefault(worker, []).extend(attempt.task for attempt in command.attempts)
     return found

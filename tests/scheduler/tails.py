@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import BEHIND
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
@@ -21,15 +22,15 @@ class Tail(Grid):
         stopped: dict[str, list[int]] = {}
         handed: dict[str, list[int]] = {}
         for command in self.tell(ev.PassDue(most)):
-            if isinstance(command, ev.Stop):
+            if isinstance(command, cmd.Stop):
                 stopped.setdefault(command.worker, []).extend(attempt.task for attempt in command.attempts)
-            elif isinstance(command, ev.Assign):
+            elif isinstance(command, cmd.Assign):
                 for work in command.work:
                     self.attempts[work.attempt.task] = work.attempt
                     handed.setdefault(command.worker, []).append(work.attempt.task)
         return stopped, handed
 
-    def ends(self, attempt: Attempt, outcome: Outcome = Outcome.DONE, worker: str = "?") -> list[ev.Command]:
+    def ends(self, attempt: Attempt, outcome: Outcome = Outcome.DONE, worker: str = "?") -> list[cmd.Command]:
         """An attempt ends."""
         return self.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(attempt, outcome, 1.0)]))
 
@@ -54,5 +55,5 @@ def copied(**more: Any) -> tuple[Tail, Attempt, Attempt]:
     return grid, original, grid.attempts[0]
 
 
-def stop(worker: str, *attempts: Attempt) -> ev.Stop:
-    return ev.Stop(worker, list(attempts))
+def stop(worker: str, *attempts: Attempt) -> cmd.Stop:
+    return cmd.Stop(worker, list(attempts))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.parallel.need import Need
@@ -54,7 +55,7 @@ def test_a_slot_that_is_kept_for_a_gang_takes_no_chances() -> None:
     grid.pc("a", site="lab")
     grid.pc("b", site="lab")
     (first,) = grid.tasks(9, need=Need(1, 1, gang=True), bag=8)
-    (started,) = [command for command in grid.tell(ev.PassDue()) if isinstance(command, ev.StartGang)]
+    (started,) = [command for command in grid.tell(ev.PassDue()) if isinstance(command, cmd.StartGang)]
     assert started.attempt.task == first
     (waits,) = grid.tasks(100, need=Need(2, 2, gang=True), bag=9)
     others(grid)

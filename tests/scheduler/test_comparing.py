@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy
@@ -108,7 +109,7 @@ def test_gangs_go_by_the_corrected_speed() -> None:
     grid = lab()
     work(grid)
     (task,) = grid.tasks(30, bag=10_000, need=Need(3, 3, gang=True))
-    (start,) = [command for command in grid.tell(ev.PassDue()) if isinstance(command, ev.StartGang)]
+    (start,) = [command for command in grid.tell(ev.PassDue()) if isinstance(command, cmd.StartGang)]
     assert start.attempt.task == task
     assert grid.inside.gangs.running[task].seconds == pytest.approx(60.0)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.state import deadlines
@@ -14,12 +15,12 @@ from tests.scheduler.builders import Grid, fcfs
 LONG = 10_000.0
 
 
-def passed(grid: Grid) -> list[ev.Command]:
+def passed(grid: Grid) -> list[cmd.Command]:
     """What a pass now decides, but for what it hands out."""
-    found: list[ev.Command] = []
+    found: list[cmd.Command] = []
     grid.say_alive()
     for command in grid.tell(ev.PassDue()):
-        if isinstance(command, ev.Assign):
+        if isinstance(command, cmd.Assign):
             for work in command.work:
                 grid.attempts[work.attempt.task] = work.attempt
         else:
@@ -53,7 +54,7 @@ def test_an_attempt_over_its_timeout_is_stopped_and_its_slot_waits_for_an_answer
     grid.wait(2.0 + GRACE_S - 0.1)
     assert passed(grid) == []
     grid.wait(0.2)
-    assert passed(grid) == [ev.GiveUp("a", [attempt], True)]
+    assert passed(grid) == [cmd.GiveUp("a", [attempt], True)]
     grid.expect()
     grid.tell(ev.AttemptsReturned("a", [attempt]))
     grid.expect(a=[task])
@@ -78,7 +79,7 @@ def test_what_was_sent_ahead_comes_back_with_it() -> None:
     grid.expect(a=[first, ahead])
     attempts = [grid.attempts[first], grid.attempts[ahead]]
     grid.wait(2.0 + GRACE_S)
-    assert passed(grid) == [ev.GiveUp("a", attempts, True)]
+    assert passed(grid) == [cmd.GiveUp("a", attempts, True)]
     assert {grid.state(first), grid.state(ahead)} == {State.WAITING}
 
 
@@ -112,7 +113,7 @@ def test_a_long_task_of_a_worker_that_answers_others_is_never_taken_back() -> No
     grid.tasks(*[1.0] * 4)
     for _ in range(100):
         handed = grid.tell_pass()
-        assert not any(isinstance(command, ev.GiveUp) for command in passed(grid))
+        assert not any(isinstance(command, cmd.GiveUp) for command in passed(grid))
         grid.wait(100.0)
         for name in ("a_1", "b_1"):
             for task in handed.get(name, []):
@@ -147,7 +148,7 @@ def test_a_worker_that_answers_has_its_other_tasks_again() -> None:
     assert len(grid.tell_pass()) == 2
     attempts = [grid.attempts[one], grid.attempts[two]]
     grid.wait((FACTOR + GRACE_S) * GROWTH**UNPROVEN * 2)
-    assert passed(grid) == [ev.GiveUp("new", attempts, False)]
+    assert passed(grid) == [cmd.GiveUp("new", attempts, False)]
     assert grid.answer(attempts[:1], elapsed=1.0, worker="new") == [one]
     assert grid.state(two) == State.SENT
     assert grid.inside.bound[two].worker.name == "new"
@@ -165,7 +166,7 @@ def test_when_others_of_the_bag_take_longer_but_not_as_long_it_still_waits() -> 
     grid = Grid(fcfs())
     task, held = doubted(grid, bag=0)
     grid.end(0, elapsed=2.0)
-    assert passed(grid) == [ev.Stop("new", [held.attempt])]
+    assert passed(grid) == [cmd.Stop("new", [held.attempt])]
     assert grid.inside.bound[task].worker.name == "busy"
 
 
@@ -194,7 +195,7 @@ def test_only_what_has_no_timeout_is_late_beside_it() -> None:
     assert len(grid.tell_pass()) == 2
     attempt = grid.attempts[task]
     grid.wait((FACTOR + GRACE_S) * GROWTH**UNPROVEN * 2)
-    assert passed(grid) == [ev.GiveUp("new", [attempt], False)]
+    assert passed(grid) == [cmd.GiveUp("new", [attempt], False)]
     assert (grid.state(timed), grid.state(task)) == (State.SENT, State.WAITING)
 
 
@@ -203,7 +204,7 @@ def test_nobody_is_told_to_stop_what_was_lost_with_its_worker() -> None:
     task, held = doubted(grid)
     grid.leave("busy", planned=False)
     grid.pc("c", slots=2)
-    assert passed(grid) == [ev.Stop("new", [held.attempt])]
+    assert passed(grid) == [cmd.Stop("new", [held.attempt])]
     assert {grid.inside.bound[number].worker.name for number in (0, task)} == {"c"}
 
 
@@ -211,7 +212,7 @@ def test_when_somebody_else_begins_the_first_is_told_to_stop() -> None:
     grid = Grid(fcfs())
     task, held = doubted(grid)
     grid.pc("c")
-    assert passed(grid) == [ev.Stop("new", [held.attempt])]
+    assert passed(grid) == [cmd.Stop("new", [held.attempt])]
     assert grid.inside.bound[task].worker.name == "c"
     assert grid.answer([held.attempt], worker="new") == []
     assert not grid.inside.deadlines.debts
@@ -270,7 +271,7 @@ def test_workers_that_come_and_go_are_not_looked_at_for_ever(monkeypatch: pytest
         grid.leave(f"pc{number}")
         assert len(grid.inside.deadlines._looks) <= most + 1
     grid.wait(LONG + GRACE_S)
-    assert passed(grid) == [ev.GiveUp("stays", [attempt], True)]
+    assert passed(grid) == [cmd.GiveUp("stays", [attempt], True)]
 
 
 @pytest.mark.parametrize("runtime", [1.0, 1e10])

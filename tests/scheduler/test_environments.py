@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import AGAIN_S
 from deskgrid.scheduler.parallel.need import Need
@@ -113,7 +114,7 @@ def test_a_parallel_task_starts_where_its_environment_is_ready_on_all_its_pcs() 
     assert queue.waits
     ready(grid, "b", "scipy", "numpy")
     (start,) = grid.tell(ev.PassDue())
-    assert isinstance(start, ev.StartGang)
+    assert isinstance(start, cmd.StartGang)
     assert {place.worker for place in start.ranks} == {"early", "b"}
     assert not queue.waits
 

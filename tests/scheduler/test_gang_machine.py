@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
@@ -84,7 +85,7 @@ class GangMachine(RuleBasedStateMachine):
     def grid(self) -> Any:
         return self.watched.scheduler.grid
 
-    def tell(self, event: ev.Event, *, gone: str = "", lost: tuple[int, ...] = ()) -> list[ev.Command]:
+    def tell(self, event: ev.Event, *, gone: str = "", lost: tuple[int, ...] = ()) -> list[cmd.Command]:
         """An event. The workers of the gangs in ``lost`` that are still there, all but ``gone``, are told to stop."""
         expected = set()
         for task in lost:
@@ -92,7 +93,7 @@ class GangMachine(RuleBasedStateMachine):
             expected |= {(name, attempt) for name, _ in ranks if name != gone and name in self.up}
         commands = self.watched.handle(event, self.now)
         gangs = {attempt for attempt in self.sent if NEEDS[self.bags[attempt.task]].parallel}
-        stops = {(c.worker, a) for c in commands if isinstance(c, ev.Stop) for a in c.attempts if a in gangs}
+        stops = {(c.worker, a) for c in commands if isinstance(c, cmd.Stop) for a in c.attempts if a in gangs}
         assert stops == expected
         if self.crashed is not None and self.grid.tasks.state(self.crashed) == State.FAILED:
             assert self.crashes[self.crashed] >= CRASH_LIMIT
@@ -117,21 +118,21 @@ class GangMachine(RuleBasedStateMachine):
         before = self.grid.categories.licences.used["lic"]
         commands = self.watched.handle(ev.PassDue(most), self.now)
         for command in commands:
-            if isinstance(command, ev.GiveUp):
+            if isinstance(command, cmd.GiveUp):
                 for attempt in command.attempts:
                     del self.singles[attempt.task]
-            if isinstance(command, ev.Stop):  # the gang of a silent worker
+            if isinstance(command, cmd.Stop):  # the gang of a silent worker
                 for attempt in command.attempts:
                     if self.live.get(attempt.task, (None,))[0] == attempt:
                         del self.live[attempt.task]
         for command in commands:
-            if isinstance(command, ev.Assign):
+            if isinstance(command, cmd.Assign):
                 for work in command.work:
                     assert not NEEDS[self.bags[work.attempt.task]].parallel
                     self.singles[work.attempt.task] = work.attempt, command.worker
                     self.sent.append(work.attempt)
                     self._suits(work.attempt.task, command.worker)
-            elif isinstance(command, ev.StartGang):
+            elif isinstance(command, cmd.StartGang):
                 self._starts(command)
         assert self.grid.categories.licences.used["lic"] <= max(before, LICENCES)
         self.compare()
@@ -139,7 +140,7 @@ class GangMachine(RuleBasedStateMachine):
     def _suits(self, task: int, name: str) -> None:
         assert NEEDS[self.bags[task]].labels <= self.grid.slots.workers[name].traits.labels
 
-    def _starts(self, command: ev.StartGang) -> None:
+    def _starts(self, command: cmd.StartGang) -> None:
         attempt, task = command.attempt, command.attempt.task
         need = NEEDS[self.bags[task]]
         assert need.parallel
@@ -288,21 +289,21 @@ class GangMachine(RuleBasedStateMachine):
             name, slots, uptime, [(uptime + 10, 50.0)], SITES[name], holds, speed, 0, MEMORY[name], labels, reachable
         )
         commands = self._join(event, lost)
-        assert all(isinstance(command, ev.Stop) for command in commands)
+        assert all(isinstance(command, cmd.Stop) for command in commands)
 
     def _same_site(self, ranks: list[tuple[str, tuple[int, ...]]], name: str, reachable: bool) -> bool:
         """Whether all its PCs can still reach each other when ``name`` is back."""
         others = {worker for worker, _ in ranks} - {name}
         return not others or reachable
 
-    def _join(self, event: ev.WorkerJoined, lost: tuple[int, ...]) -> list[ev.Command]:
+    def _join(self, event: ev.WorkerJoined, lost: tuple[int, ...]) -> list[cmd.Command]:
         stops = {
             (worker, self.live[task][0]) for task in lost for worker, _ in self.live[task][1] if worker != event.worker
         }
         for task in lost:
             del self.live[task]
         commands = self.watched.handle(event, self.now)
-        told = {(c.worker, a) for c in commands if isinstance(c, ev.Stop) for a in c.attempts}
+        told = {(c.worker, a) for c in commands if isinstance(c, cmd.Stop) for a in c.attempts}
         assert stops <= told
         assert all(worker == event.worker for worker, _ in told - stops)
         self.compare()
@@ -409,7 +410,7 @@ class GangMachine(RuleBasedStateMachine):
             del self.live[task]
         self._ends(task, outcome)
         commands = self.tell(event, gone=reporter, lost=lost)
-        settled = [a for c in commands if isinstance(c, ev.Settle) for a in c.attempts]
+        settled = [a for c in commands if isinstance(c, cmd.Settle) for a in c.attempts]
         assert settled == ([attempt] if task in self.ended else [])
 
     def _ends(self, task: int, outcome: Outcome) -> None:

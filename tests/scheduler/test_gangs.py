@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.gang_invariants import check_gangs
 from deskgrid.scheduler.gang_placing import AGAIN_S
@@ -78,7 +79,7 @@ class Lab:
 
     def __init__(self, policy: Policy | None = None) -> None:
         self.grid = with_first(policy)
-        self.gangs: dict[int, ev.StartGang] = {}
+        self.gangs: dict[int, cmd.StartGang] = {}
 
     def pcs(self, *names: str, uptime: float = math.inf, slots: int = 1, **more: Any) -> None:
         for name in names:
@@ -89,7 +90,7 @@ class Lab:
 
     def starts(self) -> dict[int, str]:
         """After a pass: the gangs that begin, and the PCs of their ranks."""
-        begun = [command for command in self.grid.tell(ev.PassDue()) if isinstance(command, ev.StartGang)]
+        begun = [command for command in self.grid.tell(ev.PassDue()) if isinstance(command, cmd.StartGang)]
         for command in begun:
             self.gangs[command.attempt.task] = command
             self.grid.attempts[command.attempt.task] = command.attempt
@@ -104,12 +105,12 @@ class Lab:
         return told(self.grid.tell(ev.AttemptsEnded(worker, [ended])))
 
 
-def told(commands: Sequence[ev.Command]) -> list[Any]:
+def told(commands: Sequence[cmd.Command]) -> list[Any]:
     """Workers that are to stop something, and the tasks that have ended."""
     found: list[Any] = []
     for command in commands:
-        assert isinstance(command, ev.Stop | ev.Settle)
-        found.append(command.worker if isinstance(command, ev.Stop) else [a.task for a in command.attempts])
+        assert isinstance(command, cmd.Stop | cmd.Settle)
+        found.append(command.worker if isinstance(command, cmd.Stop) else [a.task for a in command.attempts])
     return found
 
 
@@ -124,8 +125,8 @@ def test_a_gang_starts_on_all_its_slots_or_not_at_all() -> None:
     assert lab.grid.state(task) == State.WAITING
     lab.pcs("b")
     assert lab.starts() == {task: "a b"}
-    assert lab.gangs[task] == ev.StartGang(
-        Attempt(task, 1), [ev.RankPlace("a", (0,)), ev.RankPlace("b", (0,))], 10.0, {"lab": 1.0}
+    assert lab.gangs[task] == cmd.StartGang(
+        Attempt(task, 1), [cmd.RankPlace("a", (0,)), cmd.RankPlace("b", (0,))], 10.0, {"lab": 1.0}
     )
     assert lab.grid.state(task) == State.SENT
     assert lab.starts() == {}
@@ -474,7 +475,7 @@ def test_limits_and_licences_hold() -> None:
     licensed = lab.submit(10, 10, bag=1, key=CategoryKey(licences=(("lic", 1),)))
     assert list(lab.starts()) == [limited[0], licensed[0]]
     lab.began(licensed[0])
-    assert lab.grid.tell(ev.TasksCancelled(spans_of(licensed[:1]))) == [ev.Stop("a", [lab.grid.attempts[licensed[0]]])]
+    assert lab.grid.tell(ev.TasksCancelled(spans_of(licensed[:1]))) == [cmd.Stop("a", [lab.grid.attempts[licensed[0]]])]
     assert lab.starts() == {}  # until it has stopped, the licence is in use
     lab.grid.tell(ev.AttemptsReturned("a", [lab.grid.attempts[licensed[0]]]))
     assert list(lab.starts()) == [licensed[1]]
@@ -603,7 +604,7 @@ def test_when_one_pc_is_gone_the_others_stop_and_the_task_waits_in_its_place() -
     lab.began(first)
     lab.grid.wait(4)
     attempt = lab.grid.attempts[first]
-    assert lab.grid.tell(ev.WorkerLeft("b", planned=False)) == [ev.Stop("a", [attempt])]
+    assert lab.grid.tell(ev.WorkerLeft("b", planned=False)) == [cmd.Stop("a", [attempt])]
     assert lab.grid.scheduler.counters.kills == 1
     assert lab.grid.scheduler.counters.wasted_s == 8.0
     assert lab.starts() == {first: "a c"}
@@ -1116,7 +1117,7 @@ def test_memory_of_a_silent_worker_is_in_use_until_it_answers() -> None:
     grid.wait(100)
     grid.say_alive()
     (given_up,) = grid.tell(ev.PassDue())
-    assert isinstance(given_up, ev.GiveUp)
+    assert isinstance(given_up, cmd.GiveUp)
     assert grid.tell_pass() == {}
     grid.tell(ev.AttemptsReturned("a", given_up.attempts))
     assert sum(map(len, grid.tell_pass().values())) == 1

@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import SLOTS_A_COPY
 from deskgrid.scheduler.core import CRASH_LIMIT
@@ -166,7 +167,7 @@ class GridMachine(RuleBasedStateMachine):
 
     # --- carrying on ------------------------------------------------------------------------------------------------
 
-    def tell(self, event: ev.Event) -> list[ev.Command]:
+    def tell(self, event: ev.Event) -> list[cmd.Command]:
         """An event and, in an eager grid, a pass. The commands of the event."""
         commands = self.watched.handle(event, self.now)
         self.compare()
@@ -199,17 +200,17 @@ class GridMachine(RuleBasedStateMachine):
         commands = self.watched.handle(ev.PassDue(most), self.now)
         for name, most_out in (("limit", LIMIT), ("licences", LICENCES)):
             assert self._out()[name] <= max(most_out, out[name]), name
-        begun = {work.attempt.task for c in commands if isinstance(c, ev.Assign) for work in c.work}
+        begun = {work.attempt.task for c in commands if isinstance(c, cmd.Assign) for work in c.work}
         assert not [task for task in begun if self.known[task].bag in self.barred]
         self._believed_again()
         for command in commands:
-            if isinstance(command, ev.GiveUp):
+            if isinstance(command, cmd.GiveUp):
                 self._given_up(command)
         self.health.look(set(self.up), self.now)
-        stops = [(c.worker, attempt) for c in commands if isinstance(c, ev.Stop) for attempt in c.attempts]
+        stops = [(c.worker, attempt) for c in commands if isinstance(c, cmd.Stop) for attempt in c.attempts]
         assert set(stops) == self._replaced(commands), "the wrong ones are to stop"
         for command in commands:
-            if not isinstance(command, ev.Assign):
+            if not isinstance(command, cmd.Assign):
                 continue
             stay = self.health.quarantined.get(command.worker)
             assert stay is None or (stay.tried and len(command.work) == 1), "work for one in quarantine"
@@ -237,10 +238,10 @@ class GridMachine(RuleBasedStateMachine):
         assert copies <= max(1, sum(self.up.values()) // SLOTS_A_COPY) or copies <= before, "too many copies"
         self.compare()
 
-    def _replaced(self, commands: list[ev.Command]) -> set[tuple[str, Attempt]]:
+    def _replaced(self, commands: list[cmd.Command]) -> set[tuple[str, Attempt]]:
         """What no longer counts because of what is handed out, and has to be stopped."""
         stopped = set[tuple[str, Attempt]]()
-        work = [(c.worker, each) for c in commands if isinstance(c, ev.Assign) for each in c.work]
+        work = [(c.worker, each) for c in commands if isinstance(c, cmd.Assign) for each in c.work]
         for _, each in work:
             known = self.known[each.attempt.task]
             if known.at is None:
@@ -276,7 +277,7 @@ class GridMachine(RuleBasedStateMachine):
         known = self.known.get(attempt.task)
         return known is not None and known.counts(attempt.number) and TIMEOUTS[known.bag] is None
 
-    def _given_up(self, command: ev.GiveUp) -> None:
+    def _given_up(self, command: cmd.GiveUp) -> None:
         """What is overdue waits again; the first of each slot is still to be answered."""
         slots: set[int] = set()
         for attempt in command.attempts:
@@ -415,7 +416,7 @@ class GridMachine(RuleBasedStateMachine):
                 stopped |= {(name, at.number) for name, at in self.owed if at.task == task and self._goes_on(at)}
                 known.ended, known.at, known.other_at = State.CANCELLED, None, None
         commands = self.tell(ev.TasksCancelled(spans_of(sorted(set(tasks)))))
-        assert {(c.worker, a.number) for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
+        assert {(c.worker, a.number) for c in commands if isinstance(c, cmd.Stop) for a in c.attempts} == stopped
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
@@ -479,7 +480,7 @@ class GridMachine(RuleBasedStateMachine):
         self.up[name] = slots
         self.joined_at[name] = self.now
         commands = self.tell(ev.WorkerJoined(name, slots, uptime, [(uptime + 10, 50.0)], "", holds))
-        assert {a for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
+        assert {a for c in commands if isinstance(c, cmd.Stop) for a in c.attempts} == stopped
 
     def _take_away(self, name: str) -> None:
         self.up.pop(name, None)
@@ -498,7 +499,7 @@ class GridMachine(RuleBasedStateMachine):
         stuck = self._pieces_over(name, planned, unstarted)
         self._take_away(name)
         commands = self.tell(ev.WorkerLeft(name, planned, False, unstarted, [(5.0, 50.0)]))
-        assert commands == ([ev.Stuck(stuck)] if stuck else [])
+        assert commands == ([cmd.Stuck(stuck)] if stuck else [])
 
     def _pieces_over(self, name: str, planned: bool, unstarted: list[Attempt]) -> list[Attempt]:
         """A window closes over pieces of checkpointable tasks. Returns those that were the last of too many in vain."""
@@ -534,13 +535,13 @@ class GridMachine(RuleBasedStateMachine):
             self.heard.discard(name)
         assert self.tell(ev.WorkerForgotten(name)) == []
 
-    def _recalls(self, commands: list[ev.Command]) -> None:
+    def _recalls(self, commands: list[cmd.Command]) -> None:
         """Only what is at a worker is called back from it. Some of it comes back."""
         for command in commands:
-            assert isinstance(command, ev.Recall)
+            assert isinstance(command, cmd.Recall)
             for attempt in command.attempts:
                 assert self.sent[attempt][0] == command.worker
-        back = [a for c in commands if isinstance(c, ev.Recall) for place, a in enumerate(c.attempts) if place % 2]
+        back = [a for c in commands if isinstance(c, cmd.Recall) for place, a in enumerate(c.attempts) if place % 2]
         self._return(back)
 
     # --- attempts ---------------------------------------------------------------------------------------------------
@@ -582,11 +583,11 @@ class GridMachine(RuleBasedStateMachine):
         settled = sorted(attempt for attempt, outcome in answers if self._counts(attempt, outcome, name))
         event = ev.AttemptsEnded(name, [ev.EndedAttempt(attempt, outcome, 1.0) for attempt, outcome in answers])
         commands = self.tell(event)
-        recalls = [command for command in commands if isinstance(command, ev.Recall)]
-        stops = [command for command in commands if isinstance(command, ev.Stop)]
+        recalls = [command for command in commands if isinstance(command, cmd.Recall)]
+        stops = [command for command in commands if isinstance(command, cmd.Stop)]
         assert {(stop.worker, attempt) for stop in stops for attempt in stop.attempts} == self.stopped
-        others = [command for command in commands if not isinstance(command, ev.Recall | ev.Stop | ev.Stuck)]
-        assert [sorted(command.attempts) for command in others if isinstance(command, ev.Settle)] == [settled][
+        others = [command for command in commands if not isinstance(command, cmd.Recall | cmd.Stop | cmd.Stuck)]
+        assert [sorted(command.attempts) for command in others if isinstance(command, cmd.Settle)] == [settled][
             : len(others)
         ]
         assert len(others) == bool(settled)
@@ -667,8 +668,8 @@ class GridMachine(RuleBasedStateMachine):
                 if not known.fail():
                     stopped |= self._owing(attempt.task, lost)
         commands = self.tell(ev.AttemptsReturned(name, attempts))
-        assert {(c.worker, a) for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
-        assert all(isinstance(command, ev.Stop) for command in commands)
+        assert {(c.worker, a) for c in commands if isinstance(c, cmd.Stop) for a in c.attempts} == stopped
+        assert all(isinstance(command, cmd.Stop) for command in commands)
 
     @rule()
     def hold_expires(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler import gang_placing
 from deskgrid.scheduler.parallel.aside import RETRY_S
@@ -42,7 +43,7 @@ def crowd() -> tuple[Lab, Counting]:
 
 def pass_of(lab: Lab, most: float) -> int:
     """How many begin in a bounded pass."""
-    return sum([isinstance(command, ev.StartGang) for command in lab.grid.tell(ev.PassDue(most))])
+    return sum([isinstance(command, cmd.StartGang) for command in lab.grid.tell(ev.PassDue(most))])
 
 
 def few(patch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from itertools import chain
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import IllegalEvent, Outcome, State
 from deskgrid.scheduler.placing import AHEAD_TASKS, POSTPONED_RUNS
@@ -34,7 +35,7 @@ def _passes(grid: Grid, most: float) -> list[tuple[str, int, int]]:
     handed: list[tuple[str, int, int]] = []
     while True:
         for command in grid.tell(ev.PassDue(most)):
-            assert isinstance(command, ev.Assign)
+            assert isinstance(command, cmd.Assign)
             for work in command.work:
                 grid.attempts[work.attempt.task] = work.attempt
                 handed.append((command.worker, work.slot, work.attempt.task))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.queues.categories import CategoryKey
@@ -365,7 +366,7 @@ def test_tasks_that_were_sent_ahead_to_a_silent_worker_keep_their_licences_until
     grid.wait(60.0)
     grid.say_alive()
     (given_up,) = grid.tell(ev.PassDue())
-    assert isinstance(given_up, ev.GiveUp)
+    assert isinstance(given_up, cmd.GiveUp)
     assert grid.inside.categories.licences.free("m") == 0
     grid.tell(ev.AttemptsReturned("a", attempts))
     assert grid.inside.categories.licences.free("m") == 2
@@ -383,7 +384,7 @@ def test_an_attempt_that_was_taken_back_keeps_its_licence_until_it_is_answered_o
         while not grid.inside.doubts:
             grid.wait(10.0)
             grid.say_alive()
-            assert not [c for c in grid.tell(ev.PassDue()) if isinstance(c, ev.Assign)]
+            assert not [c for c in grid.tell(ev.PassDue()) if isinstance(c, cmd.Assign)]
         assert grid.inside.categories.licences.free("m") == 0
         if answered:
             assert grid.tell(ev.AttemptsReturned("a", [attempt])) == []

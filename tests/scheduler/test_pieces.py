@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import make_policy
@@ -32,7 +33,7 @@ def kept(grid: Grid, task: int, fraction: float | None, elapsed: float, reserve_
     assert grid.tell(ev.CheckpointKept(grid.attempts[task], fraction, elapsed, reserve_s)) == []
 
 
-def piece_over(grid: Grid, task: int, elapsed: float, worker: str = "a") -> list[ev.Command]:
+def piece_over(grid: Grid, task: int, elapsed: float, worker: str = "a") -> list[cmd.Command]:
     """A task ends its piece."""
     return grid.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(grid.attempts[task], Outcome.PIECE, elapsed)]))
 
@@ -284,9 +285,9 @@ def test_a_task_that_was_running_and_is_found_again_goes_on_where_it_is(grid: Gr
 # --- without progress ------------------------------------------------------------------------------------------------
 
 
-def pieces_in_vain(grid: Grid, task: int, many: int) -> list[ev.Command]:
+def pieces_in_vain(grid: Grid, task: int, many: int) -> list[cmd.Command]:
     """So many windows close over a task that has not saved."""
-    commands: list[ev.Command] = []
+    commands: list[cmd.Command] = []
     for _ in range(many):
         grid.pc("a", 200.0)
         grid.expect(a=[task])
@@ -299,7 +300,7 @@ def test_three_windows_without_a_checkpoint_are_an_error(grid: Grid) -> None:
     (task,) = grid.tasks(HOUR_S, **CHECKPOINTABLE)
     assert pieces_in_vain(grid, task, IDLE_LIMIT - 1) == []
     assert explained(grid.scheduler, task, grid.now).idle_pieces == IDLE_LIMIT - 1
-    assert pieces_in_vain(grid, task, 1) == [ev.Stuck([grid.attempts[task]])]
+    assert pieces_in_vain(grid, task, 1) == [cmd.Stuck([grid.attempts[task]])]
     assert grid.state(task) == State.FAILED
     assert not grid.inside.orphans
 
@@ -340,7 +341,7 @@ def test_pieces_that_end_without_progress_are_an_error_too(grid: Grid) -> None:
     for _ in range(IDLE_LIMIT):
         grid.expect(a=[task])
         ends.append(piece_over(grid, task, 5.0))
-    assert ends == [[], [], [ev.Stuck([grid.attempts[task]])]]
+    assert ends == [[], [], [cmd.Stuck([grid.attempts[task]])]]
     assert grid.state(task) == State.FAILED
 
 

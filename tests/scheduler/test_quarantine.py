@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import Outcome, State
@@ -16,7 +17,7 @@ ENDLESS = 10_000.0
 def crash(grid: Grid, task: int) -> list[int]:
     """The newest attempt of ``task`` crashes; which tasks have ended by that."""
     commands = grid.tell(ev.AttemptsEnded("?", [ev.EndedAttempt(grid.attempts[task], Outcome.CRASH, 0.1)]))
-    return [attempt.task for command in commands if isinstance(command, ev.Settle) for attempt in command.attempts]
+    return [attempt.task for command in commands if isinstance(command, cmd.Settle) for attempt in command.attempts]
 
 
 def keep_busy(grid: Grid) -> int:
@@ -173,7 +174,7 @@ def test_work_that_waits_at_a_broken_worker_is_taken_back() -> None:
     grid.expect(bad=[first, second, ahead])
     assert grid.queues()["bad"] == [queued]
     commands = grid.tell(ev.AttemptsEnded("bad", [ev.EndedAttempt(grid.attempts[first], Outcome.CRASH, 0.1)]))
-    assert commands == [ev.Recall("bad", [grid.attempts[ahead]])]
+    assert commands == [cmd.Recall("bad", [grid.attempts[ahead]])]
     assert "bad" not in grid.queues()
     assert grid.state(queued) == State.WAITING
 

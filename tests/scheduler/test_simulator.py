@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.simulation.simulator import (
@@ -26,7 +27,7 @@ def trace(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
     handle = simulator.scheduler.handle
 
-    def traced(event: ev.Event, now: float) -> list[ev.Command]:
+    def traced(event: ev.Event, now: float) -> list[cmd.Command]:
         commands = handle(event, now)
         match event:
             case ev.WorkerJoined():
@@ -36,7 +37,7 @@ def trace(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             case ev.AttemptsEnded():
                 lines.extend(f"{now:g} {event.worker} ends {ended.attempt.task}" for ended in event.ended)
         for command in commands:
-            if isinstance(command, ev.Assign):
+            if isinstance(command, cmd.Assign):
                 lines.extend(f"{now:g} {command.worker} gets {work.attempt.task}" for work in command.work)
         return commands
 
@@ -144,7 +145,7 @@ def test_work_that_is_called_back_is_made_later(monkeypatch: pytest.MonkeyPatch)
     lines = trace(simulator, monkeypatch)
     handle = simulator.scheduler.handle
 
-    def with_a_false_alarm(event: ev.Event, now: float) -> list[ev.Command]:
+    def with_a_false_alarm(event: ev.Event, now: float) -> list[cmd.Command]:
         """The worker says at first that it leaves in a moment, and later that it stays."""
         commands = handle(event, now)
         if isinstance(event, ev.PassDue):

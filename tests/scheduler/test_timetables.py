@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.policies import make_policy
@@ -36,7 +37,7 @@ def told(simulator: Simulator) -> list[ev.Event]:
     events: list[ev.Event] = []
     handle = simulator.scheduler.handle
 
-    def kept(event: ev.Event, now: float) -> list[ev.Command]:
+    def kept(event: ev.Event, now: float) -> list[cmd.Command]:
         events.extend([event] if not isinstance(event, ev.PassDue) else [])
         return handle(event, now)
 

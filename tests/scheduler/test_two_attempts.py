@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import AGAIN_S
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
@@ -16,7 +17,7 @@ from tests.scheduler.tails import DUE_S, RUNTIME, Tail, copied, stop
 
 def test_the_copy_ends_first_and_the_original_is_stopped() -> None:
     grid, original, copy = copied()
-    assert grid.ends(copy) == [stop("a", original), ev.Settle([copy])]
+    assert grid.ends(copy) == [stop("a", original), cmd.Settle([copy])]
     assert grid.state(0) == State.DONE
     assert grid.ends(original, worker="a") == []
     assert (grid.scheduler.counters.done, grid.scheduler.counters.stale) == (1, 1)
@@ -26,7 +27,7 @@ def test_the_copy_ends_first_and_the_original_is_stopped() -> None:
 
 def test_the_original_ends_first_and_the_copy_is_stopped() -> None:
     grid, original, copy = copied()
-    assert grid.ends(original) == [stop("b", copy), ev.Settle([original])]
+    assert grid.ends(original) == [stop("b", copy), cmd.Settle([original])]
     assert grid.ends(copy, worker="b") == []
 
 
@@ -54,7 +55,7 @@ def test_a_copy_that_fails_leaves_the_original_which_gets_no_other_copy(outcome:
     grid.refresh("a", 1e6)
     grid.wait(DUE_S)
     assert grid.decide() == ({}, {})
-    assert grid.ends(original) == [ev.Settle([original])]
+    assert grid.ends(original) == [cmd.Settle([original])]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT])
@@ -67,7 +68,7 @@ def test_an_original_that_fails_leaves_the_copy_alone_and_the_failure_does_not_c
     grid.refresh("b", 1e6)
     grid.wait(DUE_S)
     assert grid.decide() == ({}, {})
-    assert grid.ends(copy, Outcome.ERROR) == [ev.Settle([copy])]
+    assert grid.ends(copy, Outcome.ERROR) == [cmd.Settle([copy])]
     assert grid.state(0) == State.FAILED
 
 
@@ -81,7 +82,7 @@ def test_the_copy_goes_on_when_the_worker_of_the_original_goes(planned: bool) ->
     assert grid.state(0) == State.SENT
     assert grid.decide() == ({}, {})
     assert grid.inside.bound[0].worker.name == "b"
-    assert grid.ends(original, worker="a") == [stop("b", copy), ev.Settle([original])]
+    assert grid.ends(original, worker="a") == [stop("b", copy), cmd.Settle([original])]
 
 
 @pytest.mark.parametrize("planned", [True, False])
@@ -89,7 +90,7 @@ def test_the_original_goes_on_when_the_worker_of_the_copy_goes(planned: bool) ->
     grid, original, copy = copied()
     grid.leave("b", planned)
     assert grid.inside.bound[0].worker.name == "a"
-    assert grid.ends(copy, worker="b") == [stop("a", original), ev.Settle([copy])]
+    assert grid.ends(copy, worker="b") == [stop("a", original), cmd.Settle([copy])]
 
 
 def test_the_answer_of_a_lost_copy_that_failed_changes_nothing() -> None:
@@ -97,7 +98,7 @@ def test_the_answer_of_a_lost_copy_that_failed_changes_nothing() -> None:
     grid.leave("b", planned=False)
     assert grid.ends(copy, Outcome.ERROR, worker="b") == []
     assert not grid.inside.copies
-    assert grid.ends(original) == [ev.Settle([original])]
+    assert grid.ends(original) == [cmd.Settle([original])]
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -109,7 +110,7 @@ def test_when_both_workers_are_lost_each_answer_counts_until_the_task_begins_ane
     assert grid.scheduler.is_orphan(original)
     assert grid.scheduler.is_orphan(copy)
     attempt = original if first else copy
-    assert grid.ends(attempt, worker="a") == [ev.Settle([attempt])]
+    assert grid.ends(attempt, worker="a") == [cmd.Settle([attempt])]
     assert (grid.inside.copies, grid.inside.orphans) == ({}, {})
 
 
@@ -142,7 +143,7 @@ def test_both_attempts_are_kept_by_workers_that_come_back(first: bool) -> None:
     assert grid.decide() == ({}, {})
     assert sorted(grid.scheduler.attempts_at("a") + grid.scheduler.attempts_at("b")) == [original, copy]
     assert grid.inside.bound[0].worker.name == ("a" if first else "b")
-    assert grid.ends(copy)[-1] == ev.Settle([copy])
+    assert grid.ends(copy)[-1] == cmd.Settle([copy])
 
 
 def test_a_copy_that_comes_back_to_a_slot_that_is_taken_is_stopped() -> None:
@@ -169,7 +170,7 @@ def test_the_copy_goes_on_when_the_original_is_handed_back() -> None:
     grid.tell(ev.AttemptsReturned("a", [original]))
     assert grid.inside.bound[0].worker.name == "b"
     assert not grid.inside.copies
-    assert grid.ends(copy) == [ev.Settle([copy])]
+    assert grid.ends(copy) == [cmd.Settle([copy])]
 
 
 def test_a_copy_that_is_handed_back_may_be_started_again() -> None:
@@ -193,10 +194,10 @@ def test_a_silent_worker_keeps_its_attempt_while_the_copy_goes_on() -> None:
     grid.wait(DUE_S + GRACE_S)
     grid.say_alive()
     commands = grid.tell(ev.PassDue())
-    assert commands == [ev.GiveUp("a", [original], stop=True)]
+    assert commands == [cmd.GiveUp("a", [original], stop=True)]
     assert grid.inside.bound[0].worker.name == "b"
     assert grid.scheduler.owed_by("a")
-    assert grid.ends(original, worker="a") == [stop("b", copy), ev.Settle([original])]
+    assert grid.ends(original, worker="a") == [stop("b", copy), cmd.Settle([original])]
     assert not grid.scheduler.owed_by("a")
 
 
@@ -209,14 +210,14 @@ def test_a_copy_gives_way_to_any_task_that_its_slot_is_sent(options: dict[str, A
     (other,) = grid.tasks(1.0, bag=1, **options)
     assert grid.decide() == ({"b": [0]}, {"b": [other]})
     assert grid.ends(copy, worker="b") == []
-    assert grid.ends(original) == [ev.Settle([original])]
+    assert grid.ends(original) == [cmd.Settle([original])]
 
 
 def test_a_copy_does_not_give_way_to_a_task_that_does_not_fit() -> None:
     grid, _, copy = copied(uptime=DUE_S + RUNTIME + 1.0)
     grid.tasks(1e6, bag=1)
     assert grid.decide() == ({}, {})
-    assert grid.ends(copy)[-1] == ev.Settle([copy])
+    assert grid.ends(copy)[-1] == cmd.Settle([copy])
 
 
 def test_a_cancelled_task_is_stopped_in_both_places() -> None:
@@ -245,7 +246,7 @@ def restored(copies: bool = True, held: Sequence[Attempt] = (Attempt(0, 3),), *m
 def test_both_attempts_count_after_a_restore(number: int) -> None:
     grid = restored(True, [Attempt(0, 3)], Attempt(0, 4))
     grid.tell(ev.HoldExpired())
-    assert grid.ends(Attempt(0, number), worker="b") == [ev.Settle([Attempt(0, number)])]
+    assert grid.ends(Attempt(0, number), worker="b") == [cmd.Settle([Attempt(0, number)])]
     assert (grid.inside.copies, grid.inside.orphans) == ({}, {})
 
 

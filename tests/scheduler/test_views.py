@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
@@ -415,5 +416,5 @@ def test_gangs_that_wait_are_counted() -> None:
     grid.tasks(5.0, bag=2)
     assert queues_view(grid.inside).regular == 1501
     grid.pc("a", 100, slots=2)
-    assert any(isinstance(command, ev.StartGang) for command in grid.tell(ev.PassDue()))
+    assert any(isinstance(command, cmd.StartGang) for command in grid.tell(ev.PassDue()))
     assert queues_view(grid.inside).regular == 1500

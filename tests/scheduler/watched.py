@@ -5,6 +5,7 @@ running task was overdue, or its window, a prediction or the policy changed afte
 excused, too, and so are a copy that became the only attempt of its task, and a checkpointable task.
 """
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED
@@ -26,7 +27,7 @@ class Watched:
         self.scheduler = Scheduler(policy, first_attempt)
         self._excused: set[int] = set()
 
-    def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
+    def handle(self, event: ev.Event, now: float) -> list[cmd.Command]:
         """Hand on ``event``, and look at everything afterwards."""
         slots = self.scheduler.grid.slots.slots
         self._excused |= {number for number, slot in slots.items() if slot.copy or (slot.sent and slot.due < now)}
@@ -39,14 +40,14 @@ class Watched:
             self._check_pass(commands, now)
         return commands
 
-    def _check_pass(self, commands: list[ev.Command], now: float) -> None:
+    def _check_pass(self, commands: list[cmd.Command], now: float) -> None:
         assert self.scheduler.unfinished or not self.scheduler.grid.dirty, "a slot that changed was not looked at"
         assert all(due > now for due, _ in self.scheduler.grid.slots._due), "a slot that is overdue was not looked at"
-        assert not any(isinstance(command, ev.Settle) for command in commands), commands
-        assigned = {work.attempt for command in commands if isinstance(command, ev.Assign) for work in command.work}
+        assert not any(isinstance(command, cmd.Settle) for command in commands), commands
+        assigned = {work.attempt for command in commands if isinstance(command, cmd.Assign) for work in command.work}
         for slot in self.scheduler.grid.slots.slots.values():
             if slot.gang is not None:
-                begun = [c.runtime for c in commands if isinstance(c, ev.StartGang) and c.attempt == slot.gang.attempt]
+                begun = [c.runtime for c in commands if isinstance(c, cmd.StartGang) and c.attempt == slot.gang.attempt]
                 assert not begun or now + begun[0] <= slot.worker.ends_at, "a gang that a window is too short for"
                 continue
             if self._takes_a_chance(slot) or self._is_piece(slot):
