@@ -46,8 +46,8 @@ class GangPlacing:
         self._grid = grid
         self._table = grid.gangs
         self._settle = settle
-        # `GridState.changes` when the policy was asked last.
-        self._asked = -1
+        # `GridState.changes` when the policy was asked last, -1 if it has not been asked about all; and after that.
+        self._asked = self._left = -1
         # When it is to be asked again although nothing has changed: what is kept should have been needed by then.
         self.due = inf
         # What it wants to be kept, and whether slots are kept accordingly.
@@ -111,6 +111,8 @@ class GangPlacing:
         """Ask the policy, if there is a reason to. Returns what is to begin."""
         grid, table = self._grid, self._table
         changed = bool(table.touched) or grid.changes != self._asked or grid.now >= self.due
+        if table.touched or grid.changes != self._left:
+            self._asides.change()
         for name in table.touched:
             self._refresh(table.machines[name])
         table.touched.clear()
@@ -136,6 +138,7 @@ class GangPlacing:
             since = kept[keep.job.task].since if keep.job.task in kept else grid.now
             table.reserved[keep.job.task] = Reservation(keep.at, since)
         grid.changes += bool(starts)  # plans for single tasks no longer hold
+        self._left = grid.changes
         self._asked = grid.changes if grid.budget > 0 else -1
         return starts
 

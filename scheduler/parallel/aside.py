@@ -2,7 +2,8 @@
 
 Those that could not start even if nothing else ran are not asked about (`deskgrid.scheduler.parallel.possible`).
 
-Rule 1: a bounded pass asks about only a few of them: those about which it was asked longest ago.
+Rule 1: a bounded pass asks about only a few of them: those about which it was asked longest ago, and about each only
+once after anything has changed.
 Rule 2: as soon as one of them can start, or has a time at which it can, all that need the same are asked about again.
 """
 
@@ -15,7 +16,7 @@ from deskgrid.scheduler.parallel.base import Job
 START_TIMES, PCS, MOST = 10, 1_000, 30
 # About so many jobs that are known to be such are asked about in one decision: less than a bounded pass has time for.
 RETRIED = 3
-# Then the next ones are asked about after so many seconds, even if nothing has changed.
+# Then the next ones are asked about after so many seconds, even if nothing more has changed.
 RETRY_S = 1.0
 
 
@@ -23,8 +24,12 @@ class Asides:
     """``rest``: whether the last decision left some out."""
 
     def __init__(self) -> None:
-        self._serial = 0
+        self._serial = self._changed = 0
         self.rest = False
+
+    def change(self) -> None:
+        """Something has changed: it may let some start about which it was asked before."""
+        self._changed = self._serial
 
     def put(self, jobs: Iterable[Job]) -> None:
         """They can start at no time that is known, and one of them has been tried."""
@@ -35,10 +40,11 @@ class Asides:
     def without(self, turns: Sequence[list[Job]]) -> Sequence[list[Job]]:
         """The jobs that are asked about now."""
         serials = sorted({job.aside for jobs in turns for job in jobs if job.aside})
-        self.rest = len(serials) > RETRIED
-        if not self.rest:
+        if not serials:
             return turns
-        last = serials[RETRIED - 1]
+        due = [serial for serial in serials if serial <= self._changed]
+        self.rest = len(due) > RETRIED
+        last = due[:RETRIED][-1] if due else 0
         return [[job for job in jobs if job.aside <= last] for jobs in turns]
 
     def back(self, job: Job, jobs: Iterable[Job]) -> bool:

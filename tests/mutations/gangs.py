@@ -38,7 +38,7 @@ def in_the_scheduler(seed: int, home: Path) -> None:
         many_gangs.few(patch)
         many_gangs.test_a_policy_sees_some_jobs_of_each_category_and_as_many_of_each_share()
         many_gangs.test_a_pass_costs_no_more_if_more_gangs_can_start_at_no_known_time(gangs.PAIR)
-        many_gangs.test_those_that_were_left_out_are_asked_about_in_turn_even_if_nothing_changes()
+        many_gangs.test_after_a_change_each_is_asked_about_once_in_turn_even_if_nothing_more_changes()
         many_gangs.test_when_one_of_them_can_start_all_that_need_the_same_can()
         left_out.few(patch)
         left_out.test_a_gang_behind_many_of_which_only_a_policy_finds_that_they_cannot_start_starts_in_the_same_pass()
