@@ -117,15 +117,14 @@ class JobQueue:
 
         Returns whether it made any.
         """
-        most, changed = self._most(), possible is not self._possible
-        if changed:
+        if changed := possible is not self._possible:
             self._leave_out(possible)
             self._possible = possible
-        before = len(self.jobs)
-        if changed or (self._owes and len(self.jobs) <= most // 2):
+        before, most = len(self.jobs), self._most()
+        if changed or (self._owes and most - before >= MOST // 2):
             self._owes = False
             for each in list(self._left_out.values()):
-                if each.least <= possible.longest(each.batch.bag.need):
+                if each.least <= possible.longest(each.batch.bag.need) and not self._owes:
                     self._take_back(each, possible, most)
         while self._later and len(self.jobs) < most and not self._owes:
             batch = self._batches[self._later[0]]
@@ -135,7 +134,7 @@ class JobQueue:
         return len(self.jobs) > before
 
     def _most(self) -> int:
-        if len(self.jobs) < MOST:
+        if len(self.jobs) < MOST and not self._owes:
             return MOST
         return min(MOST_ASIDE, MOST + sum([job.aside > 0 for job in self.jobs]))
 

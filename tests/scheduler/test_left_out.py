@@ -250,3 +250,22 @@ def test_those_that_are_cancelled_leave_nothing(lab: Lab) -> None:
     lab.grid.cancel(*mixed)
     lab.starts()
     assert not queue_of(lab).waits
+
+
+def test_those_that_a_policy_puts_aside_do_not_keep_others_from_coming_back() -> None:
+    """Of forty that come back, the first eight turn out to need PCs that are never up together."""
+    lab = lab_with_default()
+    lab.pcs("a", uptime=600)
+    lab.pcs("b", uptime=10, windows=[(700, 600)])
+    some = lab.submit(*[5000.0 - number for number in range(8)])
+    others = lab.submit(*[2000.0] * 32, need=NOBODY, bag=1)
+    assert seen(lab) == []
+    lab.grid.predict(dict.fromkeys(some, 100.0))
+    lab.pcs("c", "d", labels=frozenset({"nobody"}), uptime=50)
+    lab.grid.predict(dict.fromkeys(others, 5.0))
+    begun = list(lab.starts())
+    for _ in range(40):
+        for task in list(lab.grid.inside.gangs.running):
+            lab.end(task)
+        begun += lab.starts()
+    assert sorted(begun) == others
