@@ -28,7 +28,7 @@ from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
 from deskgrid.scheduler.suitable import only_suitable, promise
-from deskgrid.scheduler.turns import CATEGORIES, Claims, Turns, by_needs
+from deskgrid.scheduler.turns import CATEGORIES, PLANNED_RARE, Claims, Turns, by_needs
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
 # round trip. Tasks longer than this are never sent ahead.
@@ -62,6 +62,7 @@ class Placing:
         self._left_some = False
         self._postponable = math.inf
         self._claims = Claims(grid)
+        self._planned_claims = Claims(grid, PLANNED_RARE)
         self._assigns: dict[str, Assign] = {}
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
@@ -156,9 +157,9 @@ class Placing:
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
             categories = by_needs(categories, grid.room)[0]
-            # A plan for everybody's tasks no longer holds when only some people have their turn.
-            grid.changes += len(categories) < len(turns.categories)
-            with only_suitable(self._grid, categories[0].key) as ready:
+            # A plan for all tasks of one person no longer holds when only some of them have their turn.
+            grid.changes += not turns.contested and len(categories) < len(turns.categories)
+            with only_suitable(grid, categories[0].key) as ready:
                 more = ready and self._ask_about(categories, turns)
             if not more:
                 turns.over(categories)
@@ -170,7 +171,8 @@ class Placing:
             place_probes(grid, categories), categories, turns
         ):
             return True
-        return self._ask(grid.policy.plan(PolicyView(grid, categories, turns.categories)), categories, turns)
+        turn = turns.turn(categories, self._planned_claims.least()) if turns.contested else None
+        return self._ask(grid.policy.plan(PolicyView(grid, categories, turns.categories, turn)), categories, turns)
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""

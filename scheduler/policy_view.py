@@ -8,6 +8,7 @@ from statistics import fmean
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Windows
+from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import Spread, longest, narrow, runtimes
@@ -29,10 +30,28 @@ _NONE: dict[int, Shown] = {}
 class PolicyView:
     """The read-only view of ``grid`` that a policy gets for one pass. It is up to date throughout the pass."""
 
-    __slots__ = ("_all", "_grid", "_slots", "_spreads", "changes", "now", "prediction_error", "priority", "regular")
+    __slots__ = (
+        "_all",
+        "_grid",
+        "_slots",
+        "_spreads",
+        "changes",
+        "now",
+        "prediction_error",
+        "priority",
+        "regular",
+        "turn",
+    )
 
-    def __init__(self, grid: GridState, categories: Sequence[Category], all_categories: Sequence[Category]) -> None:
+    def __init__(
+        self,
+        grid: GridState,
+        categories: Sequence[Category],
+        all_categories: Sequence[Category],
+        turn: Turn | None = None,
+    ) -> None:
         """``categories``: those whose turn it is, of ``all_categories``."""
+        self.turn = turn
         self._grid = grid
         self._slots = grid.slots
         # By bag. No task ends while a pass goes on.

@@ -17,14 +17,18 @@ from itertools import accumulate
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
+from deskgrid.scheduler.queues.waiting import ReadableQueue
 from deskgrid.scheduler.state.room import Room
-from deskgrid.scheduler.state.shares import LEAD_S, Share
+from deskgrid.scheduler.state.shares import LEAD_S, PLANNED_LEAD_S, Share
 
 # The most categories in one turn: a policy asks each of them for every task that it places.
 CATEGORIES = 32
 # A window is rare if at most this fraction of all slots ever has one as long.
 RARE = 0.1
+# The same for tasks that have their turn first only in the window that a plan has for them.
+PLANNED_RARE = 0.3
 # The longest windows of all workers are looked at this often. Seconds.
 LOOK_S = 10.0
 
@@ -84,6 +88,20 @@ class Turns:
             chosen += contender.top()
         return chosen[:CATEGORIES]
 
+    def turn(self, categories: Sequence[Category], rare: float) -> Turn:
+        """What a plan may choose when ``categories`` have their turn, if it is contested. ``rare``: as in `Turn`."""
+        least, room = self._contenders[0], self._grid.room
+        needs = _needs(categories[0], room)
+        # Who has nothing on a slot waits for nobody's plan.
+        served = any(account.out for account in least.share.accounts)
+        lead = PLANNED_LEAD_S * len(self._grid.slots.slots) if served else 0.0
+        near, others = list[ReadableQueue](), list[ReadableQueue]()
+        for contender in self._contenders:
+            for category in contender.top():
+                if category not in categories and _needs(category, room) == needs:
+                    (near if contender.standing <= least.standing + lead else others).append(category.priority)
+        return Turn([category.priority for category in categories], near, others, rare if served else math.inf)
+
     def placed(self, category: Category) -> bool:
         """Tasks of ``category`` were placed. Returns whether somebody else may have a turn now."""
         done = not category.open
@@ -122,12 +140,16 @@ def by_needs(categories: Sequence[Category], room: Room) -> list[list[Category]]
     """Categories that need the same of PCs together, and first those whose next task is the longest."""
     found: dict[tuple[str, Need | None, CategoryKey | None], list[Category]] = {}
     for category in categories:
-        key = category.key
-        alone = key if room.is_scarce(key) else None
-        found.setdefault((key.environment, key.need, alone), []).append(category)
+        found.setdefault(_needs(category, room), []).append(category)
     if len(found) < 2:
         return list(found.values())
     return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)
+
+
+def _needs(category: Category, room: Room) -> tuple[str, Need | None, CategoryKey | None]:
+    """What its tasks need of PCs; if some PC has no room for them, no other category needs the same."""
+    key = category.key
+    return key.environment, key.need, key if room.is_scarce(key) else None
 
 
 def _longest(category: Category) -> float:
@@ -139,8 +161,9 @@ def _longest(category: Category) -> float:
 class Claims:
     """From which runtime on tasks fit only rare windows."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: GridState, rare: float = RARE) -> None:
         self._grid = grid
+        self._rare = rare
         self._least = math.inf
         self._look_at = -math.inf
 
@@ -159,5 +182,7 @@ class Claims:
         longest += [(away.windows.longest_s, away.slots) for away in grid.away.values()]
         longest.sort(reverse=True)
         counts = list(accumulate([slots for _, slots in longest]))
-        enough = (seconds for (seconds, _), count in zip(longest, counts, strict=True) if count > RARE * counts[-1])
+        enough = (
+            seconds for (seconds, _), count in zip(longest, counts, strict=True) if count > self._rare * counts[-1]
+        )
         return next(enough, math.inf)

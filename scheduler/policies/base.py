@@ -10,6 +10,7 @@ from math import inf
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from deskgrid.scheduler.model import Windows
+from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import Spread
 from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue, RegularQueue
@@ -91,6 +92,10 @@ class View(Protocol):
     @property
     def changes(self) -> int:
         """A number that grows with each change that no plan could foresee: of workers, windows, tasks, predictions."""
+
+    @property
+    def turn(self) -> Turn | None:
+        """Whose tasks a plan may choose; None if tasks of a single person wait."""
 
     @property
     def prediction_error(self) -> PredictionError:

@@ -21,6 +21,7 @@ from deskgrid.scheduler.model import Window, Windows
 from deskgrid.scheduler.parallel.base import ParallelPolicy
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
+from deskgrid.scheduler.planning.turn import choose
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, Requirement, UpcomingWindows, View
 from deskgrid.scheduler.policies.chances import chances
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
@@ -119,7 +120,14 @@ class Packing:
             fills.popleft()
         if not fills or fills[0].interval.end > end + SAME_S:
             return None
-        return _next_of(fills[0].runtimes, view, limit)
+        turn, plan = view.turn, self._planner.best
+        if turn is None or plan is None:
+            return _next_of(fills[0].runtimes, view, limit)
+        start = _start(at.free, at.closes - self._reserve, at.speed)
+        entry = choose(plan, fills[0], start, limit, turn)
+        if entry is None and (turn.near or turn.others) and fills[0].runtimes:
+            self._seen = -1  # something else comes first, so the plan no longer holds
+        return entry
 
     def planned(self) -> Iterator[PlannedWork]:
         """The plan, as far as its tasks are not placed."""

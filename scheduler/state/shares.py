@@ -18,6 +18,9 @@ HALF_LIFE_S = 3 * 86_400.0
 # Seconds of the whole grid that a share may be ahead of the one that has used least, before others have their turn.
 # So a policy is free to choose the task that suits a slot best most of the time.
 LEAD_S = 60.0
+# The same where a plan for everybody's tasks would be spoiled otherwise. Two people who are this far apart after an
+# hour have used the same within a tenth.
+PLANNED_LEAD_S = 180.0
 
 
 def decayed(used_s: float, seconds: float) -> float:
