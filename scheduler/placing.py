@@ -20,7 +20,7 @@ from deskgrid.scheduler.gang_placing import GangPlacing
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State, named
 from deskgrid.scheduler.pieces import Pieces
-from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
+from deskgrid.scheduler.policies.base import Foresight, Place, Postpone, Requirement
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.probes import place_probes
@@ -153,6 +153,8 @@ class Placing:
     def _take_turns(self, turns: Turns) -> None:
         """Ask the policy for tasks of those whose turn it is, until no slot has room, or nothing more fits."""
         grid = self._grid
+        if turns.contested and isinstance(grid.policy, Foresight):
+            self._postpone(Postpone(None), turns.categories)  # a plan may choose among everybody's tasks
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
