@@ -1,9 +1,9 @@
 """Placing tasks of which nobody knows how long they take, only what is likely.
 
 A slot gets the task with the largest expected value; if all of them should end in its window, that is the longest one.
-A task that takes a seconds and ends in time is worth a², because long tasks become ever more
-difficult to place. Towards the end of the work, a task that will soon have a place that is long enough does not take a
-chance before.
+A task that takes a seconds and ends in time is worth a², because long tasks become ever more difficult to place. One
+that is killed after a seconds costs a fifth of a². Towards the end of the work, a task that will soon have a place that
+is long enough does not take a chance before.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,6 +17,9 @@ from deskgrid.scheduler.queues.waiting import Entry
 
 # No task is tried that ends in time with less than this probability.
 LEAST = 0.1
+# A killed task costs this fraction of what a task of the same length would have been worth. With less, tasks are killed
+# although a better window would have come soon; with more, too many slots stay idle.
+LOSS = 0.2
 # Killed tasks that a choice considers, and how many of them it looks past to find one that was never tried.
 TRIED, PAST = 64, 4
 
@@ -96,7 +99,8 @@ def chance_of(view: View, entry: Entry, left: float) -> Chance:
     """What it is worth to try this task in ``left`` seconds."""
     likely = view.runtimes(entry.task)
     in_time = [seconds for seconds in likely if seconds < left]
-    return Chance(entry, len(in_time) / len(likely), sum([s * s for s in in_time]) / len(likely))
+    lost = (len(likely) - len(in_time)) * LOSS * left * left
+    return Chance(entry, len(in_time) / len(likely), (sum([s * s for s in in_time]) - lost) / len(likely))
 
 
 def _untried(view: View, limit: float) -> Entry | None:

@@ -10,7 +10,7 @@ from deskgrid.scheduler.policies.base import View
 from deskgrid.scheduler.queues.waiting import Entry
 
 # The most waiting tasks, and slots times tasks, for which places are reserved.
-LAST_TASKS, LAST_PAIRS = 64, 4096
+LAST_TASKS, LAST_PAIRS = 120, 4096
 # Windows of each slot that are looked at for that.
 AHEAD = 8
 # A window with this fraction of the longest one left is long enough for everything.

@@ -41,16 +41,21 @@ def narrow(spread: Spread) -> bool:
 def runtimes(predicted: float, spread: Spread, elapsed: float = 0.0) -> list[float]:
     """Runtimes, in seconds, of equal weight, ascending, of a task that was predicted to take ``predicted`` seconds.
 
-    ``elapsed``: how long it has run, now or in an attempt that was killed. It takes longer than that.
+    What exceeds ``spread.longest`` is left out: were it moved there instead, a task that was predicted too long would
+    look as if it needed all of that. ``elapsed``: how long it has run, now or in an attempt that was killed. It takes
+    longer than that.
     """
-    found = [least if (least := predicted * ratio) < spread.longest else spread.longest for ratio in spread.ratios]
+    limit = spread.longest
+    found = [seconds for ratio in spread.ratios if (seconds := predicted * ratio) <= limit]
     if elapsed > 0.0:
         found = [seconds for seconds in found if seconds > elapsed]
+    if not found and elapsed < limit < predicted * spread.ratios[-1]:
+        return [limit]
     return found or [elapsed * factor for factor in LONGER]
 
 
 def longest(predicted: float, spread: Spread, elapsed: float = 0.0) -> float:
-    """The last of `runtimes`."""
+    """A bound that `runtimes` do not exceed, found without making them."""
     seconds = most if (most := predicted * spread.ratios[-1]) < spread.longest else spread.longest
     return seconds if seconds > elapsed or not elapsed else elapsed * LONGER[-1]
 

@@ -96,8 +96,16 @@ def test_a_few_that_are_far_off_do_not_matter() -> None:
 
 
 def test_runtimes_are_what_was_predicted_times_each_ratio_up_to_the_longest() -> None:
-    assert runtimes(10.0, Spread((0.5, 1.0, 2.0), 15.0)) == [5.0, 10.0, 15.0]
-    assert runtimes(10.0, Spread((0.5, 1.0, 2.0), 15.0), elapsed=5.0) == [10.0, 15.0]
+    assert runtimes(10.0, Spread((0.5, 1.0, 2.0), 20.0)) == [5.0, 10.0, 20.0]
+    assert runtimes(10.0, Spread((0.5, 1.0, 2.0), 15.0)) == [5.0, 10.0]
+    assert runtimes(10.0, Spread((0.5, 1.0, 2.0), 15.0), elapsed=5.0) == [10.0]
+
+
+@pytest.mark.parametrize(("predicted", "elapsed"), [(40.0, 0.0), (10.0, 10.0)])
+def test_if_all_that_is_likely_exceeds_the_longest_a_task_takes_as_long_as_that(
+    predicted: float, elapsed: float
+) -> None:
+    assert runtimes(predicted, Spread((0.5, 1.0, 2.0), 15.0), elapsed) == [15.0]
 
 
 def test_a_task_that_has_outlived_everything_takes_somewhat_longer() -> None:
@@ -106,9 +114,10 @@ def test_a_task_that_has_outlived_everything_takes_somewhat_longer() -> None:
 
 @pytest.mark.parametrize("elapsed", [0.0, 5.0, 35.0, 100.0])
 @pytest.mark.parametrize("limit", [25.0, inf])
-def test_the_longest_that_a_task_may_take_is_found_without_all_the_others(elapsed: float, limit: float) -> None:
-    spread = Spread((0.5, 1.0, 3.0), limit)
-    assert longest(10.0, spread, elapsed) == runtimes(10.0, spread, elapsed)[-1]
+def test_a_bound_on_what_a_task_may_take_is_found_without_all_the_others(elapsed: float, limit: float) -> None:
+    unlimited, spread = Spread((0.5, 1.0, 3.0)), Spread((0.5, 1.0, 3.0), limit)
+    assert longest(10.0, unlimited, elapsed) == runtimes(10.0, unlimited, elapsed)[-1]
+    assert runtimes(10.0, spread, elapsed)[-1] <= longest(10.0, spread, elapsed) <= max(limit, 1.7 * elapsed)
 
 
 # --- earlier bags ----------------------------------------------------------------------------------------------------
