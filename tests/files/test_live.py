@@ -221,7 +221,7 @@ def test_files_that_a_function_did_not_write_or_named_twice_are_its_error(grid: 
         return [File(os.path.join(folder, name, "x")) for name in ("a", "b")]
 
     (error,) = grid.bag(forgets, [1], runtime=1).results(errors="return")
-    assert "the task did not write the file 'out.npz', which its result names" in str(error)
+    assert "the task did not write the file 'out.npz', which its result names: write through the File" in str(error)
     (error,) = grid.bag(twice, [str(tmp_path)], runtime=1).results(errors="return")
     assert "two of the files in the result are named 'x'" in str(error)
 

@@ -438,7 +438,10 @@ class TaskFiles:
         elif os.path.exists(path):
             _link(path, target)
         else:
-            raise TaskFailure("FileNotFoundError", f"the task did not write the file {name!r}, which its result names")
+            how = f"write through the File, as in File({name!r}).open('w')"
+            raise TaskFailure(
+                "FileNotFoundError", f"the task did not write the file {name!r}, which its result names: {how}"
+            )
         return name
 
     def marked(self, result: "bytes | Raw", limit: int) -> "bytes | Raw":
