@@ -5,7 +5,7 @@ from math import inf
 from random import Random
 
 from deskgrid.scheduler.forecast.picture import PC, Picture
-from deskgrid.scheduler.forecast.plan import Plan, Uncertainty
+from deskgrid.scheduler.forecast.plan import BLOCK, Plan, Uncertainty
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.parallel.need import Need
@@ -42,6 +42,7 @@ class GangPlan(Plan):
         self.power, self.largest = sum(powers), max(powers, default=0.0)
         self._seated: dict[int, list[list[tuple[int, int]]]] = {}
         self._rooms: dict[int, list[int]] = {}
+        self._blocks: dict[tuple[int, int], float] = {}
         self._moldable: dict[int, tuple[int, int, float]] = {}
 
     def seats(self, pc: PC, need: Need) -> int:
@@ -71,6 +72,14 @@ class GangPlan(Plan):
             need = self.needs[kind]
             useful = min(working_set(need), max(self.rooms(kind), default=0))
             found = self._moldable[kind] = need.least, useful, need.slots * self.power / len(self.slots)
+        return found
+
+    def block(self, kind: int, ranks: int) -> float:
+        """What the slots of a gang of so many ranks take at a time, as a part of what waits."""
+        found = self._blocks.get((kind, ranks))
+        if found is None:
+            most = self.most(kind, ranks)
+            found = self._blocks[kind, ranks] = BLOCK / min(most, self.caps.at_once.get(self.kinds[kind].bag, most))
         return found
 
     def most(self, kind: int, ranks: int) -> int:

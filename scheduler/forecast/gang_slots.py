@@ -62,7 +62,7 @@ class SlotRun(Run):
         if slot in its:
             its.remove(slot)
             self._count[site] -= 1
-        while (window := self._open[slot]) is not None and now >= min(window[1:]):
+        while (window := self._open[slot]) is not None and (now >= window[1] or now >= window[2]):
             self._next_window(slot)
         if window is None:
             return False

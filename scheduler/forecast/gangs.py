@@ -20,7 +20,6 @@ from typing import NamedTuple
 from deskgrid.scheduler.forecast.gang_plan import GangPlan, Size
 from deskgrid.scheduler.forecast.gang_slots import Reserved, SlotRun
 from deskgrid.scheduler.forecast.picture import PC, Running
-from deskgrid.scheduler.forecast.plan import BLOCK
 from deskgrid.scheduler.forecast.singles import OpenWindow
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import PART
@@ -68,8 +67,8 @@ class GangRun(SlotRun):
         self._running = Counter[int]()
         # Kinds of gangs that wait, in turn.
         self._gangs: list[tuple[int, int]] = []
-        # Whether idle slots may find something to do.
-        self._retry = False
+        # Whether idle slots may find something to do; and whether they may when something that is used is free.
+        self._retry, self._capped = False, bool(plan.caps.totals)
 
     def ends(self) -> list[float]:
         """When each bag ends."""
@@ -89,8 +88,10 @@ class GangRun(SlotRun):
                 if slot == _NO_SLOT:
                     self._retry = True
                 elif self._next[slot] == at:
-                    fresh |= {each: None for each in self._ended(slot, now) if self._is_free(each, now)}
-            if fresh or self._retry or self._plan.caps.totals:
+                    for each in self._ended(slot, now):
+                        if self._is_free(each, now):
+                            fresh[each] = None
+            if fresh or self._retry or self._capped:
                 self._place(now, fresh)
         for kind in chain([kind for _, kind in self._gangs], *self._pending):
             self._ends[self._plan.kinds[kind].bag] = inf
@@ -113,7 +114,7 @@ class GangRun(SlotRun):
         if self._gangs:
             self._place_gangs(now)
         if any(self._pending):
-            if retry or self._reserved != before or self._in_use.any_room(self._pending_bags(), now):
+            if retry or self._reserved != before or (self._capped and self._in_use.any_room(self._pending_bags(), now)):
                 idle = [slot for its in self._idle for slots in its.values() for slot in slots]
             else:
                 idle = [slot for slot in fresh if self._is_idle(slot)]
@@ -160,8 +161,9 @@ class GangRun(SlotRun):
         if kept is not None and kept.at <= now:
             kept = None
         self._reserved = None
-        while (impatient := self._impatient(now)) is not None and self._begin(impatient, now):
-            pass
+        impatient = self._impatient(now) if now >= plan.least_patient else None
+        while impatient is not None and self._begin(impatient, now):
+            impatient = self._impatient(now)
         turns = [kind for _, kind in self._gangs]
         for kind in turns if impatient is None else [impatient, *turns]:
             while self._may_begin(kind, now) and self._begin(kind, now):
@@ -190,8 +192,6 @@ class GangRun(SlotRun):
     def _impatient(self, now: float) -> int | None:
         """The kind that comes first because its patience ended first, if there is one."""
         patient = self._plan.patient
-        if now < self._plan.least_patient:
-            return None
         waiting = [kind for _, kind in self._gangs if patient[kind] <= now and self._may_begin(kind, now)]
         first = min(waiting, key=patient.__getitem__, default=None)
         if first is None:
@@ -237,13 +237,13 @@ class GangRun(SlotRun):
         if kind in self._again:
             end = self._once_more(kind, now, lasts, speed)
         else:
-            most = self._plan.most(kind, ranks)
-            block = BLOCK / min(most, self._plan.caps.at_once.get(bag, most))
-            # When the patience of others ends first, it may be their turn: who is next there is decided anew then.
-            patient = self._plan.patient
-            others = [max(now, patient[other]) for _, other in self._gangs if patient[other] < patient[kind]]
-            lasts = now, min([lasts[1], *[at + needs_s for at in others]]), lasts[2]
-            end = self._block(kind, needs_s, now, lasts, speed=speed, block=block)
+            plan = self._plan
+            if len(self._gangs) > 1 and plan.least_patient < inf:
+                # When the patience of others ends first, it may be their turn: who is next there is decided anew then.
+                patient = plan.patient
+                others = [max(now, patient[other]) for _, other in self._gangs if patient[other] < patient[kind]]
+                lasts = now, min([lasts[1], *[at + needs_s for at in others]]), lasts[2]
+            end = self._block(kind, needs_s, now, lasts, speed=speed, block=plan.block(kind, ranks))
         self._lanes[slots[0]] = lane
         self._running[bag] += 1
         self._in_use.take(bag, end)
@@ -252,7 +252,10 @@ class GangRun(SlotRun):
     def _goes_on(self, lane: _Lane, now: float) -> bool:
         """Whether the next gangs of a lane's kind follow there: if it is their turn, and as many ranks as they get."""
         kind = lane.kind
-        if not self._waits[kind] or kind in self._again or kind != self._first_in_turn(now):
+        if not (self._gangs and self._waits[kind]) or kind in self._again:
+            return False
+        impatient = self._impatient(now) if now >= self._plan.least_patient else None
+        if kind != (self._gangs[0][1] if impatient is None else impatient):
             return False
         least, most = self._size(kind)
         if now + lane.needs_s >= lane.lasts[1] or now >= lane.lasts[2] or not least <= lane.ranks <= most:
@@ -260,13 +263,10 @@ class GangRun(SlotRun):
         if not self._in_use.room(self._plan.kinds[kind].bag, now):
             return False
         self._run_lane(lane._replace(began=now), now)
-        self._leave_if_none_waits(kind)
+        if not self._waits[kind]:
+            self._leave_if_none_waits(kind)
         self._retry |= self._reserved is not None
         return True
-
-    def _first_in_turn(self, now: float) -> int | None:
-        impatient = self._impatient(now)
-        return self._gangs[0][1] if impatient is None and self._gangs else impatient
 
     def _leave_if_none_waits(self, kind: int) -> None:
         """If no gang of a kind waits any more, others may be the first in turn."""

@@ -240,6 +240,13 @@ def test_a_gang_that_runs_ends_on_all_its_slots_at_once() -> None:
     assert {round(seconds) for seconds in forecast(Picture(grid, (drawn,)), Random(1), 40, CERTAIN)[1]} == {6, 16, 26}
 
 
+def test_a_gang_of_a_paused_bag_ends_and_none_follows_it() -> None:
+    running = (Running(1, 0, 4.0, gang=7),)
+    grid = tuple([replace(pc, running=running) for pc in pcs(2)])
+    paused = bag(1, 3, TWO, barred=True)
+    assert ends(Picture(grid, (paused, bag(2, 4)))) == {1: inf, 2: 26.0}
+
+
 def test_a_gang_that_runs_is_interrupted_when_the_first_of_its_windows_closes() -> None:
     running = (Running(1, 0, 4.0, gang=7),)
     early = (Span(0.0, 3.0), Span(50.0, inf))
