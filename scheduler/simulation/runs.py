@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from deskgrid.scheduler.metrics import Counters
-from deskgrid.scheduler.model import SchedulerError
+from deskgrid.scheduler.model import ROUNDING, SchedulerError
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import rounded_piece
@@ -137,7 +137,8 @@ class Conditions:
     the PCs as time goes on. ``redrawn``: draws the load of each PC anew when a gang arrives, and when one ends.
     ``pace``: gives the rates at which all gangs that run advance from now on, in seconds of work per second. It is
     asked, with the gangs (`deskgrid.scheduler.simulation.pcs.Work`) and the time, whenever one begins or ends, or a
-    load changes. None: by the rule of that module.
+    load changes. None: by the rule of that module. ``instant_s``: where there are gangs, times that differ by no more
+    are one instant.
     """
 
     overhead_s: float = 0.0
@@ -154,12 +155,13 @@ class Conditions:
     loads: Loads | None = None
     redrawn: Callable[[Random], float] | None = None
     pace: "Callable[[Sequence[Work], float], Sequence[float]] | None" = None
+    instant_s: float = ROUNDING
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.slow <= 1.0:
             raise SchedulerError(f"a fraction of {self.slow} attempts")
         values = [self.overhead_s, self.opening_s, self.jitter, self.gap_s, self.saving_s]
-        values += [self.gang_start_s, self.rank_start_s]
+        values += [self.gang_start_s, self.rank_start_s, self.instant_s]
         if not all(0.0 <= value < math.inf for value in values) or not self.period_s > 0.0:
             raise SchedulerError(f"conditions are finite numbers from 0 up: {self}")
 

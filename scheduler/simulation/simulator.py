@@ -140,7 +140,7 @@ class Simulator:
                 raise Stalled(f"{count - self._settled} of {count} tasks are placed nowhere, or lost each time")
             self.now = now
             if self._any_gangs:
-                gather(heap, now)
+                gather(heap, now, self._conditions.instant_s)
             while heap and heap[0][0] <= now:
                 heapq.heappop(heap)[3]()
             for name in self._silent:

@@ -15,7 +15,7 @@ from statistics import fmean
 
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator
+from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator
 from deskgrid.sleepbench.papers.base import OURS, Asked, Experiment, Paper, Row, Trial
 from deskgrid.sleepbench.papers.clusters import RigidJob, load_of, scaled, speeds, systems, workload
 from deskgrid.sleepbench.papers.printed import table_of
@@ -103,8 +103,9 @@ class ClusterTrial:
             SimulatedPC(f"{name}0", slots=size, speed=speed, site=name)
             for name, size, speed in zip("ABCDEFGHIJ", clusters, vector, strict=False)
         ]
+        conditions = Conditions(instant_s=_ASSUMED["one_instant_s"])
         with without_collector():
-            run = Simulator(make_policy(self.policy, **self.options), pcs, self._arrivals(jobs)).run()
+            run = Simulator(make_policy(self.policy, **self.options), pcs, self._arrivals(jobs), conditions).run()
         turnaround = fmean([gang.end - gang.submitted for gang in run.gangs])
         more = {"jobs": len(jobs), "load": load_of(jobs, sum(clusters)), "speeds": [round(each, 4) for each in vector]}
         return [Row("tla", self.experiment, self.case, self.policy, self.seed, turnaround, "s", more)]

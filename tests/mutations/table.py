@@ -778,7 +778,7 @@ MUTATIONS = (
     Mutation(
         "simulate an arrival before the end of a gang that is later only by rounding",
         "deskgrid.scheduler.simulation.instants:gather",
-        "heap[0][0] <= now + ROUNDING",
+        "heap[0][0] <= now + instant_s",
         "heap[0][0] <= now",
         "gangs in the scheduler",
     ),

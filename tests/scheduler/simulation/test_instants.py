@@ -2,8 +2,9 @@
 
 import pytest
 
+from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.policies import policy_names
-from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, cycle
 from tests.scheduler.simulation.test_gangs import gang, pcs, simulator, times
 
 
@@ -26,3 +27,15 @@ def test_a_gang_that_ends_when_a_window_closes_is_not_lost() -> None:
 def test_single_tasks_end_when_they_end() -> None:
     run = simulator(pcs(1), [Arrival([0.2], at=0.1)], policy="packing").run()
     assert run.makespan_s == 0.1 + 0.2
+
+
+def test_rounding_can_be_left_to_decide() -> None:
+    grid = [SimulatedPC("a", site="A", speed=2.0), SimulatedPC("b", site="B")]
+    arrivals = [gang(1, 0.4, at=0.1), gang(1, 1.0, at=0.3)]
+    run = simulator(grid, arrivals, Conditions(instant_s=0.0)).run()
+    assert [(one.site, one.start) for one in run.gangs] == [("A", 0.1), ("B", 0.3)]
+
+
+def test_an_instant_is_no_negative_time() -> None:
+    with pytest.raises(SchedulerError, match="from 0 up"):
+        Conditions(instant_s=-1.0)
