@@ -24,7 +24,7 @@ from deskgrid.wire import LARGE_BYTES, Outcome, Payload, TaskOptions
 from deskgrid.worker.run import child
 from deskgrid.worker.run.child import CHECKPOINT, Frames, Piece, TaskModules, Unreadable, frame
 from deskgrid.worker.run.jobs import Job, JobSaved
-from deskgrid.worker.run.process import PROGRAM
+from deskgrid.worker.run.process import NOT_KEPT, PROGRAM
 from tests.executor.rig import HERE, Rig, call, error, python_template, value
 from tests.waiting import eventually
 
@@ -202,7 +202,10 @@ def test_a_checkpoint_that_is_too_large_for_the_pipe_is_a_file_which_is_gone_whe
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="takes a folder away, as root")
-def test_a_checkpoint_for_which_there_is_no_room_is_lost_and_the_task_goes_on(rigs: Callable[..., Rig]) -> None:
+@pytest.mark.parametrize("last", [False, True])
+def test_a_checkpoint_for_which_there_is_no_room_is_lost_and_its_piece_has_no_room(
+    rigs: Callable[..., Rig], last: bool
+) -> None:
     rig = rigs(result_limit=1000)
 
     def large() -> bool:
@@ -216,10 +219,15 @@ def test_a_checkpoint_for_which_there_is_no_room_is_lost_and_the_task_goes_on(ri
 
     began(rig, rig.know(python_template(large)), call())
     (rig.executor.folder.path / child.TASKS).rmdir()
-    due_now(rig, last=False)
+    due_now(rig, last=last)
     (ended,) = rig.until(1)
-    assert value(ended) is True
     assert rig.executor.saved() == []
+    assert ended.outcome is (Outcome.NO_ROOM if last else Outcome.DONE)
+    if last:
+        assert error(ended)[:2] == ("NoRoom", NOT_KEPT)
+        began(rig, rig.know(python_template(lambda: 1)), call(), task=2)
+        (ended,) = rig.until(1)
+        assert value(ended) == 1
 
 
 @pytest.mark.parametrize("progress", [-0.1, 1.1, float("nan")])

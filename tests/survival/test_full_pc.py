@@ -10,6 +10,7 @@ import pytest
 from deskgrid import File, Grid, checkpoint
 from deskgrid.client.bag import Bag
 from deskgrid.scheduler.state import room
+from deskgrid.worker.run.child import pack_files, unpack_files
 from tests.live import LiveGrid, live_grid
 from tests.peers import PATIENCE_S
 from tests.survival.conftest import fill
@@ -102,6 +103,16 @@ def test_a_task_that_could_save_no_checkpoint(small: Path, grid: Grid) -> None:
     waits(grid, bag, "full had no room for it: [Errno 28] No space left on device")
     ballast.unlink()
     assert bag.results() == [5]
+
+
+def test_a_checkpoint_of_a_command_that_finds_no_room_is_not_taken_for_a_damaged_one(
+    small: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "state").write_bytes(bytes(2**20))
+    packed = pack_files(tmp_path, ["state"])
+    fill(small, LITTLE)
+    with pytest.raises(OSError, match="No space left on device"):
+        unpack_files(packed, small)
 
 
 def test_files_that_a_function_writes(small: Path, grid: Grid) -> None:
