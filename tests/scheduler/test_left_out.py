@@ -269,3 +269,16 @@ def test_those_that_a_policy_puts_aside_do_not_keep_others_from_coming_back() ->
             lab.end(task)
         begun += lab.starts()
     assert sorted(begun) == others
+
+
+def test_a_change_lets_only_those_start_for_which_it_is_enough(lab: Lab) -> None:
+    some = lab.submit(2000.0, 1000.0)
+    (alone,) = lab.submit(3000.0)
+    assert seen(lab) == []
+    lab.pcs("c", "d", uptime=1500)
+    assert list(lab.starts()) == [some[1]]
+    assert (seen(lab), len(queue_of(lab))) == ([], 2)
+    lab.grid.cancel(alone)
+    lab.pcs("e", "f", uptime=2500)
+    assert list(lab.starts()) == [some[0]]
+    assert not queue_of(lab).waits
