@@ -109,7 +109,7 @@ def test_a_checkpoint_of_a_command_that_finds_no_room_is_not_taken_for_a_damaged
     small: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "state").write_bytes(bytes(2**20))
-    packed = pack_files(tmp_path, ["state"])
+    packed = pack_files(tmp_path, ["state"], {})
     fill(small, LITTLE)
     with pytest.raises(OSError, match="No space left on device"):
         unpack_files(packed, small)
