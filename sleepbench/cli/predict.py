@@ -86,7 +86,7 @@ def table(title: str, rows: Sequence[PredictionRow]) -> "Table":
         title=title, caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True
     )
     drawn.add_column("", no_wrap=True)
-    for heading in ("at .9", "at .95", ".05-.95", "poor", "loss", "arith.", "predict", "learn"):
+    for heading in ("at .9", "at .95", ".05-.95", "poor", "loss", "arith", "predict", "learn"):
         drawn.add_column(heading, justify="right")
     for row in rows:
         drawn.add_row(row.predictor, *_cells(row))

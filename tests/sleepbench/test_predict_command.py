@@ -87,8 +87,16 @@ def test_the_table_says_what_was_measured(tasks: Path) -> None:
     result = invoke("--csv", tasks)
     assert result.exit_code == 0
     assert "5,401 tasks of tasks.csv, bag after bag, 16 in flight" in result.output
-    headings = ["at .9", "at .95", ".05-.95", "poor", "loss", "arith.", "predict", "learn"]
+    headings = ["at .9", "at .95", ".05-.95", "poor", "loss", "arith", "predict", "learn"]
     assert all(text in result.output for text in [*headings, "deskgrid"])
+
+
+def test_the_table_fits_80_columns(tmp_path: Path) -> None:
+    logged = tmp_path / "tasks.csv"
+    logged.write_text("bag,function,seconds,requested\n" + "b,f,1,99\nb,f,9,99\n" * 40, encoding="utf-8")
+    output = invoke("--csv", logged).output
+    assert output.count("100.0%") >= 3
+    assert "…" not in output
 
 
 @pytest.mark.parametrize("both", [False, True])
