@@ -46,6 +46,7 @@ from tests.mutations import environments, gangs
 from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
+from tests.scheduler import test_room as no_room
 from tests.scheduler.test_two_attempts import (
     test_a_copy_gives_way_to_any_task_that_its_slot_is_sent as a_copy_gives_way,
 )
@@ -122,6 +123,13 @@ def copy_alone(seed: int, home: Path) -> None:
         grid.run_until(lambda: client.idle, 2 * TAIL_S, "the answer of the copy")
         expect(grid.counters["attempts"] == before, "the task was begun anew")
         grid.finish()
+
+
+def full_pc(seed: int, home: Path) -> None:
+    """A PC has no room for some tasks: they wait, or go to another one, and all others go on there."""
+    no_room.test_other_workers_are_tried_first()
+    no_room.test_a_lone_worker_is_tried_again_after_longer_and_longer_rests_and_the_task_never_fails()
+    no_room.test_work_of_other_kinds_goes_on_there()
 
 
 def full_disk(seed: int, home: Path) -> None:
@@ -430,6 +438,7 @@ SCRIPTS = {
     "pieces": pieces,
     "saved by others": saved_by_others,
     "broken pc": broken_pc,
+    "full pc": full_pc,
     "full disk": full_disk,
     "kept": kept,
     "revoked": revoked,

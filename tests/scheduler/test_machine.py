@@ -220,6 +220,8 @@ class GridMachine(RuleBasedStateMachine):
                 assert work.attempt not in self.sent, "a number was given twice"
                 assert known.newest is None or work.attempt.number > known.newest
                 assert work.slot < self.up[command.worker]
+                key = self.watched.scheduler.grid.tasks.known(work.attempt.task).bag.category.key
+                assert self.watched.scheduler.grid.room.until(key, command.worker) is None, "work without room"
                 assert (command.worker, work.slot) not in self._shut(), "work for a slot that owes an answer"
                 if known.at is None:
                     known.newest, known.at, known.other = work.attempt.number, command.worker, None
