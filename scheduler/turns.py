@@ -6,6 +6,7 @@ Rule 2: of each share, only the categories of the highest priority have a turn.
 Rule 3: a category from which the policy took nothing more has had its turn in this pass, and the next ones follow. So
 no slot stays idle because of this.
 Rule 4: a task that fits only rare windows has its turn first, whoever it belongs to (`Claims`).
+Rule 5: a plan for everybody's tasks may put others first (`deskgrid.scheduler.planning.turn`), within limits (`turn`).
 With a single category, which is the usual case, there is one turn, and nothing is computed.
 """
 

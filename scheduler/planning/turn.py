@@ -1,6 +1,6 @@
 """What a plan for everybody's tasks gives to those whose turn it is, without spoiling the plan.
 
-A plan says which tasks go into a window. In which order, does not matter to it.
+A plan says which tasks go into a window. Their order there does not matter to it.
 
 Rule 1: those whose turn it is get one of their tasks that are planned for this window, who has used least first.
 Rule 2: if there is none, one of their tasks from another window and a task of this one change places, if both fit.
