@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from random import Random
+from statistics import median
 
 import pytest
 
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, always, cycle
+from deskgrid.sleepbench.grids import random_grid
 from deskgrid.sleepbench.scenarios import paper_scenario
 from deskgrid.sleepbench.simulated import scenario_problem
 
@@ -84,3 +86,13 @@ def test_everything_is_done_at_most_a_hundredth_later(grid: str) -> None:
     alone = simulated(arrivals, pcs).makespan_s
     for people in (2, 3):
         assert simulated(split(arrivals, people), pcs).makespan_s <= 1.01 * alone
+
+
+def test_plans_for_many_short_windows_survive_fair_shares() -> None:
+    problems = [scenario_problem(paper_scenario(3), 0), *map(random_grid, (4, 10, 14))]
+    later = []
+    for problem in problems:
+        alone = simulated(problem.arrivals, problem.pcs).makespan_s
+        later.append(simulated(split(problem.arrivals, 3), problem.pcs).makespan_s / alone)
+    assert median(later) <= 1.01
+    assert max(later) <= 1.03
