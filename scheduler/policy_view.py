@@ -109,7 +109,7 @@ class PolicyView:
         return runtimes(predicted, self._spread(batch.bag), shown)
 
     def longest(self, task: int) -> float:
-        """The last of `runtimes`."""
+        """A bound that `runtimes` do not exceed, found without making them."""
         batch = self._grid.tasks.known(task)
         predicted, shown = batch.evidence(task)
         return longest(predicted, self._spread(batch.bag), shown)

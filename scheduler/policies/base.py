@@ -111,7 +111,7 @@ class View(Protocol):
         """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
 
     def longest(self, task: int) -> float:
-        """The last of `runtimes`."""
+        """A bound that `runtimes` do not exceed, found without making them."""
 
     def runtime(self, task: int) -> float:
         """The predicted runtime of a task."""
