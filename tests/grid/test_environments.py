@@ -73,7 +73,7 @@ def test_a_pc_that_vanishes_while_it_prepares_is_replaced_and_asked_again_when_i
 def test_a_pc_in_trouble_fails_no_task_and_tries_again_later(grid: VirtualGrid) -> None:
     grid.worker("pc")
     bringing(grid, Wheel("once", 0.5, TROUBLE, 1))
-    grid.run(50.0)
+    grid.run(5.0)
     assert not held(grid)
     assert executions(grid) == []
     grid.finish()
