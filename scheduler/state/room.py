@@ -65,7 +65,9 @@ class Room:
         before = rests.get(key)
         if before is not None and not before.over:
             return False  # this attempt was under way when the rest began
-        lasts = FIRST_REST_S if before is None else min(2.0 * before.lasts, LONGEST_REST_S)
+        lasts = FIRST_REST_S
+        if before is not None and now < before.until + LONGEST_REST_S:
+            lasts = min(2.0 * before.lasts, LONGEST_REST_S)
         rests.pop(key, None)
         rests[key] = _Rest(now + lasts, lasts)
         self._scarce[key] += 1

@@ -154,21 +154,45 @@ def test_a_rest_is_of_one_worker_and_one_category() -> None:
     assert room.until(OTHERS, "full") is room.until(FILES, "other") is room.rests_until("other") is None
 
 
-def test_what_failed_long_ago_is_forgotten_and_little_is_kept_of_each_worker() -> None:
+def test_of_each_worker_only_the_last_categories_are_known() -> None:
     room = Room()
     keys = [CategoryKey(str(number)) for number in range(CATEGORIES_LIMIT + 1)]
     for key in keys:
         assert room.lacks(key, "full", 0.0)
     assert not room.is_scarce(keys[0])
     assert room.is_scarce(keys[1])
+    room.check([], {})
+
+
+def test_each_rest_ends_at_its_time() -> None:
+    room = Room()
+    assert room.lacks(FILES, "full", 0.0)
+    assert room.lacks(FILES, "other", 5.0)
     assert not room.due(FIRST_REST_S - 0.1)
     assert room.due(FIRST_REST_S)
-    assert room.lacks(keys[1], "other", FIRST_REST_S)
+    assert room.until(FILES, "full") is None
+    assert room.is_scarce(FILES)
+    assert room.next_end == room.until(FILES, "other") == FIRST_REST_S + 5.0
+    assert room.due(FIRST_REST_S + 5.0)
+    assert not room.is_scarce(FILES)
+    assert room.next_end == math.inf
     room.check([], {})
-    assert room.due(LONGEST_REST_S + FIRST_REST_S)
-    assert (room.until(keys[1], "other"), room.next_end) == (None, math.inf)
-    room.works([keys[1], keys[2]], "other")
+    room.works([FILES, OTHERS], "full")
+    room.works([FILES], "other")
     assert not room
+
+
+def test_what_failed_long_ago_makes_no_rest_longer_and_is_forgotten() -> None:
+    room = Room()
+    assert room.lacks(FILES, "full", 0.0)
+    assert room.lacks(OTHERS, "full", 0.0)
+    assert room.due(FIRST_REST_S)
+    later = FIRST_REST_S + LONGEST_REST_S
+    assert room.lacks(FILES, "full", later)
+    assert room.until(FILES, "full") == later + FIRST_REST_S
+    assert room.due(later + FIRST_REST_S)
+    assert room.lacks(OTHERS, "full", later + FIRST_REST_S)
+    assert room.until(OTHERS, "full") == later + 2 * FIRST_REST_S
 
 
 def test_explain_says_which_workers_have_no_room() -> None:
