@@ -273,6 +273,22 @@ def people(seed: int, home: Path) -> None:
         grid.handle(ev.WorkerJoined("pc", 1, math.inf), 0.0)
         grid.handle(ev.PassDue(), 0.0)
         expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")
+    _plan_with_others_ahead()
+
+
+def _plan_with_others_ahead() -> None:
+    """A plan does not put people first who are too far ahead."""
+    grid = Scheduler(make_policy("packing", margin=0.0, queue_s=0.0, confidence=0.0))
+    grid.handle(ev.TasksSubmitted(0, 0, 1, [10.0], key=CategoryKey("ben")), 0.0)
+    grid.handle(ev.WorkerJoined("small", 1, 11.0), 0.0)
+    grid.handle(ev.PassDue(), 0.0)
+    grid.handle(ev.UsageRestored({"ann": 1e6}), 1.0)
+    for number, owner, runtimes in ((1, "ann", [99.0]), (2, "ben", [60.0, 60.0])):
+        grid.handle(ev.TasksSubmitted(number, number, len(runtimes), runtimes, key=CategoryKey(owner)), 1.0)
+    grid.handle(ev.UptimeRefreshed("away", 0.0, ((101.0, 61.0), (201.0, 61.0))), 1.0)
+    grid.handle(ev.WorkerJoined("pc", 1, 100.0, ((300.0, 61.0), (400.0, 61.0))), 1.0)
+    grid.handle(ev.PassDue(), 1.0)
+    expect(grid.state(1) != State.SENT, "a plan puts ann first, however far ahead she is")
 
 
 def probes(seed: int, home: Path) -> None:

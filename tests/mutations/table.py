@@ -330,6 +330,13 @@ MUTATIONS = (
         "people",
     ),
     Mutation(
+        "let a plan put others first, however far ahead they are",
+        "deskgrid.scheduler.turns:Turns.turn",
+        "contender.standing <= least.standing + lead",
+        "True",
+        "people",
+    ),
+    Mutation(
         "forget how many tasks of a bag with a limit are out",
         "deskgrid.scheduler.queues.categories:Category.room",
         "[self.key.limit - self.out]",
