@@ -56,6 +56,9 @@ ENV_BYTES = 10 * 2**30
 # How long a worker waits for the measurement of its speed before it introduces itself. On a busy PC it takes longer,
 # and is said later.
 SPEED_S = 0.2
+# How long a stopping worker waits for its tasks' last checkpoints. Less than `deskgrid.wire.saving.LEAD_LEAST_S`: its
+# last window must not close before.
+SAVE_S = 9.0
 # How long a stopping worker waits for the broker to confirm its last results.
 LAST_RESULTS_S = 3.0
 # A PC may enrol for this long even if its plan is over sooner: `--until 1` is how a PC enrols, and the broker may be
@@ -289,6 +292,7 @@ class _Agent:
                 if self._session.over(read_clocks()):
                     self._say("no window will open again")
                     break
+            self._save()
             self._end("stopped by its user" if stopping() else "its last window closed")
         finally:
             if self._alarm is not None:
@@ -377,6 +381,16 @@ class _Agent:
             self._say(f"joined {address} as {name}{why}" if self._was_known else f"lost the broker at {address}")
         elif not self._was_known:
             self._link.complain(self._say)
+
+    def _save(self) -> None:
+        """Let tasks save their last checkpoints: if somebody stops this worker, the PC may be about to shut down."""
+        if not (self._session.known and self._session.may_save):
+            return
+        self._say(f"tasks save their checkpoints, for {SAVE_S:.0f} s at most; stop the worker again to end it at once")
+        deadline = time.monotonic() + SAVE_S
+        self._session.save(read_clocks())
+        while self._session.known and self._session.may_save and time.monotonic() < deadline:
+            self._turn(TICK_S)
 
     def _end(self, reason: str) -> None:
         self._send(self._session.stop(reason, read_clocks()))

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from deskgrid import wire
+from deskgrid.wire.saving import LEAD_LEAST_S
 from deskgrid.worker.gangs import Gangs, RunsRanks
 from deskgrid.worker.templates import Learns, Templates
 from deskgrid.worker.windows.announcements import Announcements, Powers
-from deskgrid.worker.windows.uptime import Instant, Plan
+from deskgrid.worker.windows.uptime import Instant, Plan, Until
 from deskgrid.worker.work import RunsJobs, SlotWork
 
 # Seconds between heartbeats until the broker sets another interval, and between introductions that nobody answers.
@@ -190,6 +191,15 @@ class Session:
     def over(self, now: Instant) -> bool:
         """Return whether no window is open and none will ever open again."""
         return not self._open and self.plan.over(now)
+
+    @property
+    def may_save(self) -> bool:
+        """Whether a task runs here that can save a checkpoint."""
+        return self._work.may_save
+
+    def save(self, now: Instant) -> None:
+        """Have these tasks save now, and end: for them, and for the broker, the window will soon close."""
+        self.use_plan(Until(now.mono + LEAD_LEAST_S, on_wall=False, text="until its tasks have saved"))
 
     def stop(self, reason: str, now: Instant) -> list[wire.Message]:
         """Hand back everything because the worker ends; return the last messages."""

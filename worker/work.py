@@ -196,6 +196,11 @@ class SlotWork:
         self._results.keep(slot, result)
         self._out += self._results.send([result])
 
+    @property
+    def may_save(self) -> bool:
+        """Whether a checkpointable task runs here."""
+        return self._checkpoints.running
+
     def tell_times(self, closes_at: float, now: float) -> None:
         """Tell checkpointable tasks when to save. This is done in each turn, because the plan may have changed."""
         if not self._checkpoints.running:

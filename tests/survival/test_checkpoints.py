@@ -1,6 +1,7 @@
 """Checkpointable tasks on a real grid: windows that are too short for them, and brokers and workers that are killed."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,13 +25,14 @@ STEP_S = 0.02
 PERIOD_S = 1.0
 # What a busy machine may take to start processes and to write files. Seconds.
 SLACK_S = 5.0
-# A worker whose tasks save that often.
+# A worker whose tasks save that often, and one whose tasks save only when they have to.
 WORKER = f"""
 import deskgrid.worker.checkpoints as checkpoints
 from deskgrid.cli.front import main
 checkpoints.PERIOD_LEAST_S = checkpoints.PERIOD_MOST_S = {PERIOD_S}
 main()
 """
+SELDOM = "from deskgrid.cli.front import main; main()"
 
 
 def steps(log: str, count: int) -> int:
@@ -51,9 +53,11 @@ def noted(log: Path) -> list[int]:
 
 
 @contextmanager
-def worker_process(line: JoinLine, name: str, place: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def worker_process(
+    line: JoinLine, name: str, place: Path, program: str = WORKER
+) -> Iterator["subprocess.Popen[bytes]"]:
     own = ["--home", str(place / name), "--name", name, "--slots", "1"]
-    argv = [sys.executable, "-c", WORKER, "worker", "--join", str(line), *own]
+    argv = [sys.executable, "-c", program, "worker", "--join", str(line), *own]
     environment = os.environ | {"TMPDIR": str(place)}
     with subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
         try:
@@ -123,3 +127,41 @@ def test_what_is_done_twice_after_a_worker_and_a_broker_are_killed_is_a_period_a
         broker.stop()
     assert 0 < begun < count
     assert 0 <= again * STEP_S <= PERIOD_S + SLACK_S
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops as POSIX does")
+def test_a_worker_that_is_stopped_lets_its_tasks_save_first(tmp_path: Path) -> None:
+    log, count = tmp_path / "log", int(6.0 / STEP_S)
+    with live_grid(tmp_path / "home") as live, Grid(str(live.broker.line("client"))) as grid:
+        workers = live.broker.line("worker")
+        with worker_process(workers, "first", tmp_path, SELDOM) as first:
+            bag = grid.bag(steps_to(log), [count], runtime=6.0, checkpoint=True, min_piece=1.0)
+            assert eventually(lambda: len(noted(log)) > 20, 30.0)
+            first.terminate()
+            assert first.wait(30.0) == 0
+            made = len(noted(log))
+        with worker_process(workers, "second", tmp_path, SELDOM):
+            assert bag.results() == [made]
+        counters = grid.status()["counters"]
+    assert noted(log) == [*range(1, count + 1)]
+    assert (counters["planned_kills"], counters["pieces"]) == (0, 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops as POSIX does")
+def test_a_worker_that_is_stopped_twice_ends_at_once(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    def never_saves(place: Path) -> None:
+        place.touch()
+        time.sleep(600.0)
+
+    with live_grid(tmp_path / "home") as live, Grid(str(live.broker.line("client"))) as grid:
+        with worker_process(live.broker.line("worker"), "first", tmp_path, SELDOM) as first:
+            bag = grid.bag(never_saves, [begun], runtime=600.0, checkpoint=True)
+            assert eventually(begun.exists, 30.0)
+            first.terminate()
+            assert eventually(lambda: grid.status()["workers"][0]["plan"] == "until its tasks have saved", 30.0)
+            assert first.poll() is None
+            first.terminate()
+            assert first.wait(5.0) == -signal.SIGTERM
+        bag.cancel()
