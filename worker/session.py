@@ -194,8 +194,8 @@ class Session:
 
     @property
     def may_save(self) -> bool:
-        """Whether a task runs here that can save a checkpoint."""
-        return self._work.may_save
+        """Whether a task runs here that can save a checkpoint, and a broker would keep it."""
+        return self.known and self._work.may_save
 
     def save(self, now: Instant) -> None:
         """Have these tasks save now, and end: for them, and for the broker, the window will soon close."""
