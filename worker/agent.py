@@ -384,12 +384,12 @@ class _Agent:
 
     def _save(self) -> None:
         """Let tasks save their last checkpoints: if somebody stops this worker, the PC may be about to shut down."""
-        if not self._session.may_save:
+        if not self._session.may_save():
             return
         self._say(f"tasks save their checkpoints, for {SAVE_S:.0f} s at most; stop the worker again to end it at once")
         deadline = time.monotonic() + SAVE_S
         self._session.save(read_clocks())
-        while self._session.may_save and time.monotonic() < deadline:
+        while self._session.may_save() and time.monotonic() < deadline:
             self._turn(TICK_S)
 
     def _end(self, reason: str) -> None:

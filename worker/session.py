@@ -192,7 +192,6 @@ class Session:
         """Return whether no window is open and none will ever open again."""
         return not self._open and self.plan.over(now)
 
-    @property
     def may_save(self) -> bool:
         """Whether a task runs here that can save a checkpoint, and a broker would keep it."""
         return self.known and self._work.may_save
