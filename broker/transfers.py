@@ -19,7 +19,7 @@ from deskgrid.broker.clients import Clients
 from deskgrid.broker.operations import Operation, Operations
 from deskgrid.broker.quotas import BAGS_LIMIT
 from deskgrid.broker.state import BrokerState
-from deskgrid.broker.store.parts import HolderRow
+from deskgrid.broker.store.parts import HolderKey, HolderRow
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.model import Attempt
 
@@ -63,6 +63,11 @@ class Place(NamedTuple):
     owner: str
     from_worker: bool
 
+    @property
+    def key(self) -> HolderKey:
+        """Of the holder: what workers send are results."""
+        return self.bag, self.owner, self.from_worker
+
 
 class Wanted(NamedTuple):
     """A part that a peer waits for."""
@@ -79,8 +84,8 @@ class Transfers:
         self._workers = workers
         self._clients = clients
         self._operations = operations
-        # The holders, by bag and owner; and how many each owner has.
-        self._holders: dict[tuple[str, str], HolderRow] = {}
+        # The holders; and how many each owner has, without those of results, of which no bag has more than one.
+        self._holders: dict[HolderKey, HolderRow] = {}
         self._of_owner: Counter[str] = Counter()
         self._next = 1
         self._dropping: set[int] = set()
@@ -93,15 +98,16 @@ class Transfers:
         """Restore holders and quotas from the journal."""
         parts, state = self._state.journal.parts, self._state
         for row in parts.holders():
-            self._of_owner[row.owner] += 1
+            self._of_owner[row.owner] += not row.results
             self._keep(row)
         for owner, size, rows in parts.sizes():
             state.quotas.extended(owner, 0, size + HOLD_BYTES * rows)
 
     def _keep(self, row: HolderRow) -> None:
-        self._holders[row.bag, row.owner] = row
+        self._holders[row.key] = row
         self._next = max(self._next, row.number + 1)
-        self._state.file_needs[row.bag, row.owner] = row.first, row.each
+        if not row.results:
+            self._state.file_needs[row.bag, row.owner] = row.first, row.each
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -175,12 +181,12 @@ class Transfers:
 
     def _holder(self, place: Place, offer: wire.Offer, now: float) -> HolderRow | str:
         """The holder of a bag's parts, which was touched now; or why there can be none."""
-        wall, row = self._state.posix(now), self._holders.get((place.bag, place.owner))
+        wall, row = self._state.posix(now), self._holders.get(place.key)
         if row is None:
-            if self._of_owner[place.owner] >= HOLDERS_LIMIT:
+            if not place.from_worker and self._of_owner[place.owner] >= HOLDERS_LIMIT:
                 return f"{place.owner} has files here for {HOLDERS_LIMIT} bags: forget some that have ended"
-            self._of_owner[place.owner] += 1
-            row = HolderRow(self._next, place.bag, place.owner, 0.0, 0, 0)
+            self._of_owner[place.owner] += not place.from_worker
+            row = HolderRow(self._next, place.bag, place.owner, 0.0, 0, 0, place.from_worker)
         first, each = (row.first, row.each) if place.from_worker else (max(offer.first, row.first), offer.each)
         if row.touched + TOUCH_S < wall or (row.first, row.each) != (first, each):
             row = row._replace(touched=wall, first=first, each=each)
@@ -189,7 +195,7 @@ class Transfers:
         return row
 
     def _part(self, place: Place, part: wire.Part) -> wire.Message | str:
-        state, holder = self._state, self._holders.get((place.bag, place.owner))
+        state, holder = self._state, self._holders.get(place.key)
         if holder is None:
             return "offer the parts of a file before you send them"
         if bytes.fromhex(wire.sha256_of(part.data)) != part.digest:
@@ -258,14 +264,14 @@ class Transfers:
         self._sweep_at = now + SWEEP_S
         old = self._state.posix(now) - UPLOADS_KEPT_S
         for row in list(self._holders.values()):
-            is_over = row.touched < old or (row.bag, row.owner) not in self._state.file_needs
+            is_over = row.results or row.touched < old or (row.bag, row.owner) not in self._state.file_needs
             if is_over and not self._is_needed(row) and row.number not in self._dropping:
                 self._dropping.add(row.number)
                 self._operations.add(Operation("", self._drop(row), order=True))
 
     def release(self, bag: str, owner: str, digests: Sequence[bytes]) -> int:
-        """Drop parts of a bag that nobody needs any more; return how many bytes less its owner has."""
-        row, parts = self._holders.get((bag, owner)), self._state.journal.parts
+        """Drop parts that a bag's tasks do not need any more; its results keep theirs. Return how many bytes go."""
+        row, parts = self._holders.get((bag, owner, False)), self._state.journal.parts
         if row is None or row.number in self._dropping:
             return 0
         dropped = parts.drop(row, parts.held(row, digests))
@@ -278,9 +284,10 @@ class Transfers:
         return bag is not None and bag.row.owner == row.owner
 
     def _drop(self, row: HolderRow) -> Generator[int, None, dict[str, object]]:
-        del self._holders[row.bag, row.owner]
-        self._of_owner[row.owner] -= 1
-        self._state.file_needs.pop((row.bag, row.owner), None)
+        del self._holders[row.key]
+        if not row.results:
+            self._of_owner[row.owner] -= 1
+            self._state.file_needs.pop((row.bag, row.owner), None)
         while (dropped := self._state.journal.parts.drop_some(row, DROPPED_PARTS)).rows:
             self._state.quotas.extended(row.owner, 0, -dropped.size - HOLD_BYTES * dropped.rows)
             yield DROP_UNITS

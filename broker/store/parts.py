@@ -1,7 +1,7 @@
 """Parts of stored files in the journal: what each is, who needs it, and when nobody does any more.
 
 A part is known by its SHA-256 and stored once. A *holder* is a bag, or the uploads for a bag that was not submitted
-yet; it belongs to an owner. A part stays while some holder holds it.
+yet, or the results of a bag; it belongs to an owner. A part stays while some holder holds it.
 
 Rule 1: an owner has a part only if one of its holders holds it. Whether others have it too is nobody's business.
 Rule 2: a part of a MiB or more is a file. It is not read when the broker starts: whoever gets it compares it with its
@@ -22,7 +22,8 @@ Write = Callable[[str, Sequence[tuple[object, ...]]], None]
 class HolderRow(NamedTuple):
     """``bag``: its id. ``touched``: when it was last offered parts, POSIX seconds; 0 once its bag was forgotten.
 
-    ``first``, ``each``: bytes that a task of the bag needs, as in `Offer`.
+    ``first``, ``each``: bytes that a task of the bag needs, as in `Offer`. ``results``: it holds what workers sent for
+    the bag. That is kept apart, because a result may have the same parts as a library, which goes earlier.
     """
 
     number: int
@@ -31,6 +32,16 @@ class HolderRow(NamedTuple):
     touched: float
     first: int
     each: int
+    results: bool
+
+    @property
+    def key(self) -> "HolderKey":
+        """What it is known by."""
+        return self.bag, self.owner, self.results
+
+
+# The bag, its owner, and whether these are its results.
+HolderKey = tuple[str, str, bool]
 
 
 class Dropped(NamedTuple):
@@ -52,12 +63,12 @@ class Parts:
 
     def holders(self) -> Iterator[HolderRow]:
         """Every holder."""
-        query = "SELECT number, bag, owner, touched, first, each FROM holders ORDER BY number"
-        return map(HolderRow._make, self._db.execute(query))
+        query = "SELECT number, bag, owner, touched, first, each, results FROM holders ORDER BY number"
+        return (HolderRow(*row, bool(results)) for *row, results in self._db.execute(query))
 
     def put_holder(self, row: HolderRow) -> None:
         """Record a holder, or what has changed of it."""
-        self._write("INSERT OR REPLACE INTO holders VALUES (?,?,?,?,?,?)", [row])
+        self._write("INSERT OR REPLACE INTO holders VALUES (?,?,?,?,?,?,?)", [row])
 
     def forget(self, bag: str, owner: str) -> None:
         """A bag of ``owner`` was forgotten: nobody needs its parts. Others may have uploads for a bag of that id."""

@@ -145,6 +145,10 @@ CREATE INDEX lines_of_gang ON gang_lines (task);
     """
 DELETE FROM learned WHERE kind = 'hours';
 """,
+    # The results of a bag hold their parts for themselves: what else holds them may go earlier.
+    """
+ALTER TABLE holders ADD COLUMN results INTEGER NOT NULL DEFAULT 0;
+""",
 )
 FORMAT = len(_FORMATS)
 

@@ -239,7 +239,7 @@ def test_a_part_of_a_file_that_is_not_all_there_refuses_the_home_and_its_content
     tmp_path: Path, harm: str
 ) -> None:
     with closing(Journal(tmp_path)) as journal:
-        holder = HolderRow(1, "bag", "ann", 0.0, 0, 0)
+        holder = HolderRow(1, "bag", "ann", 0.0, 0, 0, False)
         journal.parts.put_holder(holder)
         journal.parts.add(holder, sha256(VALUE).digest(), kept(journal))
     (name,) = on_disk(tmp_path)

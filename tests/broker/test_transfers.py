@@ -294,6 +294,29 @@ def test_the_files_of_a_forgotten_bag_go_unless_another_needs_them(open_office: 
     assert held(office) == [0, 0, 0]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_result_keeps_its_parts_when_the_libraries_of_its_tasks_go(open_office: OpenOffice, again: bool) -> None:
+    """A task may leave one of its wheels, or of its input files, as a result."""
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    bag = client.submit([b"0"])
+    store(client, bag, ONE, TWO)
+    worker.join()
+    holder, work = attempt(worker)
+    assert lacked(worker, holder, ONE) == [], "it does not travel again"
+    worker.finish(work)
+    if again:
+        office.settle()
+        office = open_office()
+        client = office.client()
+    assert office.sessions.transfers.release(bag, "client", [digest(ONE), digest(TWO)]) == len(TWO)
+    assert fetched(client, bag, ONE) == ONE
+    assert "does not have this part" in str(fetched(client, bag, TWO))
+    client.ask("forget", bag=bag)
+    later(office)
+    assert held(office) == [0, 0, 0]
+
+
 def test_uploads_of_another_for_a_bag_of_the_same_id_stay_when_it_is_forgotten(open_office: OpenOffice) -> None:
     office = open_office()
     ben, client = office.client(BEN), office.client()

@@ -666,8 +666,15 @@ MUTATIONS = (
     Mutation(
         "keep the parts of a forgotten bag",
         "deskgrid.broker.transfers:Transfers.sweep",
-        "is_over = row.touched < old or",
-        "is_over = row.touched < old and",
+        "row.touched < old or",
+        "row.touched < old and",
+        "files at the broker",
+    ),
+    Mutation(
+        "drop the parts of a result with the libraries that its tasks used",
+        "deskgrid.broker.transfers:Transfers._place",
+        "Place(row.id, row.owner, from_worker=True)",
+        "Place(row.id, row.owner, from_worker=False)",
         "files at the broker",
     ),
     Mutation(
