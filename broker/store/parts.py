@@ -64,7 +64,7 @@ class Parts:
     def holders(self) -> Iterator[HolderRow]:
         """Every holder."""
         query = "SELECT number, bag, owner, touched, first, each, results FROM holders ORDER BY number"
-        return (HolderRow(*row, bool(results)) for *row, results in self._db.execute(query))
+        return map(HolderRow._make, self._db.execute(query))
 
     def put_holder(self, row: HolderRow) -> None:
         """Record a holder, or what has changed of it."""

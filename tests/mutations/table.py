@@ -408,9 +408,9 @@ MUTATIONS = (
     ),
     Mutation(
         "keep all work from a PC that has no room for some",
-        "deskgrid.scheduler.turns:by_needs",
-        "alone = key if room.is_scarce(key) else None",
-        "alone = None",
+        "deskgrid.scheduler.turns:_needs",
+        "key if room.is_scarce(key) else None",
+        "None",
         "full pc",
     ),
     Mutation(
