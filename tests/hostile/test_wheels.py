@@ -78,6 +78,15 @@ def test_a_name_that_is_a_file_and_a_folder(tmp_path: Path) -> None:
     assert "a file and a folder" in refused(make_wheel(tmp_path, "bad", "1.0", {"a": "", "A/b.py": ""}))
 
 
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [(["p/x.py", "p/x.py"], "twice"), (["p/X.py", "p/x.py"], "twice"), (["p", "p/x.py"], "a file and a folder")],
+)
+def test_two_files_for_one_place(tmp_path: Path, names: list[str], why: str) -> None:
+    first, second = names
+    assert why in refused(make_wheel(tmp_path, "bad", "1.0", {first: "", f"bad-1.0.data/purelib/{second}": ""}))
+
+
 def test_a_file_that_is_not_what_record_says(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "bad", "1.0", {"bad.py": "x"}, record={"bad.py": "sha256=" + 43 * "A"})
     assert refused(wheel) == "'bad.py' is not what RECORD says"
@@ -111,6 +120,13 @@ def test_something_that_is_no_wheel(tmp_path: Path) -> None:
         pass
     with pytest.raises(Refused, match=r"0 folders \.dist-info"):
         unpack(str(wheel), str(tmp_path / "place" / "unpacked"))
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_kind_of_compression_that_not_every_python_has(tmp_path: Path, kind: int) -> None:
+    """A damaged one is not the trouble of the PC either."""
+    wheel = rewritten(tmp_path, lambda archive: archive.writestr("more.py", "VALUE = 1\n", compress_type=kind))
+    assert "'more.py' is compressed in a way that wheels are not" in refused(wheel)
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -889,7 +889,7 @@ MUTATIONS = (
     ),
     Mutation(
         "use a wheel with names that are one where case does not count",
-        "deskgrid.worker.environments.install:_checked",
+        "deskgrid.worker.environments.install:_check_alike",
         "if path.casefold() in files:",
         "if path in files:",
         "wheels",

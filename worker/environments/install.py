@@ -30,7 +30,7 @@ import threading
 import venv
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from configparser import Error as ConfigError
 from configparser import RawConfigParser
 from contextlib import contextmanager, suppress
@@ -93,7 +93,7 @@ def unpack(wheel: str, target: str) -> dict[str, object]:
     try:
         with zipfile.ZipFile(wheel) as archive:
             about = _unpack(archive, folder)
-    # NotImplementedError is what zipfile raises for a kind of compression that it does not know.
+    # NotImplementedError is what zipfile raises for a version of archives that it does not know.
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
         raise Refused(f"it is not a whole wheel: {error}") from error
     about["bytes"] = _compile_all(folder / SITE) + int(str(about["bytes"]))
@@ -111,6 +111,8 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> dict[str, object]:
     record = _record(_text(archive, entries, f"{top}.dist-info/RECORD"))
     if missing := sorted(record.keys() - entries.keys()):
         raise Refused(f"RECORD names {missing[0]!r:.200}, which is not in it")
+    places = {path: _place(path, top) for path in entries}
+    _check_alike(places.values())  # files with different names may have one place
     made: set[Path] = set()
     for path, entry in entries.items():
         expected = record.get(path)
@@ -118,7 +120,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> dict[str, object]:
             expected = ("", b"")
         if expected is None or (not expected[0] and not path.endswith(_SIGNATURES)):
             raise Refused(f"RECORD has no hash of {path!r:.200}")
-        place = folder / _place(path, top)
+        place = folder / places[path]
         if place.parent not in made:
             place.parent.mkdir(parents=True, exist_ok=True)
             made.add(place.parent)
@@ -140,9 +142,7 @@ def _checked(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         raise Refused(f"it has {len(infos):,} files; at most {FILES_LIMIT:,}")
     if sum(info.file_size for info in infos) > BYTES_LIMIT:
         raise Refused(f"it has more than {BYTES_LIMIT:,} bytes when it is unpacked")
-    found: dict[str, zipfile.ZipInfo] = {}
-    folders: dict[str, str] = {}
-    files: set[str] = set()
+    found = list[tuple[str, zipfile.ZipInfo]]()
     for info in infos:
         # The name as it is in the file: `zipfile` would cut it at a zero, and turn separators.
         name = info.orig_filename
@@ -152,19 +152,29 @@ def _checked(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         mode = info.external_attr >> 16
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR) or info.flag_bits & 0x1:
             raise Refused(f"{name!r:.200} is a link, encrypted, or no file at all")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # not every Python can read others
+            raise Refused(f"{name!r:.200} is compressed in a way that wheels are not")
+        if not info.is_dir():
+            found.append((path, info))
+    _check_alike([path for path, _ in found])
+    return dict(found)
+
+
+def _check_alike(paths: Iterable[str]) -> None:
+    """Raise `Refused` if two files would be one, on some system at least."""
+    folders: dict[str, str] = {}
+    files: set[str] = set()
+    for path in paths:
         parents = path.split("/")
-        for count in range(1, len(parents) + info.is_dir()):
+        for count in range(1, len(parents)):
             folder = "/".join(parents[:count])
             if folders.setdefault(folder.casefold(), folder) != folder:
                 raise Refused(f"{folder!r:.200} is there twice where case does not count")
-        if not info.is_dir():
-            if path.casefold() in files:
-                raise Refused(f"{name!r:.200} is there twice, at least where case does not count")
-            files.add(path.casefold())
-            found[path] = info
+        if path.casefold() in files:
+            raise Refused(f"{path!r:.200} is there twice, at least where case does not count")
+        files.add(path.casefold())
     if both := sorted(files & folders.keys()):
         raise Refused(f"{both[0]!r:.200} is a file and a folder")
-    return found
 
 
 def _wrong_with(path: str) -> str:
