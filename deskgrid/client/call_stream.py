@@ -125,6 +125,12 @@ class Stream:
         return bool(self._waiting) or (self._flying > 0 and self.open)
 
     @property
+    def cancelling(self) -> bool:
+        """Whether the broker has yet to hear of some cancelled calls."""
+        with self._lock:
+            return self._cancelling
+
+    @property
     def full(self) -> bool:
         """Whether further calls should go into a new bag."""
         return self._sent + len(self._waiting) >= BAG_CALLS

@@ -174,6 +174,7 @@ class Futures:
             stream.cancel_all()
             for future in stream.take_all():
                 settle_cancelled(future)
+            stream.close()
         self._look()
 
     def wait(self) -> None:
@@ -186,10 +187,10 @@ class Futures:
         self._look()
 
     def flush(self) -> None:
-        """Wait for unsent calls to be sent, at most FLUSH_S."""
+        """Wait until the broker has the unsent calls and knows of the cancelled ones, at most FLUSH_S."""
         end = time.monotonic() + FLUSH_S
         never = threading.Event()
-        while any(stream.unsent for stream in self._streams) and time.monotonic() < end:
+        while any(stream.unsent or stream.cancelling for stream in self._streams) and time.monotonic() < end:
             never.wait(_FLUSH_LOOK_S)
 
     def stop(self) -> None:
