@@ -93,7 +93,7 @@ class Gates:
                 return f"bag {bag_id} cannot come after itself"
             bag = self._state.book.by_id.get(before)
             if bag is None or bag.row.owner != owner:
-                return f"no bag {before} of yours: a bag can only come after bags that you have submitted"
+                return f"you have no bag {before}: a bag can only come after bags that you have submitted"
             if why := self._failure(bag, options.when):
                 return f"the bag cannot run: {why}"
         return ""
@@ -216,7 +216,8 @@ class Gates:
             return ""
         counts = ((tasks.failed, "failed"), (tasks.cancelled, "cancelled"))
         parts = [f"{count:,} {what}" for count, what in counts if count]
-        return f"it comes after bag {before.row.id}, of which {' and '.join(parts)}"
+        last = tasks.cancelled or tasks.failed
+        return f"it comes after bag {before.row.id}, which has {' and '.join(parts)} task{'s' if last > 1 else ''}"
 
     def _cannot_run(self, bag: OpenBag, why: str) -> None:
         bag.cannot_run = why

@@ -91,12 +91,12 @@ def read_shares(table: Mapping[str, Any]) -> Arranged:
             raise ValueError(f"{SHARES}: [{share}] has {unknown[0]!r:.40}; a share can only have weight and keys")
         weight, keys = rows.get("weight", 1), rows.get("keys", [share])
         if type(weight) not in (int, float) or not 0 < weight <= WEIGHT_LIMIT:
-            raise ValueError(f"{SHARES}: the weight of {share} is a number above 0, not {weight!r:.40}")
+            raise ValueError(f"{SHARES}: the weight of {share} must be a number above 0, not {weight!r:.40}")
         if not isinstance(keys, list) or any(not isinstance(key, str) or name_error(key) for key in keys):
             raise ValueError(f'{SHARES}: the keys of {share} are a list of names, such as ["{share}"]')
         for key in keys:
             if key in found:
-                raise ValueError(f"{SHARES}: {key} has two shares, {found[key][0]} and {share}")
+                raise ValueError(f"{SHARES}: the key {key} is in two shares, {found[key][0]} and {share}")
             found[key] = share, float(weight)
     return found
 
@@ -107,5 +107,5 @@ def read_licences(table: Mapping[str, Any]) -> Mapping[str, int]:
         if re.fullmatch(LICENCE_NAME, name) is None:
             raise ValueError(f"{LICENCES}: {name!r:.80} is not a name of up to 64 letters, digits and . _ -")
         if type(many) is not int or not 0 <= many <= COUNT_LIMIT:
-            raise ValueError(f"{LICENCES}: {name} is a number of licences, not {many!r:.40}")
+            raise ValueError(f"{LICENCES}: {name} must be a number of licences, not {many!r:.40}")
     return dict(table)

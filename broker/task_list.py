@@ -46,9 +46,14 @@ def task_rows(state: BrokerState, bag: OpenBag, group: str, after: int | None) -
     return {"tasks": rows, "after": None}
 
 
+def name_of(state: State) -> str:
+    """The state of a task in an answer. It waits, whatever the reason: what people call paused is a bag."""
+    return "waiting" if state in (State.BARRED, State.PAUSED) else state.name.lower()
+
+
 def _row(grid: GridState, task: int, item: int, now: float) -> TaskRow:
     state, slot = grid.tasks.state(task), grid.bound.get(task)
-    name, elapsed, runtime = state.name.lower(), None, grid.tasks.runtime(task)
+    name, elapsed, runtime = name_of(state), None, grid.tasks.runtime(task)
     gang = grid.gangs.running.get(task)
     if state == State.SENT and gang is not None:
         name, elapsed, runtime = "running", max(0.0, now - gang.since), gang.seconds

@@ -8,6 +8,7 @@ from deskgrid.broker.operations import Slices
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.one_by_one import blocks_around, newest_blocks, printed_in, result_in
 from deskgrid.broker.store.rows import ResultRow
+from deskgrid.broker.task_list import name_of
 from deskgrid.scheduler.model import ENDED, State
 from deskgrid.wire.details import OutputRow, RankRow
 
@@ -35,12 +36,12 @@ def task_log(state: BrokerState, task: int) -> Slices:
     if row is None:
         nothing: dict[str, Any] = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
         gang = state.book.find(task)[0].row.options.gang
-        return {"state": now.name.lower(), **nothing, "rank": None, "ranks": _rank_rows(state, task) if gang else []}
+        return {"state": name_of(now), **nothing, "rank": None, "ranks": _rank_rows(state, task) if gang else []}
     error = _error_text(row)
     over = now in (State.DONE, State.FAILED)
     bag = state.book.by_number[row.bag]
     return {
-        "state": wire.Outcome(row.outcome).name.lower() if over else now.name.lower(),
+        "state": wire.Outcome(row.outcome).name.lower() if over else name_of(now),
         "worker": row.worker,
         "elapsed_s": row.elapsed,
         "stdout": shortened(row.stdout, wire.PRINTED_BYTES),

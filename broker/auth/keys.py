@@ -157,7 +157,7 @@ class KeyRing:
         if (known := self._who.get(public) or self._pcs.holder(public)) is not None:
             raise CredentialError(f"that key is already in use, as {known.name}")
         if name in {*self._own, *self._added}:
-            raise CredentialError(f"there is a credential {name!r} already; revoke it first")
+            raise CredentialError(f"there is a key {name!r} already; revoke it first: deskgrid keys revoke {name}")
         if self._pcs.get(name) is not None:
             raise CredentialError(f"there is a PC {name!r} already; forget it first")
         if len(self._added) + len(self._pcs) >= CREDENTIALS_LIMIT:

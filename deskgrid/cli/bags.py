@@ -28,7 +28,7 @@ FAILED = 1
 LAST_WORDS = 200
 STOPPED = "you stopped waiting; bag {} continues"
 # The states of a task that has not ended, or not by itself: what its log has is of an attempt that failed.
-UNFINISHED = ("waiting", "barred", "paused", "queued", "sent", "held", "cancelled")
+UNFINISHED = ("waiting", "queued", "sent", "held", "cancelled")
 
 bag_argument = click.argument("bag_id", metavar="BAG")
 bags_argument = click.argument("bag_ids", metavar="BAG...", nargs=-1, required=True)

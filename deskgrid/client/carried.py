@@ -74,7 +74,7 @@ def _warn_of(missing: Iterable[str], env: "Env") -> None:
         if normal(name) not in named:
             log.warning(
                 '"mine" leaves out %s: the program imports it, and it is not installed here; if a task needs it, '
-                "name its distribution, too",
+                "name its package, too",
                 name,
             )
 

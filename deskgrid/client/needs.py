@@ -61,7 +61,7 @@ def read_labels(labels: object) -> dict[str, object]:
     names = set[str]()
     for name in given:
         if not isinstance(name, str) or not re.fullmatch(wire.LABEL, name):
-            raise BagRejected(f'labels have 1 to 64 letters, digits or . _ -, as "gpu" has, not {name!r:.80}')
+            raise BagRejected(f'a label is 1 to 64 letters, digits or . _ -, such as "gpu", not {name!r:.80}')
         names.add(name)
     if len(names) > wire.LABELS_LIMIT:
         raise BagRejected(f"labels are {wire.LABELS_LIMIT} at most, not {len(names)}")

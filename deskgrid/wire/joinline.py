@@ -97,11 +97,11 @@ def parse_join_line(text: str, side: Side) -> JoinLine:
     found = _FORM.fullmatch(text.strip())
     if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError(
-            "that is not a join line; copy the whole line that the broker printed when it started: it printed one for "
-            "workers and one for clients"
+            "that is not a join line: copy the whole line that begins with worker@ (for PCs) or client@ (for people), "
+            "as the broker printed it when it started"
         )
     if found["side"] != side:
-        raise JoinLineError(f"that is a join line for a {found['side']}; you need one for a {side}")
+        raise JoinLineError(f"that is a join line for a {found['side']}; you need the one that begins with {side}@")
     return JoinLine(side, found["host"], int(found["port"]), _keys(found["keys"]))
 
 

@@ -173,10 +173,10 @@ def test_a_bag_that_can_no_longer_run_ends_at_once_with_the_reason(open_office: 
     however = client.submit([b"4"], runtime=0.6, options=options(after=(first,), when="ended"))
     worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, payload=ERROR)
     assert [row.outcome for bag in (then, last) for row in client.results(bag)] == [wire.Outcome.CANCELLED] * 2
-    why = f"cannot run: it comes after bag {first}, of which 1 failed"
+    why = f"cannot run: it comes after bag {first}, which has 1 failed task"
     assert client.ask("progress", bag=then)["note"] == why
     assert client.ask("explain", bag=then)["text"][1:] == [f"it {why}"]
-    assert client.ask("progress", bag=last)["note"].endswith(f"{then}, of which 1 cancelled")
+    assert client.ask("progress", bag=last)["note"].endswith(f"{then}, which has 1 cancelled task")
     office = open_office()
     client, worker = office.client(), joined(office)
     assert client.ask("progress", bag=then)["note"] == why
@@ -191,6 +191,8 @@ def test_a_paused_bag_after_another_needs_both(office: Office) -> None:
     first = client.submit([b"0"], runtime=0.6)
     last = client.submit([b"1"], runtime=0.6, options=options(after=(first,)))
     client.ask("pause", bag=last)
+    assert [row["state"] for row in client.ask("tasks", bag=last, state="waiting")["tasks"]] == ["waiting"]
+    assert client.ask("logs", bag=last, item=0)["state"] == "waiting"
     worker.finish(*worker.work())
     assert assigned(office, worker) == []
     client.ask("resume", bag=last)
@@ -202,12 +204,12 @@ def test_a_bag_comes_only_after_bags_of_its_owner_that_are_there_and_can_end_wel
     anns = ann.submit([b"0"], runtime=0.6)
     ann.submit([b"0"], runtime=0.6)
     ben.submit([b"0"], runtime=0.6)
-    unknown = "of yours: a bag can only come after bags that you have submitted"
-    assert refusal(ann, after=("nobody",)) == f"no bag nobody {unknown}"
-    assert refusal(ben, after=(anns,)) == f"no bag {anns} {unknown}"
+    unknown = "a bag can only come after bags that you have submitted"
+    assert refusal(ann, after=("nobody",)) == f"you have no bag nobody: {unknown}"
+    assert refusal(ben, after=(anns,)) == f"you have no bag {anns}: {unknown}"
     assert refusal(ann, after=("b" * 12,)) == f"bag {'b' * 12} cannot come after itself"
     ann.ask("cancel", bag=anns)
-    assert refusal(ann, after=(anns,)) == f"the bag cannot run: it comes after bag {anns}, of which 1 cancelled"
+    assert refusal(ann, after=(anns,)) == f"the bag cannot run: it comes after bag {anns}, which has 1 cancelled task"
 
 
 def test_a_bag_after_one_that_has_ended_begins_at_once(office: Office) -> None:
@@ -479,7 +481,7 @@ def test_a_file_that_is_wrong_is_reported_once_and_the_last_good_one_stays(offic
     office.sessions.usage.refresh(office.now)
     file.write_text("[ann]\nweight = 0\n")
     (tmp_path / LICENCES).write_text("m = true")
-    with pytest.raises(ValueError, match=r"the weight of ann is a number above 0, not 0; .*licences\.toml"):
+    with pytest.raises(ValueError, match=r"the weight of ann must be a number above 0, not 0; .*licences\.toml"):
         office.sessions.usage.refresh(office.now)
     (tmp_path / LICENCES).unlink()
     office.sessions.usage.refresh(office.now)
@@ -503,7 +505,7 @@ def test_a_file_that_is_wrong_is_reported_once_and_the_last_good_one_stays(offic
         ("[ann]\nweight = nan", "a number above 0"),
         ('[ann]\nkeys = "ann"', "a list of names"),
         ('[ann]\nkeys = ["a b"]', "a list of names"),
-        ("[ann]\n[ben]\nkeys = ['ann']", "ann has two shares, ann and ben"),
+        ("[ann]\n[ben]\nkeys = ['ann']", "the key ann is in two shares, ann and ben"),
         ("[ann", r"shares\.toml: "),
         ("#" * (FILE_BYTES + 1), "the limit is"),
     ],

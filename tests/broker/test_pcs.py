@@ -135,7 +135,7 @@ def test_names_as_hosts_have_them_can_enrol(tmp_path: Path, name: str) -> None:
 def test_a_pc_cannot_have_the_name_of_another_credential(tmp_path: Path, name: str) -> None:
     ring = KeyRing(tmp_path)
     ring.add(Credential("ann", "submitter"), new_pair()[0], 0.0)
-    assert f"there is a credential {name!r} already" in refused(ring, name)
+    assert f"there is a key {name!r} already" in refused(ring, name)
 
 
 def test_nobody_else_can_have_the_name_of_a_pc(tmp_path: Path) -> None:

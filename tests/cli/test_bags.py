@@ -308,12 +308,12 @@ def test_why_a_bag_cannot_run_is_told_also_when_that_turns_out_while_its_results
     class Follower(FakeBag):
         def as_completed(self, *, errors: str) -> Iterator[tuple[int, object]]:
             yield from super().as_completed(errors=errors)
-            self.note = "cannot run: it comes after bag b, of which 1 failed"
+            self.note = "cannot run: it comes after bag b, which has 1 failed task"
 
     use(monkeypatch, FakeGrid(Follower([(0, TaskCancelled("task 0 of bag x was cancelled"))])))
     for times in (1, 2):
         said = deskgrid("results", BAG).stderr.splitlines()
-        assert "cannot run: it comes after bag b, of which 1 failed" in said[-1 if times == 1 else 0]
+        assert "cannot run: it comes after bag b, which has 1 failed task" in said[-1 if times == 1 else 0]
         assert len([line for line in said if "cannot run" in line]) == 1
 
 

@@ -496,6 +496,12 @@ def test_an_interrupt_does_not_wait_and_cancels_the_calls(fake: FakeGrid) -> Non
 
 def test_calls_cancelled_one_by_one_are_cancelled_on_the_grid_before_the_connection_closes(fake: FakeGrid) -> None:
     """As `map` cancels its calls at an interrupt: all but the first wait for the answer to the order before."""
+
+    def interrupted() -> None:
+        for future in futures:
+            future.cancel()
+        raise KeyboardInterrupt
+
     fake.memory.hold = True
     grid = Grid(fake.line)
     futures = [grid.submit(double, n) for n in range(6)]
@@ -504,9 +510,7 @@ def test_calls_cancelled_one_by_one_are_cancelled_on_the_grid_before_the_connect
     fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(10)
     threading.Timer(0.05, answered.set).start()
     with pytest.raises(KeyboardInterrupt), grid:
-        for future in futures:
-            future.cancel()
-        raise KeyboardInterrupt
+        interrupted()
     assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)
     assert sorted(item for args in fake.memory.asked("cancel") for item in args["items"]) == list(range(6))
     assert fake.memory.bags[bag_id].closed

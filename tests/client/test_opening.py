@@ -68,7 +68,7 @@ def test_a_line_that_cannot_be_read_is_told(nothing_known: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("worker@127.0.0.1:7077/insecure", "a join line for a worker; you need one for a client"),
+        ("worker@127.0.0.1:7077/insecure", "a join line for a worker; you need the one that begins with client@"),
         ("client@127.0.0.1:7077/AAAA", "cut"),
         ("hello", "not a join line"),
         ("", "not a join line"),
@@ -83,7 +83,7 @@ def test_a_wrong_join_line_in_the_environment_is_refused_with_the_variables_name
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DESKGRID_JOIN", "client@lab-server:7077/...")
-    with pytest.raises(GridRefused, match=r"^DESKGRID_JOIN: that is not a join line; copy the whole line"):
+    with pytest.raises(GridRefused, match=r"^DESKGRID_JOIN: that is not a join line: copy the whole line"):
         Grid()
 
 

@@ -46,7 +46,7 @@ def test_the_endpoint_is_what_zeromq_wants() -> None:
 def test_a_line_for_the_other_side_is_refused_by_name(side: Side) -> None:
     other: Side = "client" if side == "worker" else "worker"
     text = str(JoinLine(other, "lab-server", 7077, KEYS))
-    with pytest.raises(JoinLineError, match=f"that is a join line for a {other}; you need one for a {side}"):
+    with pytest.raises(JoinLineError, match=f"for a {other}; you need the one that begins with {side}@"):
         parse_join_line(text, side)
 
 
