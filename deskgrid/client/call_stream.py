@@ -111,7 +111,8 @@ class Stream:
         self._closing = False
         self._closed = False
         self._to_cancel: list[int] = []
-        self._cancelling = False
+        # How many cancel orders have not been answered.
+        self._cancelling = 0
         self._note = ""
 
     @property
@@ -128,7 +129,7 @@ class Stream:
     def cancelling(self) -> bool:
         """Whether the broker has yet to hear of some cancelled calls."""
         with self._lock:
-            return self._cancelling
+            return self._cancelling > 0
 
     @property
     def full(self) -> bool:
@@ -324,7 +325,9 @@ class Stream:
     def cancel_all(self) -> None:
         """Cancel all calls, including running ones."""
         if self.open:
-            self._order({"bag": self.bag, "items": None}, _ignore)
+            with self._lock:
+                self._cancelling += 1
+            self._order({"bag": self.bag, "items": None}, self._cancelled)
 
     def _next_cancel(self) -> dict[str, Any] | None:
         """Return the arguments of the next cancel order, if any. The caller holds the lock."""
@@ -332,7 +335,7 @@ class Stream:
             return None
         some = wire.QUESTION_ITEMS
         items, self._to_cancel = self._to_cancel[:some], self._to_cancel[some:]
-        self._cancelling = True
+        self._cancelling += 1
         return {"bag": self.bag, "items": items}
 
     def _send_cancel(self, cancel: dict[str, Any] | None) -> None:
@@ -342,7 +345,7 @@ class Stream:
     def _cancelled(self, _reply: Reply | DeskgridError) -> None:
         """Send the next cancel order after the previous one was answered. Runs on the link's thread."""
         with self._lock:
-            self._cancelling = False
+            self._cancelling -= 1
             cancel = self._next_cancel()
         self._send_cancel(cancel)
 

@@ -35,6 +35,9 @@ log = logging.getLogger("deskgrid.client")
 OWN_BAGS = 16
 # How long the end of the program waits until unsent calls are sent. Seconds.
 FLUSH_S = 5.0
+# How long it waits until cancel orders are answered: the broker may not read what a connection said just before its
+# end. Shorter, because it is mostly somebody who pressed Ctrl-C who waits.
+CANCEL_S = 1.0
 _FLUSH_LOOK_S = 0.02
 
 
@@ -187,10 +190,14 @@ class Futures:
         self._look()
 
     def flush(self) -> None:
-        """Wait until the broker has the unsent calls and knows of the cancelled ones, at most FLUSH_S."""
-        end = time.monotonic() + FLUSH_S
+        """Wait for unsent calls to be sent, at most FLUSH_S, and for cancelled ones to be known, at most CANCEL_S."""
+        self._wait_while(lambda stream: stream.unsent, FLUSH_S)
+        self._wait_while(lambda stream: stream.cancelling, CANCEL_S)
+
+    def _wait_while(self, busy: Callable[[Stream], bool], seconds: float) -> None:
+        end = time.monotonic() + seconds
         never = threading.Event()
-        while any(stream.unsent or stream.cancelling for stream in self._streams) and time.monotonic() < end:
+        while any(busy(stream) for stream in self._streams) and time.monotonic() < end:
             never.wait(_FLUSH_LOOK_S)
 
     def stop(self) -> None:

@@ -516,6 +516,33 @@ def test_calls_cancelled_one_by_one_are_cancelled_on_the_grid_before_the_connect
     assert fake.memory.bags[bag_id].closed
 
 
+def test_an_interrupt_waits_until_the_broker_has_answered_its_orders(fake: FakeGrid) -> None:
+    """The broker may not read what a connection said just before its end."""
+    fake.memory.hold = True
+    grid = Grid(fake.line)
+    grid.submit(double, 1)
+    grid.submit(negated, 2)
+    _bag_ids(fake, 2)
+    answered = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(10)
+    threading.Timer(0.3, answered.set).start()
+    with pytest.raises(KeyboardInterrupt), grid:
+        raise KeyboardInterrupt
+    assert answered.is_set()
+
+
+def test_an_interrupt_does_not_wait_long_for_these_answers(fake: FakeGrid) -> None:
+    fake.memory.hold = True
+    grid = Grid(fake.line)
+    future = grid.submit(double, 1)
+    _bag_ids(fake, 1)
+    fake.broker.lose = lambda message: isinstance(message, wire.Answer)
+    with pytest.raises(KeyboardInterrupt), grid:
+        raise KeyboardInterrupt
+    assert future.cancelled()
+    assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)
+
+
 def test_an_interrupt_while_leaving_waits_does_the_same(fake: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
