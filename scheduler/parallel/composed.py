@@ -9,9 +9,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Aside, Job, Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.capacity import room, smaller, within
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
+from deskgrid.scheduler.parallel.hosts import places
 from deskgrid.scheduler.parallel.patience import least_patient
 from deskgrid.scheduler.parallel.reservation import earliest
 
@@ -77,7 +79,7 @@ class Composed:
             if size != wanted and (start := self.where.place(look, job, size)) is not None:
                 return start
             if (reserved := earliest(look, job, size)) is not None:
-                return reserved
+                return reserved if reserved.at > look.now + ROUNDING else _at_once(look, reserved) or reserved
         return None
 
     def _matters(self, look: Look, job: Job) -> bool:
@@ -127,6 +129,19 @@ class _Failed:
         """It has been tried, and others that it does not cover."""
         self.count += 1
         self._seconds[_kind(job, size)][size.ranks] = job.need.seconds(job.runtime, size.ranks)
+
+
+def _at_once(look: Look, reserved: Reserved) -> Start | None:
+    """Its start, if all that is reserved is free now. Whoever chose the PCs found none: it may want PCs that are alike,
+    and only some that are not have enough slots together. The job would wait for ever, and keep others from them.
+    """
+    job, ranks, sharing = reserved.job, reserved.ranks, look.sharing
+    seconds = job.need.seconds(job.runtime, sum([many for _, many in ranks]))
+    seconds /= min([host.speed * sharing.pace(host, job.need.slots) for host, _ in ranks])
+    ends = look.now + seconds + look.margin + ROUNDING
+    if all(places(host, job.need, sharing) >= many and host.closes > ends for host, many in ranks):
+        return Start(job, ranks, seconds)
+    return None
 
 
 def _as_demanding(job: Job, jobs: Iterable[Job]) -> Iterator[Job]:

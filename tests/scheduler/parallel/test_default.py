@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
+from math import inf
 from random import Random
 from statistics import fmean
 
@@ -106,3 +107,16 @@ def test_a_decision_about_200_gangs_on_200_slots_takes_less_than_10_ms(moldable:
     grid.play(policy, until=20.0)
     assert len(policy.seconds) > 100
     assert sorted(policy.seconds)[len(policy.seconds) // 2] < (0.030 if sys.gettrace() else 0.010)
+
+
+@pytest.mark.parametrize("closes", [inf, 1000.0])
+def test_a_moldable_gang_starts_on_pcs_that_are_not_alike_if_no_others_are_enough(closes: float) -> None:
+    hosts = hosts_of("A", 4)
+    for host in hosts[2:]:
+        host.speed = 0.5
+    grid = Grid(hosts, {host.name: [(0.0, closes)] for host in hosts})
+    grid.submit(
+        [Job(1, Need(3, 4, speedup=Amdahl(0.0), gang=True), 60.0, 0.0), Job(2, Need(1, 1, gang=True), 5.0, 1.0)]
+    )
+    grid.play(parallel("packing"), until=500.0)
+    assert {done.job.task: (done.began, done.killed) for done in grid.done} == {1: (0.0, False), 2: (30.0, False)}
