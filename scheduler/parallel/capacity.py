@@ -13,7 +13,7 @@ def within(look: Look, job: Job, size: Size) -> Size:
     need = job.need
     if need.least == need.most:
         return size
-    sites = _whole(look, need)
+    sites = whole(look, need)
     if not size.power:
         return size._replace(ranks=max(need.least, min(size.ranks, room(look, need))))
     power = max([sum([size.of(host) * count * need.slots for host, count in hosts]) for hosts in sites], default=0.0)
@@ -22,10 +22,10 @@ def within(look: Look, job: Job, size: Size) -> Size:
 
 def room(look: Look, need: Need) -> int:
     """How many ranks the largest site would have for a job if nothing else ran on its PCs that are up."""
-    return max([sum([count for _, count in hosts]) for hosts in _whole(look, need)], default=0)
+    return max([sum([count for _, count in hosts]) for hosts in whole(look, need)], default=0)
 
 
-def _whole(look: Look, need: Need) -> list[list[tuple[Host, int]]]:
+def whole(look: Look, need: Need) -> list[list[tuple[Host, int]]]:
     """By site: how many ranks each PC could have; the same for all jobs with such a need."""
     what = need.slots, need.memory, need.labels
     found = look.whole.get(what)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, Job, Site
+from deskgrid.scheduler.parallel.capacity import whole
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import believed, first, frees, kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
@@ -53,6 +54,10 @@ class _Horizon(NamedTuple):
     coming: Sequence[tuple[float, float, Host]]
 
 
+# Of a PC: when it opens, when it closes, how fast the PC is, and how many ranks it could have.
+_Window = tuple[float, float, float, int]
+
+
 def _at_site(horizon: _Horizon, job: Job, size: Size, until: float) -> Iterator[Reserved]:
     look, site, coming = horizon
     if len(site.hosts) == 1 and not (coming or size.power or job.need.memory or look.sharing.apart):
@@ -62,10 +67,52 @@ def _at_site(horizon: _Horizon, job: Job, size: Size, until: float) -> Iterator[
         return
     ranks = size.ranks if not size.power else job.need.least
     base = job.need.seconds(job.runtime, ranks)
+    windows = _windows(horizon, job.need) if coming else None
     for speed in _levels({*site.hosts, *[host for *_, host in coming[:NEXT]]}, job.need):
-        found = _Sweep(horizon, job, base / speed, speed).first(size, until)
-        if found is not None:
-            yield found
+        if windows is None or _meet(windows, ranks, base / speed + look.margin, speed):
+            found = _Sweep(horizon, job, base / speed, speed).first(size, until)
+            if found is not None:
+                yield found
+
+
+def _windows(horizon: _Horizon, need: Need) -> list[_Window]:
+    """The windows of a site, by when they open, and the ranks that each PC could have if nothing else ran."""
+    look, site, coming = horizon
+    what = site, need.slots, need.memory, need.labels
+    found = look.windows.get(what)
+    if found is None:
+        could = dict(whole(look, need)[look.view.sites.index(site)])
+        found = [(look.now, host.closes, host.speed, could[host]) for host in could]
+        found += [
+            (opens, closes, host.speed, could[host] if host in could else _could(look, need, host))
+            for opens, closes, host in coming
+            if host.labels >= need.labels
+        ]
+        look.windows[what] = found
+    return found
+
+
+def _could(look: Look, need: Need, host: Host) -> int:
+    return seats(host.slots - kept_idle(host, look.sharing), host.memory, need, look.sharing)
+
+
+def _meet(windows: Sequence[_Window], ranks: int, lasts: float, speed: float) -> bool:
+    """Whether so many ranks could be together for so long, on PCs of this speed or more. A sweep costs far more."""
+    long = [
+        (opens, closes - lasts, count)
+        for opens, closes, power, count in windows
+        if closes - lasts > opens and power >= speed
+    ]
+    ends = sorted([each[1:] for each in long])
+    together = over = 0
+    for opens, _, count in long:
+        while ends[over][0] <= opens:
+            together -= ends[over][1]
+            over += 1
+        together += count
+        if together >= ranks:
+            return True
+    return False
 
 
 def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Reserved | None:

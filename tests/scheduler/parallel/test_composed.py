@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from math import inf
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deskgrid.scheduler.parallel import reservation
 from deskgrid.scheduler.parallel.base import Aside, Host, Job, Keep, ParallelPolicy, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.choices import Look, Size
 from deskgrid.scheduler.parallel.need import Need
@@ -271,3 +273,42 @@ def test_no_start_breaks_a_window_or_delays_what_is_reserved(grid: Grid, name: s
     # In the end all windows are open-ended, so those that need one slot have run, unless others are ahead of them.
     if name in ("easy", "packing"):
         assert all(job.need.least * job.need.slots > 1 for job in grid.waiting)
+
+
+class Unbounded(Watched):
+    """Before each decision, each job would wait for the same if all sites were swept, however few ranks can meet."""
+
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep | Aside]:
+        for job in view.waiting:
+            found = earliest(Look(view, view.now, [job], Rigid()), job, Size(job.need.most))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(reservation, "_meet", lambda *_: True)
+                swept = earliest(Look(view, view.now, [job], Rigid()), job, Size(job.need.most))
+            assert [found and (found.ranks, found.at, found.seconds)] == [
+                swept and (swept.ranks, swept.at, swept.seconds)
+            ]
+        yield from self.policy.decide(view)
+
+
+@settings(max_examples=100, deadline=None)
+@given(grids())
+def test_no_start_is_missed_because_too_few_ranks_seem_to_be_together(grid: Grid) -> None:
+    grid.play(Unbounded(parallel("easy", margin=0.0)))
+
+
+def test_a_site_is_not_swept_for_ranks_that_are_never_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the PCs are up now, and half later."""
+    hosts = hosts_of("A", 10)
+    windows = {host.name: [(0.0, 100.0)] if number % 2 else [(100.0, 200.0)] for number, host in enumerate(hosts)}
+    sweeps: list[tuple[int, float]] = []
+
+    class Counted(reservation._Sweep):
+        def __init__(self, horizon: reservation._Horizon, job: Job, seconds: float, speed: float) -> None:
+            super().__init__(horizon, job, seconds, speed)
+            sweeps.append((job.task, self.now))
+
+    monkeypatch.setattr(reservation, "_Sweep", Counted)
+    grid = Grid(hosts, windows).submit([gang(1, 6, 10.0), gang(2, 5, 60.0), gang(3, 5, 60.0)])
+    grid.play(parallel("easy"))
+    assert began(grid) == {2: 0.0, 3: 100.0}
+    assert {task for task, now in sweeps if now < 100.0} == {3}
