@@ -28,7 +28,7 @@ def _why(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
         found = [pc for pc in found if pc.mpi]
         if not found:
             return f"no PC{which} allows MPI, which `deskgrid worker --mpi` does"
-        which += f"{' and' if which else ' that allows'} MPI"
+        which += f"{' and' if which else ' with'} MPI"
     # A PC that does not say how much memory it has may have enough.
     memories = [pc.memory for pc in found]
     found = [pc for pc in found if not pc.memory or pc.memory >= options.memory]

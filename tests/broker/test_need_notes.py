@@ -62,7 +62,12 @@ FOUR = {"ranks": (4, 8), "gang": True}
         (
             [GPU, BOTH],
             {"ranks": (4, 4), "gang": True, "mpi": True, "memory": 10 * GIB},
-            "no PC that allows MPI has 10 G of memory: the most is 8 G",
+            "no PC with MPI has 10 G of memory: the most is 8 G",
+        ),
+        (
+            [BOTH, pc("pc1")],
+            {"ranks": (6, 6), "gang": True, "mpi": True},
+            "a task needs 6 ranks at one site, and PCs with MPI have room for 4 at most",
         ),
         ([pc(slots=2), pc("pc2", slots=2)], FOUR, ""),
         (
