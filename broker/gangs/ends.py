@@ -54,11 +54,14 @@ class Ends:
         touched: dict[int, Gang] = {}
         for result in message.results:
             gang = self._table.at(worker, result.task, result.number, result.rank)
-            if result.outcome != wire.Outcome.DONE and result.outcome not in FAILED:
+            stopped = result.outcome != wire.Outcome.DONE and result.outcome not in FAILED
+            if stopped or (gang is not None and result.rank in gang.failed):
                 self._printed(worker, gang, result, now)
             elif gang is not None and gang.stage != Stage.PREPARING:
                 touched[result.task] = gang
                 self.rank_ended(gang, result._replace(elapsed=min(result.elapsed, now - gang.began)), now)
+                if result.outcome in FAILED:
+                    gang.printed.add(result.rank)
         for gang in touched.values():
             self.look_at(gang, now)
         refs = [wire.RankRef(each.task, each.number, each.rank) for each in message.results]
@@ -83,11 +86,11 @@ class Ends:
             self._table.gathered += gang.meetings.size - size
 
     def _printed(self, worker: WorkerSession, gang: Gang | None, result: wire.RankResult, now: float) -> None:
-        """A rank was stopped. That counts for nothing, but what it printed until then is kept."""
+        """A rank was stopped, or MPI's process manager had failed it: what it printed until then is kept."""
         rank = result.rank
         if gang is None:
             bag = self._table.stopped(worker, result.task, result.number, rank)
-        elif gang.stage == Stage.PREPARING or rank in gang.ended or rank in gang.failed or rank in gang.printed:
+        elif gang.stage == Stage.PREPARING or rank in gang.ended or rank in gang.printed:
             bag = None
         else:
             bag = gang.bag

@@ -43,7 +43,8 @@ class Gang:
 
     ``ready``: workers that are ready, have come back, or have stopped what they had, depending on the stage.
     ``ended``: the seconds that each rank took that has succeeded. ``size``: bytes of their results. ``failed``: ranks.
-    ``printed``: ranks that were stopped, and have said what they printed.
+    ``printed``: ranks that have failed or were stopped, and have said what they printed. A rank that MPI's process
+    manager has failed says so later.
     ``over``: workers all of whose ranks have succeeded while others went on: nothing is awaited of them any more.
     ``first``: the failure that came first, of those that are known.
     """

@@ -53,6 +53,7 @@ class Gathering:
                 gang.size += rank.size
             elif rank.outcome in FAILED:
                 facts = (*attempt, rank.outcome, rank.elapsed, table.payload(row.task, rank.rank), b"", b"", rank.rank)
+                gang.printed.add(rank.rank)
                 self._ends.fail(gang, Failure(rank.rank, rank.elapsed, wire.RankResult(*facts)), now)
         self._ends.let_go(gang, now)
 

@@ -114,9 +114,9 @@ class GangTable:
             self.pmi_bytes[gang.bag.row.owner] -= gang.pmi.size
             self.pmi_bytes += Counter()  # without those that have none
         self.timed.discard(gang.attempt.task)
-        left = {rank for rank in range(len(gang.ranks)) if rank not in gang.ended and rank not in gang.failed}
-        if gang.stage != Stage.PREPARING and left - gang.printed:
-            self._over[gang.attempt.task] = Over(gang.attempt, gang.bag, gang.ranks, left - gang.printed)
+        left = {rank for rank in range(len(gang.ranks)) if rank not in gang.ended and rank not in gang.printed}
+        if gang.stage != Stage.PREPARING and left:
+            self._over[gang.attempt.task] = Over(gang.attempt, gang.bag, gang.ranks, left)
             if len(self._over) > OVER_LIMIT:
                 self._over.popitem(last=False)
 

@@ -669,6 +669,24 @@ def test_mpi_ranks_speak_to_their_process_manager_also_after_a_restart(open_offi
     assert failure.message == f"rank 1 of 2 on {back[1].name}: MPI_Abort with exit code 7"
 
 
+@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.DEPARTED])  # its process has ended, or was stopped
+def test_what_a_rank_had_printed_that_called_mpi_abort_is_in_the_log(office: Office, outcome: Outcome) -> None:
+    bag, workers = begun(office, 2, mpi=True)
+    workers[1].send(wire.PmiBytes(*workers[1].ref, 1, 0, b"cmd=abort exitcode=7\n"))
+    row = wire.RankResult(*workers[1].ref, int(outcome), 1.5, b"", b"why it aborts", b"", 1)
+    for _ in range(2):
+        workers[1].send(wire.RanksEnded((row,)))
+    office.settle()
+    damaged = "checksum IS NOT NULL AND checksum IS NOT checksum(payload, stdout, stderr)"
+    assert office.journal.db.execute(f"SELECT count(*) FROM ranks WHERE {damaged}").fetchone() == (0,)
+    for worker in workers:
+        worker.stopped()
+    failure = wire.read_failure(only_result(office, bag).payload)
+    assert failure.message == f"rank 1 of 2 on {workers[1].name}: MPI_Abort with exit code 7"
+    assert logged(office, bag) == [("stopped", 0.0, ""), ("error", 1.5, "why it aborts")]
+    assert office.client().ask("logs", bag=bag, item=0)["stdout"] == "why it aborts"
+
+
 def test_what_all_gangs_of_a_submitter_say_to_process_managers_is_bounded(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
