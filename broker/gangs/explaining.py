@@ -7,6 +7,7 @@ from deskgrid.broker.gangs.gang import Gang, Stage
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangTable
 from deskgrid.broker.gangs.together import Pc, Together, most_pcs, most_together
+from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.needs import MPI, labels_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
@@ -106,9 +107,8 @@ class Explaining:
         what = f"it needs {_wanted(need)} for {precise(seconds)}"
         if not self._table.workers:
             return f"{what}; no worker is connected"
-        if self._sharing().apart and 0 < (most := most_pcs(self._pcs(now), need)) < need.least:
-            name = self._state.scheduler.policy.name
-            return f"{what}; {name} gives each rank a PC of its own, and a site has {most} at most for it"
+        if apart := self._apart(need, now):
+            return f"{what}; {apart}"
         found = self.together(need, self._state.scheduler.runtime(task), now)
         if found.ranks < need.least:
             return f"{what}; {self._too_few(need, found, now)}"
@@ -122,7 +122,16 @@ class Explaining:
         if found.ranks >= need.least:
             return ""
         seconds = precise(need.seconds(runtime, need.least))
+        if apart := self._apart(need, now):
+            return f"a task needs {_wanted(need)} for {seconds}; {apart}; {WAIT}"
         return f"a task needs {_wanted(need)} for {seconds}; {self._too_few(need, found, now)}: {LONGER}"
+
+    def _apart(self, need: Need, now: float) -> str:
+        """Whether it needs more PCs of a site than there are, because of the policy in force."""
+        if not (self._sharing().apart and 0 < (most := most_pcs(self._pcs(now), need)) < need.least):
+            return ""
+        name = self._state.scheduler.policy.name
+        return f"{name} gives each rank a PC of its own, and no site has more than {most} for it"
 
     def _too_few(self, need: Need, found: Together, now: float) -> str:
         if not found.ranks:

@@ -127,9 +127,14 @@ def test_what_a_pc_lacks_is_said() -> None:
 def test_explain_counts_what_the_policy_in_force_lets_a_task_have(open_office: OpenOffice) -> None:
     office = open_office(policy="cisne-uniform")  # at most one rank of a gang on each PC
     office.worker("pc1").join(slots=4, processors=2)
-    bag = office.client().submit([b"0"], runtime=10.0, options=TaskOptions(ranks=(2, 2), gang=True))
-    (text,) = office.client().ask("explain", bag=bag, item=0)["text"]
-    assert text.endswith("cisne-uniform gives each rank a PC of its own, and a site has 1 at most for it")
+    client = office.client()
+    client.send(wire.Blob(sha256(COMMAND).hexdigest(), COMMAND))
+    answer = client.answer_to(client.batch("b1", [b"0"], options=TaskOptions(ranks=(2, 2), gang=True), runtime=10.0))
+    reason = "cisne-uniform gives each rank a PC of its own, and no site has more than 1 for it"
+    assert isinstance(answer, wire.Accepted)
+    assert answer.note == f"a task needs 2 slots of one site for 10 s; {reason}; {WAIT}"
+    (text,) = client.ask("explain", bag="b1", item=0)["text"]
+    assert text.endswith(reason)
 
 
 def test_explain_counts_the_slots_that_its_processors_may_share(open_office: OpenOffice) -> None:

@@ -107,7 +107,7 @@ def test_a_policy_that_keeps_the_ranks_of_a_gang_apart_is_named(office: Office) 
     rank_worker(office, "alone", slots=4, site="elsewhere")
     bag = gang_bag(office, 3)
     settled_in(office)
-    reason = "cisne-normal gives each rank a PC of its own, and a site has 1 at most for it"
+    reason = "cisne-normal gives each rank a PC of its own, and no site has more than 1 for it"
     assert why(office, bag) == [
         f"task 0 (predicted 1 min 40 s) waits: it needs 3 slots of one site for 1 min 40 s; {reason}"
     ]
