@@ -227,9 +227,10 @@ def _print_log(item: int, log: "TaskLog") -> None:
         told = told.partition("\n")[2] or told
     printed, _, ending = told.rpartition("\n")
     error = ending if printed.strip() and printed.strip() in log.stderr else told
+    others = "" if log.state == "cancelled" else " with the others"
     for rank in log.ranks:
         after = f" after {precise(rank.elapsed_s)}" if rank.elapsed_s else ""
-        ended = {"stopped": f", stopped with the others{after}:", "running": ", still running"}
+        ended = {"stopped": f", stopped{others}{after}:", "running": ", still running"}
         say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker}{ended.get(rank.state, f'{after}:')}", err=True)
         _print_output(rank.stdout, rank.stderr)
     if not log.ranks:

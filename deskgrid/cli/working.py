@@ -60,7 +60,8 @@ LINE_LOOK_S = 0.005
 @click.option(
     "--site",
     default="",
-    help="The lab that this PC belongs to. The PCs of a lab must be able to reach each other. A gang runs in one lab.",
+    help="The site that this PC belongs to, such as lab3. The PCs of a site must be able to reach each other. A gang "
+    "runs on one site.",
 )
 @click.option(
     "--label",

@@ -34,6 +34,16 @@ from deskgrid.sleepbench.scenarios import ScenarioError
 def gangs(*, scenario_file: Path, policy: tuple[str, ...], seed: int, file: Path | None) -> None:
     """Simulate gangs on sites of PCs: when and where each runs, and what its policy considered.
 
+    The page Benchmarks in docs/ describes all that a scenario file can have. A small one:
+
+    \b
+    [[site]]
+    name = "A"
+    slots = 9
+    [[gang]]
+    slots = 3
+    runtime = 10.0
+
     Everything that happens at one instant is known before anything is decided at it. Times that differ by no more than
     a microsecond are one instant, because times are rounded.
     """

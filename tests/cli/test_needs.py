@@ -98,6 +98,18 @@ def test_a_rank_that_was_ended_with_the_others_has_no_time_of_its_own(monkeypatc
     )
 
 
+def test_a_rank_of_a_cancelled_gang_was_stopped_because_of_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = RankLog(0, "pc1", "stopped", 2.26, "hi\n", "")
+    cancelled = TaskLog("cancelled", None, 0.0, "", "", None, None, (stopped,))
+    use(monkeypatch, FakeGrid(FakeBag([(0, None)], logged={0: cancelled})))
+    result = deskgrid("logs", BAG, "0")
+    assert result.stderr.splitlines() == [
+        "deskgrid: task 0: cancelled",
+        "deskgrid: task 0, rank 0 on pc1, stopped after 2.26 s:",
+    ]
+    assert result.stdout == "hi\n"
+
+
 def test_the_log_of_a_gang_that_runs_says_what_each_rank_does(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = RankLog(1, "pc2", "running", 0.0, "", "")
     sent = TaskLog("sent", None, 0.0, "", "", None, None, (RANKS[0], runs))
