@@ -322,11 +322,12 @@ def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None
     if not bag_ids and not learned:
         raise click.UsageError("name a bag, or give --learned")
     with open_grid(join, admin=learned) as grid:
-        for bag in _all_attached(grid, bag_ids, "forgotten"):
-            bag.forget()
-        if learned:
+        bags = _all_attached(grid, bag_ids, "forgotten")
+        if learned:  # first, because it is refused to all but admins: then no bag is deleted either
             grid.forget_learned()
             click.echo("forgot what was learned")
+        for bag in bags:
+            bag.forget()
 
 
 def _all_attached(grid: "Grid", bag_ids: Sequence[str], what: str) -> "list[Bag[Any, Any]]":

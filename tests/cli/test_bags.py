@@ -425,6 +425,17 @@ def test_forget_forgets_what_was_learned_as_an_admin(grid: FakeGrid) -> None:
     assert grid.joins == ["client@lab:1", ADMIN]
 
 
+def test_forget_deletes_no_bag_if_it_may_not_forget_what_was_learned(
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise RequestFailed("'forget learned' is for admins")
+
+    monkeypatch.setattr(grid, "forget_learned", refuse)
+    assert deskgrid("forget", "--learned", BAG).exit_code == 2
+    assert not grid.bag.forgotten
+
+
 def test_forget_without_anything_to_forget_is_a_wrong_command_line(grid: FakeGrid) -> None:
     result = deskgrid("forget")
     assert (result.exit_code, result.stderr) == (
