@@ -26,7 +26,8 @@ CHANGES_BRACKETS = 512
 # Changes that one question compares: each is a forward run. Patterns, and groups of PCs, in one of them.
 CHANGES_LIMIT = 16
 PATTERNS_LIMIT = 8
-# PCs that may be imagined beside those that are there, and the pieces that a task may be imagined to be split into.
+# PCs like those of one pattern that may be imagined beside those that are there, and the pieces that a task may be
+# imagined to be split into.
 MORE_PCS = 1_000
 SPLIT_LIMIT = 100
 # Options of a policy: the largest policy has five.
@@ -156,8 +157,9 @@ _CHANGE = {
         _each(_object({"pcs": Argument(_PATTERN), "starts_s": _MOMENTS, "lasts_s": _MOMENTS}), PATTERNS_LIMIT),
         optional=True,
     ),
-    "more": Argument(_whole(MORE_PCS), optional=True),
-    "like": Argument(_PATTERN, optional=True),
+    "more": Argument(
+        _each(_object({"like": Argument(_PATTERN), "many": Argument(_whole(MORE_PCS))}), PATTERNS_LIMIT), optional=True
+    ),
     "split": Argument(_whole(SPLIT_LIMIT, 1), optional=True),
     "begins_s": Argument(_seconds, optional=True),
     "policy": Argument(_text(r"[ -~]{1,64}", "the name of a policy"), optional=True),

@@ -59,8 +59,7 @@ def change_of(row: Mapping[str, Any]) -> Change:
     return Change(
         without=tuple(row.get("without") or ()),
         windows=tuple(windows),
-        more=row.get("more") or 0,
-        like=row.get("like") or "*",
+        more=tuple((each["like"], each["many"]) for each in row.get("more") or ()),
         split=row.get("split") or 1,
         begins_s=row.get("begins_s") or 0.0,
         policy=row.get("policy") or "",

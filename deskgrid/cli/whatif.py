@@ -15,6 +15,7 @@ from deskgrid.cli.base import Seconds, Whole, join_option, open_grid, say, table
 from deskgrid.client.eta import clock
 from deskgrid.client.whatif import AS_IT_IS, Change
 from deskgrid.durations import duration
+from deskgrid.wire import BAG_LIMIT
 
 if TYPE_CHECKING:
     from deskgrid.client.eta import Eta
@@ -26,8 +27,11 @@ EVENING = "18:00"
 MORE = 5
 SITES = 3
 ALL = "all of these"
-# The broker imagines no more PCs than that.
+# The broker imagines no more PCs than that, and compares no more changes in one question. The last of several changes
+# is all of them together, which have no more patterns than that.
 MORE_LIMIT = 1_000
+CHANGES_LIMIT = 16
+PATTERNS_LIMIT = 8
 
 # A change, and what it is called.
 Named = tuple[str, Change]
@@ -46,7 +50,7 @@ def _with(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> 
     from deskgrid.worker.windows.weekly import PlanError
 
     now, found = instant(), list[Named]()
-    for word in words:
+    for word in _few(words):
         pcs, _, text = word.partition("=")
         if not pcs or not text.strip():
             raise click.BadParameter(f"{word!r} is not PATTERN=WINDOWS, as in 'lab4-*=mon-fri 18:00-08:00'")
@@ -61,18 +65,30 @@ def _with(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> 
 
 
 def _without(ctx: click.Context, option: click.Parameter, patterns: Iterable[str]) -> list[Named]:
+    if not all(patterns := _few(patterns)):
+        raise click.BadParameter("a pattern of PCs is empty")
     return [(f"without {pattern}", Change(without=(pattern,))) for pattern in patterns]
+
+
+def _few(words: Iterable[str]) -> Sequence[str]:
+    """Return what an option was given, unless it was given too often."""
+    if len(found := tuple(words)) > PATTERNS_LIMIT:
+        raise click.BadParameter(f"it was given {len(found)} times, and one question takes it {PATTERNS_LIMIT} times")
+    return found
 
 
 def _more(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> list[Named]:
     """Read N or N=PATTERN."""
-    found = list[Named]()
-    for word in words:
+    found, total = list[Named](), 0
+    for word in _few(words):
         number, sign, like = word.partition("=")
         if not number.isdecimal() or not 1 <= int(number) <= MORE_LIMIT or (sign and not like):
             raise click.BadParameter(f"{word!r} is not a number of PCs from 1 to {MORE_LIMIT:,}, nor N=PATTERN")
         text = f"with {_pcs(int(number))}{f' like {like}' if sign else ''}"
-        found.append((text, Change(more=int(number), like=like or "*")))
+        found.append((text, Change(more={like or "*": int(number)})))
+        total += int(number)
+    if total > MORE_LIMIT:
+        raise click.BadParameter(f"all together these are {total:,} PCs, and one question takes {MORE_LIMIT:,}")
     return found
 
 
@@ -103,12 +119,14 @@ def _begun(text: str, now: "Instant") -> Named:
 
 
 def _policy(ctx: click.Context, option: click.Parameter, name: str | None) -> list[Named]:
+    if name == "":
+        raise click.BadParameter("the name is empty")
     return [] if name is None else [(f"under {name}", Change(policy=name))]
 
 
 @click.command()
 @click.option("--runtime", type=Seconds(positive=True), help="Without BAG: the predicted duration of each task.")
-@click.option("--tasks", type=Whole(min=1), help="Without BAG: how many tasks the bag would have.")
+@click.option("--tasks", type=Whole(1, BAG_LIMIT), help="Without BAG: how many tasks the bag would have.")
 @click.option(
     "--with",
     "windows",
@@ -155,6 +173,8 @@ def whatif(
             )
         raise click.UsageError("name a bag, or give --runtime and --tasks")
     named = [each for some in changes.values() for each in some]
+    if len(named) >= CHANGES_LIMIT:
+        raise click.UsageError(f"these are {len(named)} changes, and one question takes {CHANGES_LIMIT - 1}")
     with open_grid(join) as grid:
         if not named:
             named = usual(grid.status(), instant())

@@ -1,5 +1,6 @@
 """What if: changes of the grid, or of a bag, that are only imagined, and when a bag would end with each of them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
@@ -27,28 +28,33 @@ class Change:
 
     A pattern matches names of PCs, as in ``lab3-*``; it can also be the name of a site. ``without``: patterns of PCs
     that are off. ``windows``: by pattern, the windows that these PCs have instead of their own, each (starts in, lasts)
-    in seconds, in order, at most 64 of the coming week. ``more``: how many more PCs there are, which are ``like`` the
-    existing PCs with this pattern, in turn. ``split``: each task of the bag is split into this many shorter tasks.
-    ``begins_s``: the bag begins after this many seconds. ``policy``: the scheduling policy.
+    in seconds, in order, at most 64 of the coming week. ``more``: how many more PCs there are, like the existing PCs in
+    turn; or, by pattern, how many more like those PCs. ``split``: each task of the bag is split into this many shorter
+    tasks. ``begins_s``: the bag begins after this many seconds. ``policy``: the scheduling policy.
     """
 
     without: Sequence[str] = ()
     windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)
-    more: int = 0
-    like: str = "*"
+    more: int | Mapping[str, int] = 0
     split: int = 1
     begins_s: float = 0.0
     policy: str = ""
 
     def and_also(self, other: "Change") -> "Change":
-        """Return both changes together; where both say something about one thing, ``other`` counts."""
+        """Return both changes together: more PCs add up; where else both say something, ``other`` counts."""
         changed = replace(self, **{name: getattr(other, name) for name in _differing(other)})
         without, windows = (*self.without, *other.without), {**self.windows, **other.windows}
-        return replace(changed, without=without, windows=windows, more=self.more + other.more)
+        return replace(changed, without=without, windows=windows, more=dict(self._more_of() + other._more_of()) or 0)
+
+    def _more_of(self) -> Counter[str]:
+        """By pattern, how many more PCs there are."""
+        return Counter({"*": self.more} if isinstance(self.more, int) else self.more)
 
     def said(self) -> dict[str, Any]:
         """Return the change as it travels."""
         found = {name: getattr(self, name) for name in _differing(self)}
+        if "more" in found:
+            found["more"] = [{"like": like, "many": many} for like, many in self._more_of().items()]
         if windows := found.get("windows"):
             found["windows"] = [
                 {"pcs": pcs, "starts_s": [start for start, _ in some], "lasts_s": [lasts for _, lasts in some]}
@@ -120,7 +126,8 @@ class Advice:
         if self.misfits is not None:
             return _what_to_do(self.misfits)
         best = min(self._worth(), key=lambda each: (each.hours, each.eta.median), default=None)
-        return str(self.now) if best is None else f"{self.now}; {_leave_on(best, self.now)}"
+        ends = str(self.now) if self.now.known else f"when the bag will be done is {self.now}"
+        return ends if best is None else f"{ends}; {_leave_on(best, self.now)}"
 
     def _worth(self) -> list[Longer]:
         """What helps; and more hours of one group only if they help more than fewer."""

@@ -27,15 +27,14 @@ class Change:
     """What is imagined otherwise. The defaults change nothing, and all that is given holds together. Seconds.
 
     A pattern stands for PCs by their names, or is the name of a site. ``without``: PCs that are not there. ``windows``:
-    the windows that PCs have instead of their own, in order, each (starts in, lasts). ``more``: how many more PCs there
-    are, ``like`` those that are there, in turn. ``split``: how many tasks there are in place of each one that waits.
-    ``begins_s``: the bag begins only then. ``policy``: the one that places tasks; empty: the one in force.
+    the windows that PCs have instead of their own, in order, each (starts in, lasts). ``more``: by pattern, how many
+    more PCs there are like those that it stands for, in turn. ``split``: how many tasks there are in place of each that
+    waits. ``begins_s``: the bag begins only then. ``policy``: the one that places tasks; empty: the one in force.
     """
 
     without: tuple[str, ...] = ()
     windows: tuple[tuple[str, tuple[tuple[float, float], ...]], ...] = ()
-    more: int = 0
-    like: str = "*"
+    more: tuple[tuple[str, int], ...] = ()
     split: int = 1
     begins_s: float = 0.0
     policy: str = ""
@@ -43,7 +42,7 @@ class Change:
 
 def changed(picture: Picture, bag: int, change: Change) -> Picture:
     """The picture with a change, for the bag of that number. More PCs come first: they may be like those that go."""
-    pcs = picture.pcs + more_pcs(picture.pcs, change.more, change.like)
+    pcs = picture.pcs + more_pcs(picture.pcs, change.more)
     for pattern, windows in change.windows:
         pcs = _each(pcs, pattern, partial(replace, spans=_spans(windows)))
     for pattern in change.without:
@@ -66,14 +65,14 @@ def matching(pcs: Sequence[PC], pattern: str) -> list[PC]:
     return found
 
 
-def more_pcs(pcs: Sequence[PC], many: int, like: str) -> tuple[PC, ...]:
-    """``many`` PCs that have the windows of those that ``like`` stands for, in turn, and run nothing yet.
+def more_pcs(pcs: Sequence[PC], more: Sequence[tuple[str, int]]) -> tuple[PC, ...]:
+    """By pattern, so many PCs that have the windows of those that it stands for, in turn, and run nothing yet.
 
     Raises `Unchangeable` if they have too many slots.
     """
-    chosen = list(islice(cycle(matching(pcs, like)), many)) if many else []
+    chosen = [pc for like, many in more for pc in islice(cycle(matching(pcs, like)), many)]
     if sum([pc.slots for pc in chosen]) > SLOTS_LIMIT:
-        raise Unchangeable(f"{many:,} more PCs like {like} have more than {SLOTS_LIMIT:,} slots")
+        raise Unchangeable(f"{len(chosen):,} more PCs like these have more than {SLOTS_LIMIT:,} slots")
     return tuple([_new(pc, f"{pc.name}+{number}") for number, pc in enumerate(chosen, 1)])
 
 

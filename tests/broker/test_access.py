@@ -20,7 +20,7 @@ BEN = Credential("ben", "submitter")
 OF_A_BAG: dict[str, dict[str, Any]] = {
     "progress": {},
     "eta": {},
-    "whatif": {"changes": [{"more": 1}]},
+    "whatif": {"changes": [{"more": [{"like": "*", "many": 1}]}]},
     "advise": {},
     "explain": {"item": 0},
     "logs": {"item": 0},

@@ -29,6 +29,9 @@ def client(office: Office) -> Client:
     return office.client()
 
 
+FIVE_MORE = {"more": [{"like": "*", "many": 5}]}
+
+
 def submitted(client: Client, tasks: int = 100, runtime: float = 300.0) -> str:
     return client.submit([b"x"] * tasks, runtime=runtime)
 
@@ -39,7 +42,13 @@ def medians(answer: dict[str, Any]) -> list[float | None]:
 
 def test_each_change_has_a_row_after_that_of_the_grid_as_it_is(office: Office, client: Client) -> None:
     bag = submitted(client)
-    changes = [{"more": 10, "like": "lab 1"}, {"without": ["lab1-[0-4]"]}, {"split": 2}, {"begins_s": HOUR}, {}]
+    changes = [
+        {"more": [{"like": "lab 1", "many": 10}]},
+        {"without": ["lab1-[0-4]"]},
+        {"split": 2},
+        {"begins_s": HOUR},
+        {},
+    ]
     as_it_is, more, fewer, split, later, same = medians(client.ask("whatif", bag=bag, changes=changes))
     assert as_it_is is not None
     assert as_it_is == same == pytest.approx(100 * 300.0 / 10 * 1.3, rel=0.3)
@@ -121,7 +130,7 @@ def test_what_cannot_be_answered_is_told_in_its_row(office: Office, client: Clie
 def test_of_a_bag_of_which_nothing_is_known_nothing_is_told(office: Office, client: Client) -> None:
     unknown = "nothing is known yet about how long its tasks take"
     bag = client.submit([b"x"] * 10, runtime=None)
-    rows = client.ask("whatif", bag=bag, changes=[{"more": 5}])["rows"]
+    rows = client.ask("whatif", bag=bag, changes=[FIVE_MORE])["rows"]
     assert [(row["median_s"], row["why"]) for row in rows] == [(None, unknown)] * 2
     told = client.ask("advise", bag=bag)
     assert (told["now"]["why"], told["longer"], told["misfits"]) == (unknown, [], None)
@@ -130,7 +139,7 @@ def test_of_a_bag_of_which_nothing_is_known_nothing_is_told(office: Office, clie
 def test_without_a_pc_that_is_the_reason(office: Office) -> None:
     client = office.client()
     bag = client.submit([b"x"] * 10, runtime=None)
-    reasons = [row["why"] for row in client.ask("whatif", bag=bag, changes=[{"more": 5}])["rows"]]
+    reasons = [row["why"] for row in client.ask("whatif", bag=bag, changes=[FIVE_MORE])["rows"]]
     assert reasons == ["no PC is up or announced", "no PC is known"]
     assert client.ask("eta", bag=bag)["why"] == reasons[0]
 
@@ -191,7 +200,10 @@ WINDOWS = {"pcs": "a", "starts_s": [0.0], "lasts_s": [1.0]}
         ([{"bag": 1}], "changes has one that is wrong: 'bag' is not an argument of this question"),
         ([{"without": "a"}], "changes has one that is wrong: without is not a list of at most 8"),
         ([{"without": [""]}], "changes has one that is wrong: without has one that is not a pattern of names"),
-        ([{"more": 1001}], "changes has one that is wrong: more is not a whole number from 0 to 1000"),
+        (
+            [{"more": [{"like": "*", "many": 1001}]}],
+            "changes has one that is wrong: more has one that is wrong: many is not a whole number from 0 to 1000",
+        ),
         ([{"split": 0}], "changes has one that is wrong: split is not a whole number from 1 to 100"),
         (
             [{"begins_s": -1}],

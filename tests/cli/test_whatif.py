@@ -44,8 +44,8 @@ def eta(median: float | None, low: float | None, high: float | None, why: str = 
     ("arguments", "names", "changes"),
     [
         (["--without", "lab3"], ["without lab3"], [Change(without=("lab3",))]),
-        (["--more", "5"], ["with 5 more PCs"], [Change(more=5)]),
-        (["--more", "1=lab2-*"], ["with 1 more PC like lab2-*"], [Change(more=1, like="lab2-*")]),
+        (["--more", "5"], ["with 5 more PCs"], [Change(more={"*": 5})]),
+        (["--more", "1=lab2-*"], ["with 1 more PC like lab2-*"], [Change(more={"lab2-*": 1})]),
         (["--split", "2"], ["tasks split in 2"], [Change(split=2)]),
         (["--policy", "pgs"], ["under pgs"], [Change(policy="pgs")]),
         (["--begin", "18:00"], ["begun at 18:00"], [Change(begins_s=6 * HOUR)]),
@@ -66,12 +66,12 @@ def eta(median: float | None, low: float | None, high: float | None, why: str = 
                 "all of these",
             ],
             [
-                Change(more=2),
-                Change(more=3, like="x"),
+                Change(more={"*": 2}),
+                Change(more={"x": 3}),
                 Change(split=2),
                 Change(begins_s=HOUR),
                 Change(policy="fcfs"),
-                Change(more=5, like="x", split=2, begins_s=HOUR, policy="fcfs"),
+                Change(more={"*": 2, "x": 3}, split=2, begins_s=HOUR, policy="fcfs"),
             ],
         ),
     ],
@@ -156,7 +156,16 @@ def test_answers_as_json(grid: FakeGrid) -> None:
         ([BAG, "--more", "0"], "'0' is not a number of PCs from 1 to 1,000, nor N=PATTERN"),
         ([BAG, "--more", "2="], "'2=' is not a number of PCs from 1 to 1,000, nor N=PATTERN"),
         ([BAG, "--more", "1001=lab4"], "'1001=lab4' is not a number of PCs from 1 to 1,000, nor N=PATTERN"),
+        (
+            [BAG, "--more", "600", "--more", "401=lab4"],
+            "all together these are 1,001 PCs, and one question takes 1,000",
+        ),
         ([BAG, "--begin", "25:00"], "malformed time '25:00'"),
+        ([BAG, "--without", ""], "a pattern of PCs is empty"),
+        ([BAG, *["--without", "a"] * 9], "it was given 9 times, and one question takes it 8 times"),
+        ([BAG, *["--without", "a", "--more", "1"] * 8], "these are 16 changes, and one question takes 15"),
+        ([BAG, "--policy", ""], "the name is empty"),
+        (["--runtime", "5", "--tasks", "10000001"], "10000001 is not in the range 1<=x<=10000000"),
     ],
 )
 def test_a_wrong_command_line_is_refused(grid: FakeGrid, arguments: list[str], said: str) -> None:
@@ -258,6 +267,7 @@ SOME = (longer("lab3", 1, 7 * HOUR), longer("lab3", 2, 3 * HOUR))
             "leave lab3 (10 PCs) on until 19:30, and it ends at 19:00, not at Thu 08:00",
         ),
         (Advice(NOW, (), None), "done Thu 08:00, at the latest 14:00"),
+        (Advice(eta(None, None, None, "no PC is up"), (), None), "when the bag will be done is unknown: no PC is up"),
         (Advice(NOW, SOME, Misfits(2, 70.0, 60.0, 2)), "2 tasks need 1 min 10 s at once, and the longest window"),
     ],
 )

@@ -18,22 +18,21 @@ def test_each_change_has_an_answer_after_that_of_the_grid_as_it_is(fake: FakeGri
     fake.memory.hold = True
     fake.broker.answers["whatif"] = {"rows": [row(60.0), row(None, "no PC is up or announced")]}
     bag = grid.bag(abs, [1, 2])
-    change = Change(without=("lab1", "b*"), windows={"c": [(5.0, 10.0)]}, more=2, like="d", split=3, begins_s=4.0)
+    change = Change(without=("lab1", "b*"), windows={"c": [(5.0, 10.0)]}, more={"d": 2, "*": 1}, split=3, begins_s=4.0)
     as_it_is, without = grid.whatif(bag, [change])
     assert as_it_is == Eta(60.0, 60.0, 60.0)
     assert str(without) == "unknown: no PC is up or announced"
-    assert grid.whatif(bag.id, [Change(policy="pgs")])[0] == as_it_is
+    assert grid.whatif(bag.id, [Change(policy="pgs", more=2)])[0] == as_it_is
     said = {
         "without": ["lab1", "b*"],
         "windows": [{"pcs": "c", "starts_s": [5.0], "lasts_s": [10.0]}],
-        "more": 2,
-        "like": "d",
+        "more": [{"like": "d", "many": 2}, {"like": "*", "many": 1}],
         "split": 3,
         "begins_s": 4.0,
     }
     first, second = fake.memory.asked("whatif")
     assert first == {"bag": bag.id, "changes": [said]}
-    assert second == {"bag": bag.id, "changes": [{"policy": "pgs"}]}
+    assert second == {"bag": bag.id, "changes": [{"policy": "pgs", "more": [{"like": "*", "many": 2}]}]}
 
 
 def test_a_bag_need_not_be_submitted(fake: FakeGrid, grid: Grid) -> None:

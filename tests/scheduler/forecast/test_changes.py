@@ -37,7 +37,7 @@ def test_a_pattern_stands_for_names_or_for_a_site(pattern: str, found: int) -> N
     [
         Change(without=("lab3-*",)),
         Change(windows=(("lab 3", ((0.0, 1.0),)),)),
-        Change(more=1, like="x"),
+        Change(more=(("x", 1),)),
     ],
 )
 def test_a_pattern_that_stands_for_nothing_is_named(change: Change) -> None:
@@ -46,9 +46,9 @@ def test_a_pattern_that_stands_for_nothing_is_named(change: Change) -> None:
 
 
 def test_more_slots_than_a_forward_run_can_take_are_not_imagined() -> None:
-    assert len(more_pcs(LAB_1, 10_000, "*")) == 10_000
-    with pytest.raises(Unchangeable, match=r"10,001 more PCs like \* have more than 20,000 slots"):
-        more_pcs(LAB_1, 10_001, "*")
+    assert len(more_pcs(LAB_1, [("*", 10_000)])) == 10_000
+    with pytest.raises(Unchangeable, match="10,001 more PCs like these have more than 20,000 slots"):
+        more_pcs(LAB_1, [("*", 10_000), ("lab1-1", 1)])
 
 
 def test_tasks_of_pcs_that_are_not_there_begin_again() -> None:
@@ -80,15 +80,16 @@ def test_windows_come_in_order(windows: tuple[tuple[float, float], ...]) -> None
 
 def test_on_more_pcs_no_environment_is_ready_yet() -> None:
     pc = replace(LAB_1[0], prepares=(Preparing("numpy", 9.0, ready=True),))
-    (found,) = more_pcs([pc], 1, "*")
+    (found,) = more_pcs([pc], [("*", 1)])
     assert (pc.prepares_s("numpy"), found.prepares_s("numpy")) == (0.0, 9.0)
 
 
 def test_more_pcs_are_like_those_that_are_there_and_idle() -> None:
-    found = more_pcs(PICTURE.pcs, 3, "lab 1")
-    assert [pc.name for pc in found] == ["lab1-1+1", "lab1-2+2", "lab1-1+3"]
-    assert all((pc.spans, pc.slots, pc.running) == (LAB_1[0].spans, 2, ()) for pc in found)
-    assert names(changed(PICTURE, 7, Change(more=1, like="lab2-2", without=("lab2-2",))))[-1] == "lab2-2+1"
+    found = more_pcs(PICTURE.pcs, [("lab 1", 3), ("lab2-2", 1)])
+    assert [pc.name for pc in found] == ["lab1-1+1", "lab1-2+2", "lab1-1+3", "lab2-2+4"]
+    assert found[3].spans == LAB_2[1].spans
+    assert all((pc.spans, pc.slots, pc.running) == (LAB_1[0].spans, 2, ()) for pc in found[:3])
+    assert names(changed(PICTURE, 7, Change(more=(("lab2-2", 1),), without=("lab2-2",))))[-1] == "lab2-2+1"
 
 
 def test_a_window_may_last_longer_and_reach_the_next() -> None:

@@ -41,7 +41,7 @@ def test_answers_stand_beside_each_other() -> None:
     found = medians(
         GRID,
         Change(),
-        Change(more=20, like="lab2"),
+        Change(more=(("lab2", 20),)),
         Change(without=("lab1",)),
         Change(split=2),
         Change(begins_s=2 * HOUR),
@@ -91,7 +91,7 @@ def note(picture: Picture, change: Change | None = None) -> str:
 
 def test_a_change_that_does_not_apply_says_why() -> None:
     assert note(GRID, Change(without=("lab9",))) == "no PC and no site is called lab9"
-    assert note(replace(GRID, pcs=()), Change(more=5)) == "no PC is known"
+    assert note(replace(GRID, pcs=()), Change(more=(("*", 5),))) == "no PC is known"
     assert note(GRID, Change(policy="best")).startswith("no policy 'best'; there are: packing, ")
     many = replace(GRID, bags=(bag(20_001),))
     assert note(many, Change(policy="pgs")) == "20,001 tasks wait, too many to try another policy with: at most 20,000"
@@ -114,7 +114,7 @@ def test_a_bag_without_an_end_says_why() -> None:
 
 def test_parallel_tasks_are_answered_for_too() -> None:
     gangs = replace(GRID, bags=(replace(bag(20), need=Need(5, 5, gang=True)),))
-    as_it_is, more = medians(gangs, Change(more=20, like="lab2"))
+    as_it_is, more = medians(gangs, Change(more=(("lab2", 20),)))
     assert as_it_is == pytest.approx(5 * 5.0 / 60, rel=0.2)
     assert more == pytest.approx(as_it_is / 2, rel=0.5)
     assert (
