@@ -160,8 +160,10 @@ class Category:
 
     def put_out(self, tasks: int, seconds: float) -> None:
         """``tasks`` more of its tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
+        account = self.account
         self.out += tasks
-        self.account.put_out(tasks, seconds)
+        account.out += tasks
+        account.out_s = account.out_s + seconds if account.out else 0.0  # without what rounding left
         if self.key.licences:
             self._licences.use(self.key.licences, tasks)
 
