@@ -317,7 +317,7 @@ class Sessions:
         for name in revoked:
             here = [*self.workers.let_go(name, now), *self.clients.let_go(name), *self._enrolment.let_go(name)]
             for peer in here:
-                self.state.send(peer, wire.Refused(f"the credential {name!r} was revoked"))
+                self.state.send(peer, wire.Refused(f"the key {name!r} was revoked"))
 
     def _look_at_disk(self, now: float) -> None:
         disk = self.state.disk

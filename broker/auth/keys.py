@@ -173,7 +173,7 @@ class KeyRing:
         if name in self._added:
             self._replace({other: entry for other, entry in self._added.items() if other != name})
         elif (pc := self._pcs.get(name)) is None or pc.name != name:
-            raise CredentialError(f"there is no credential {name!r}")
+            raise CredentialError(f"there is no key {name!r}")
         elif pc.revoked:
             raise CredentialError(f"{pc.name} was revoked before; `deskgrid keys forget {pc.name}` frees the name")
         else:

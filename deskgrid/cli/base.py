@@ -117,7 +117,7 @@ def show(text: str, *, err: bool = False) -> None:
 join_option = click.option(
     "--join",
     metavar="LINE",
-    help="The join line for clients, or @FILE that contains it [default: $DESKGRID_JOIN, or this machine's broker].",
+    help="The join line for people, or @FILE that contains it [default: $DESKGRID_JOIN, or this machine's broker].",
 )
 
 

@@ -57,7 +57,7 @@ def _left(name: str) -> JoinLine:
     except FileNotFoundError as error:
         raise GridUnreachable(
             f"no broker is known: DESKGRID_JOIN is not set, and no broker has run on this machine ({path} is not "
-            "there); start one with `deskgrid broker`, or set DESKGRID_JOIN to the line that it prints for clients"
+            "there); start one with `deskgrid broker`, or set DESKGRID_JOIN to the line that it prints for people"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise GridUnreachable(

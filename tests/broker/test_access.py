@@ -77,7 +77,7 @@ class Store:
 
     def revoke(self, name: str) -> str:
         if name not in self.known:
-            raise CredentialError(f"there is no credential {name!r}")
+            raise CredentialError(f"there is no key {name!r}")
         del self.known[name]
         return ""
 
@@ -230,7 +230,7 @@ def test_whoever_is_here_by_a_revoked_key_is_let_go_and_its_work_goes_to_others(
     worker.work()
     assert admin.ask("keys revoke", name="pc1") == {"connected": 1, "line_in": ""}
     office.settle()
-    assert worker.refusal() == "the credential 'pc1' was revoked"
+    assert worker.refusal() == "the key 'pc1' was revoked"
     assert office.sessions.workers.by_name == {}
     progress = ann.ask("progress", bag=bag)
     assert (progress["running"], progress["waiting"]) == (0, 1)
@@ -242,7 +242,7 @@ def test_a_revoked_submitter_is_let_go_and_its_bags_stay_for_admins(office: Offi
     ann.send(wire.Watch(5, bag, 99))
     assert admin.ask("keys revoke", name="ann")["connected"] == 1
     office.settle()
-    assert ann.refusal() == "the credential 'ann' was revoked"
+    assert ann.refusal() == "the key 'ann' was revoked"
     assert not office.sessions.state.book.by_id[bag].watchers
     assert admin.ask("progress", bag=bag)["owner"] == "ann"
 

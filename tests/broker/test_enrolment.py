@@ -159,7 +159,7 @@ def test_what_was_asked_by_a_line_that_is_revoked_before_its_turn_is_refused(key
     admin.send(wire.Ask(1, "keys revoke", '{"name": "worker"}'))
     for _ in range(4):
         keyed.settle()
-    assert peer.refusal() == "the credential 'worker' was revoked"
+    assert peer.refusal() == "the key 'worker' was revoked"
     assert f"pc{len(before)}" not in keys_of(keyed)
 
 
@@ -199,7 +199,7 @@ def test_two_workers_of_one_pc_have_a_name_each_and_both_go_when_it_is_revoked(k
     assert [first.join().name, second.join().name] == ["pc1", "pc1~2"]
     assert keyed.client(ADMIN).ask("keys revoke", name="pc1")["connected"] == 2
     keyed.settle()
-    assert first.refusal() == second.refusal() == "the credential 'pc1' was revoked"
+    assert first.refusal() == second.refusal() == "the key 'pc1' was revoked"
     assert not keyed.sessions.workers.by_name
 
 
@@ -241,7 +241,7 @@ def test_of_two_pcs_one_is_revoked_and_the_other_goes_on(grid: LiveGrid) -> None
         assert connection.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED
         worker.join()
         assert grid.admin().ask("keys revoke", name="pc1")["connected"] == 1
-        assert worker.refusal() == "the credential 'pc1' was revoked"
+        assert worker.refusal() == "the key 'pc1' was revoked"
         assert connection.handshake() == zmq.EVENT_HANDSHAKE_FAILED_AUTH
     client = grid.client()
     bag = client.submit([b"0"])

@@ -155,7 +155,7 @@ def test_a_name_or_a_key_stands_for_one_credential(tmp_path: Path) -> None:
 def test_what_is_not_there_cannot_be_revoked(tmp_path: Path) -> None:
     ring = KeyRing(tmp_path)
     for name in ("ann", "broker", ""):
-        with pytest.raises(CredentialError, match="there is no credential"):
+        with pytest.raises(CredentialError, match="there is no key"):
             ring.revoke(name)
 
 

@@ -70,7 +70,7 @@ def test_a_revoked_key_is_cut_off_in_mid_connection_and_never_let_in_again(grid:
         bag = ann.submit([b"0"])
         ann.send(wire.Watch(1, bag, 0))
         assert grid.admin().ask("keys revoke", name="ann")["connected"] == 1
-        assert ann.refusal() == "the credential 'ann' was revoked"
+        assert ann.refusal() == "the key 'ann' was revoked"
         ann.send(wire.Ask(2, "cancel", f'{{"bag": "{bag}"}}'))  # it may not know yet
         assert is_cut(connection)
         assert grid.admin().ask("progress", bag=bag)["cancelled"] == 0
@@ -151,7 +151,7 @@ def test_a_worker_process_whose_key_is_revoked_ends_and_says_why(grid: LiveGrid)
     worker = grid.start_worker("lab-3", line=new_line(grid, "worker", "lab-3"))
     assert grid.joined(worker)
     grid.admin().ask("keys revoke", name="lab-3")
-    assert "the credential 'lab-3' was revoked" in str(worker.failure())
+    assert "the key 'lab-3' was revoked" in str(worker.failure())
 
 
 # --- connections that are cut ----------------------------------------------------------------------------------------

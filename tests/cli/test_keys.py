@@ -134,7 +134,7 @@ def test_revoking_a_key_of_the_home_says_where_the_new_line_is(grid: LiveGrid) -
         (["add", "king", "ann"], "'king' is not one of"),
         (["add", "admin", "a n"], "a name is 1 to 64 letters"),
         (["add", "admin", "worker"], "there is a key 'worker' already; revoke it first"),
-        (["revoke", "ann"], "there is no credential 'ann'"),
+        (["revoke", "ann"], "there is no key 'ann'"),
         (["forget", "ann"], "there is no PC 'ann'"),
         (["forget", "worker"], "there is no PC 'worker'"),
         (["forget"], "Missing argument 'NAME...'"),

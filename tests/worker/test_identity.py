@@ -144,7 +144,7 @@ def test_a_revoked_pc_ends_and_cannot_enrol_again_until_it_is_forgotten(live: Li
         assert worker.joined()
         live.admin().ask("keys revoke", name="lab3-07")
         assert worker.ends() == 2
-        assert "the credential 'lab3-07' was revoked" in worker.said
+        assert "the key 'lab3-07' was revoked" in worker.said
     with worker_process(tmp_path / "log2", *options(tmp_path)) as again:
         assert again.ends() == 2
         assert "does not know this PC's key: was it revoked or forgotten?" in again.said
