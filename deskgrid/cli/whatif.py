@@ -140,7 +140,9 @@ def _policy(ctx: click.Context, option: click.Parameter, name: str | None) -> li
     "--more", multiple=True, metavar="N[=PATTERN]", callback=_more, help="There are N more PCs like the existing ones."
 )
 @click.option("--split", type=Whole(2, 100), callback=_split, help="Each task is split into this many shorter tasks.")
-@click.option("--begin", metavar="TIME", callback=_begin, help="The bag begins at HH:MM, or after a duration.")
+@click.option(
+    "--begin", metavar="TIME", callback=_begin, help="The waiting tasks of the bag begin at HH:MM, or after a duration."
+)
 @click.option("--policy", metavar="NAME", callback=_policy, help="This scheduling policy places the tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON.")
 @click.argument("bag_id", metavar="[BAG]", required=False)
