@@ -328,6 +328,7 @@ def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None
             click.echo("forgot what was learned")
         for bag in bags:
             bag.forget()
+            click.echo(f"forgot {bag.id}")
 
 
 def _all_attached(grid: "Grid", bag_ids: Sequence[str], what: str) -> "list[Bag[Any, Any]]":

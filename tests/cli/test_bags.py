@@ -413,7 +413,7 @@ def test_when_one_bag_is_refused_no_bag_is_cancelled_or_forgotten(
 
 
 def test_forget_forgets(grid: FakeGrid) -> None:
-    assert deskgrid("forget", BAG).exit_code == 0
+    assert deskgrid("forget", BAG).stdout == f"forgot {BAG}\n"
     assert grid.bag.forgotten
 
 
