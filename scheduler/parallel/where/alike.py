@@ -53,14 +53,14 @@ class Alike:
         for hosts in _groups(site, need):
             ranks, part = _ranks(hosts, need, power)
             # With more ranks it may end before a window closes.
-            while part >= ENOUGH and ranks <= need.most:
+            while part >= ENOUGH:
                 start = in_order(look, job, hosts, partial(first, ranks=ranks), reserved)
                 if start is not None:
                     yield part, -ranks * min([host.speed for host, _ in start.ranks]), start
                     break
-                if reserved is not None:
+                if reserved is not None or ranks >= need.most:
                     break
-                ranks *= 2
+                ranks = min(2 * ranks, need.most)
 
 
 def _groups(site: Site, need: Need) -> Iterator[list[Host]]:

@@ -162,6 +162,15 @@ def test_a_moldable_job_gets_more_ranks_if_it_would_not_end_in_time_otherwise() 
     assert grid.done[0].killed is False
 
 
+def test_the_most_ranks_that_a_moldable_job_may_have_are_tried_too() -> None:
+    hosts = hosts_of("B", 3)
+    grid = Grid([*hosts_of("A", 1, 1), *hosts], {host.name: [(0.0, 30.0)] for host in hosts})
+    grid.submit([gang(1, 1, 1000.0)])
+    grid.submit([Job(2, Need(1, 3, speedup=Amdahl(0.0)), 60.0, 1.0)])  # its share is one rank; two take too long, too
+    grid.play(parallel("packing"))
+    assert places(grid) == {1: ["A0"], 2: ["B0", "B1", "B2"]}
+
+
 def test_a_rigid_job_goes_where_it_ends_first_and_of_equal_sites_where_it_fits_best() -> None:
     grid = Grid([*hosts_of("A", 1, 8), *hosts_of("B", 1, 4), *hosts_of("C", 1, 2, speed=2.0)])
     grid.submit([gang(1, 2, 10.0), gang(2, 2, 20.0)])
