@@ -21,7 +21,7 @@ from deskgrid.durations import precise
 from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look, Prepares
-from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Durations, Picture, longest_window
+from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Durations, Picture, longest_window, too_little
 from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.queues.categories import Licences
 from deskgrid.scheduler.state.bags import Bag
@@ -230,6 +230,7 @@ class Etas:
     def _read(self, asked: _Asked, ends: Ends) -> Generator[int, None, None]:
         raws = {row: estimate(its) for row, its in ends.items()}
         longest = longest_window(asked.picture.pcs)
+        little = {its.number: too_little(its, longest) for its in asked.picture.bags}
         unknown = NOTHING_KNOWN if longest[0] else NO_PC
         yield READ_UNITS * len(raws) + sum([len(pc.spans) for pc in asked.picture.pcs])
         found = dict[int, Estimate | str]()
@@ -242,7 +243,7 @@ class Etas:
                     or raws[row].median < math.inf
                     or any(pc.room_at(pc.prepares_s(key)) < math.inf for pc in pcs)
                 )
-                why = unknown if number in asked.guessed else self._endless(bag, raws[row], longest, ready)
+                why = unknown if number in asked.guessed else self._endless(bag, raws[row], longest, little[row], ready)
                 found[number] = why or self._estimate(bag, raws[row], asked.made)
                 yield READ_UNITS
         self._found = found
@@ -256,11 +257,11 @@ class Etas:
             bag.told.setdefault(stage, Told(made, raw, bag.total))
         return told
 
-    def _endless(self, bag: OpenBag, raw: Estimate, longest: tuple[float, float], ready: bool) -> str:
+    def _endless(self, bag: OpenBag, raw: Estimate, longest: tuple[float, float], little: str, ready: bool) -> str:
         """Why a bag will not end as things are; empty if it will.
 
-        ``longest``: the longest window known, and its speed. ``ready``: whether its environment will ever be ready
-        somewhere.
+        ``longest``: the longest window known, and its speed. ``little``: the reason if its tasks fit there as
+        predicted. ``ready``: whether its environment will ever be ready somewhere.
         """
         if raw.median < math.inf:
             return ""
@@ -276,7 +277,7 @@ class Etas:
             return f"one of its tasks needs {precise(needs)}, and the longest known window has {precise(longest_s)}"
         if its.need.parallel:
             return NOT_TOGETHER
-        return "the windows that are open or announced are too few"
+        return little
 
     # --- the journal -------------------------------------------------------------------------------------------------
 

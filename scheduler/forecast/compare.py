@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from deskgrid.scheduler.forecast.ahead import RUNS, forecast
 from deskgrid.scheduler.forecast.changes import Change, Unchangeable, changed, stays_longer
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
-from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, PC, Picture, Waiting, longest_window
+from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, PC, Picture, Waiting, longest_window, too_little
 from deskgrid.scheduler.forecast.under_policy import Untried, stretch
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.parallel.choices import PLAIN
@@ -116,7 +116,7 @@ def obstacle(picture: Picture, bag: int) -> str:
         )
     if waiting.need.parallel:
         return NOT_TOGETHER
-    return "it does not end in any window that is known"
+    return too_little(waiting, longest_window([pc for pc in picture.pcs if _suits(pc, waiting)]))
 
 
 def misfits(picture: Picture, waiting: Waiting) -> Misfits | None:

@@ -4,6 +4,7 @@ These are values that anybody can change with `dataclasses.replace` and `_replac
 window that lasts longer, or with another bag.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -163,6 +164,9 @@ class Picture:
     licences: tuple[tuple[str, int], ...] = ()
 
 
+# Why a bag of single tasks has no end.
+TOO_LONG = "some of its tasks may take longer than any window that is known"
+TOO_FEW = "the windows that are open or announced are too few"
 # Why a bag of parallel tasks has no end.
 NOT_TOGETHER = "its tasks do not all end while the PCs that they need are there together"
 
@@ -171,3 +175,13 @@ def longest_window(pcs: Sequence[PC]) -> tuple[float, float]:
     """The window, open or announced, in which most can be done: its seconds, and the speed of its PC; (0, 1): none."""
     windows = [(span.closes - max(0.0, span.opens), pc.speed) for pc in pcs for span in pc.spans]
     return max(windows, key=lambda window: window[0] * window[1], default=(0.0, 1.0))
+
+
+def too_little(waiting: Waiting, longest: tuple[float, float]) -> str:
+    """Why a bag has no end, although its single tasks fit into the ``longest`` window as predicted."""
+    seconds, speed = longest
+    all_fit = 1.0
+    for group in waiting.groups:
+        points = group.durations.points
+        all_fit *= (bisect_left(points, seconds * speed) / len(points)) ** group.count
+    return TOO_LONG if all_fit < 0.5 and not waiting.keeps else TOO_FEW

@@ -215,6 +215,12 @@ def test_windows_may_be_too_few(office: Office, client: Client) -> None:
     assert why(client, bag) == "the windows that are open or announced are too few"
 
 
+def test_tasks_may_take_longer_than_every_window(office: Office, client: Client) -> None:
+    joined(office, uptime=60.0)
+    bag = client.submit(tasks(30), runtime=50.0)
+    assert why(client, bag) == "some of its tasks may take longer than any window that is known"
+
+
 def test_a_bag_that_may_not_run_has_no_end(office: Office, client: Client) -> None:
     joined(office)
     bag = client.submit(tasks(3), runtime=10.0)

@@ -15,7 +15,7 @@ from deskgrid.scheduler.forecast.changes import Change
 from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, misfits
 from deskgrid.scheduler.forecast.compare import compare as compared
 from deskgrid.scheduler.forecast.correction import Estimate
-from deskgrid.scheduler.forecast.picture import NOT_TOGETHER
+from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, TOO_FEW, TOO_LONG, too_little
 from deskgrid.scheduler.forecast.under_policy import simulated_end, stretch
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
@@ -89,6 +89,16 @@ def note(picture: Picture, change: Change | None = None) -> str:
     return answer.note
 
 
+def test_tasks_that_may_outlast_every_window_are_the_reason_if_one_probably_does() -> None:
+    hour = (PC("pc", (Span(0.0, HOUR), Span(DAY, DAY + HOUR))),)
+    one_in_ten = Durations((600.0,) * 9 + (2 * HOUR,))
+    few, many = bag(5, durations=one_in_ten), bag(40, durations=one_in_ten)
+    assert note(Picture(hour, (many,))) == TOO_LONG
+    assert too_little(few, (HOUR, 1.0)) == TOO_FEW
+    assert too_little(few, (HOUR, 2.1)) == too_little(many, (HOUR, 2.1)) == TOO_FEW
+    assert too_little(replace(many, keeps=True), (HOUR, 1.0)) == TOO_FEW
+
+
 def test_a_change_that_does_not_apply_says_why() -> None:
     assert note(GRID, Change(without=("lab9",))) == "no PC and no site is called lab9"
     assert note(replace(GRID, pcs=()), Change(more=(("*", 5),))) == "no PC is known"
@@ -105,7 +115,7 @@ def test_a_bag_without_an_end_says_why() -> None:
     one = Group(1, Durations((11 * HOUR,)), 11 * HOUR, 11 * HOUR)
     assert note(replace(GRID, bags=(Waiting(1, (one,), 1),))) == "1 task fits no window that is known"
     once = Picture((PC("pc", (Span(0.0, HOUR),)),), (bag(100),))
-    assert note(once) == "it does not end in any window that is known"
+    assert note(once) == TOO_FEW
     large = replace(GRID, bags=(replace(bag(1), need=Need(30, 30, gang=True)),))
     assert note(large) == NOT_TOGETHER
     labelled = replace(GRID, bags=(replace(bag(1), need=Need(labels=frozenset({"gpu"}))),))
