@@ -50,6 +50,9 @@ FULL, RUNS_LEAST = 500, 30
 # A run takes up to so many times as long if tasks are parallel, or need memory or labels.
 TOGETHER = 16
 
+# What has not ended takes at least so long, however late it is: 0 means that it has ended. Seconds.
+SOON_S = 0.1
+
 NO_PC = "no PC is up or announced"
 NO_ENVIRONMENT = "no PC that is known can prepare its environment in a window; deskgrid explain says more"
 NOTHING_KNOWN = "nothing is known yet about how long its tasks take"
@@ -123,7 +126,7 @@ class Etas:
         age = now - self._made
         if age > max(old_s, self._next_at - self._made):
             return "there is no estimate yet"
-        return Estimate(*(max(0.0, seconds - age) for seconds in found))
+        return Estimate(*(max(SOON_S, seconds - age) for seconds in found))
 
     def _serves(self, bag: OpenBag, asked: float) -> bool:
         """Whether the latest forecast is good enough for whoever asked then."""

@@ -9,7 +9,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.forecasts import etas as etas_module
-from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN, OLD_S, PART, WAIT_S
+from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN, OLD_S, PART, SOON_S, WAIT_S
 from deskgrid.broker.forecasts.runner import AtOnce, Ticket
 from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import WRITE_S
@@ -141,6 +141,13 @@ def test_time_passes_between_a_forecast_and_who_asks(office: Office, client: Cli
     after = client.ask("eta", bag=bag)
     assert after["median_s"] == pytest.approx(before["median_s"] - KEEP_S + 1.0)
     assert made(office) == 1
+
+
+def test_a_bag_that_is_late_has_not_ended(office: Office, client: Client) -> None:
+    joined(office)
+    bag = client.submit(tasks(4), runtime=0.0)
+    told = client.ask("eta", bag=bag)
+    assert (told["low_s"], told["median_s"], told["high_s"]) == (SOON_S, SOON_S, SOON_S)
 
 
 def test_a_bag_that_has_ended_is_done(office: Office, client: Client) -> None:
