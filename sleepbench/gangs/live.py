@@ -36,6 +36,9 @@ from deskgrid.sleepbench.processes import Processes, snapshot_of, write_cycle
 from deskgrid.sleepbench.scenarios import ScenarioError
 from deskgrid.sleepbench.simulated import with_seed
 
+# Each PC is a process of this machine.
+PCS_MOST = 200
+
 
 @dataclass(frozen=True, slots=True)
 class GangCosts:
@@ -78,6 +81,8 @@ def checked(scenario: GangScenario) -> GangScenario:
     """``scenario``, if it can be run live; raises `ScenarioError`."""
     if any(site.load for site in scenario.sites):
         raise ScenarioError(f"{scenario.name}: a load of others can be simulated, but not run live")
+    if (pcs := sum([site.slots for site in scenario.sites])) > PCS_MOST:
+        raise ScenarioError(f"{scenario.name}: {pcs:,} PCs can be simulated, but at most {PCS_MOST} are run live")
     return scenario
 
 

@@ -157,6 +157,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_started(
     made, file = pretend(monkeypatch), tmp_path / "mine.toml"
     for text, complaint in (
         ("[[site]]\nname = 'A'\nslots = 2\nload = 0.1\n[[gang]]\nslots = 1\nruntime = 1\n", "not run live"),
+        ("[[site]]\nname = 'A'\nslots = 201\n[[gang]]\nslots = 1\nruntime = 1\n", "at most 200 are run live"),
         ("[[site]]\nname = 'A'\nslots = 0\n", "(at line 3)"),
         ("[[site]]\nname='A'\nslots=2\nuptimes=[5]\n[[gang]]\nslots = 2\nruntime = 6\n", "would never end"),
     ):
