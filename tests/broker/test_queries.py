@@ -284,7 +284,7 @@ def test_what_failed_several_times_says_that_it_is_tried_again_in_a_while(office
         "it has failed 4 times, the last time on pc1: ValueError: try 3",
     ]
     log = client.ask("logs", bag=bag, item=0)
-    assert (log["state"], log["worker"], log["stdout"], log["error"]) == ("paused", "pc1", "out", "ValueError: try 3")
+    assert (log["state"], log["worker"], log["stdout"], log["error"]) == ("waiting", "pc1", "out", "ValueError: try 3")
     client.ask("cancel", bag=bag)
     assert client.ask("logs", bag=bag, item=0) == log | {"state": "cancelled"}
 

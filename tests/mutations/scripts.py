@@ -412,7 +412,7 @@ def imagined(seed: int, home: Path) -> None:
         expect(row["median_s"] > 3600.0, "what PCs run is lost without them: {}", row)
         client.ask("cancel", bag=bag)
         bag = client.submit([b"0"] * 40, runtime=60.0)
-        changes = [{"split": 4}, {"begins_s": 3000.0}, {"without": ["b"]}, {"more": 4, "like": "a*"}]
+        changes = [{"split": 4}, {"begins_s": 3000.0}, {"without": ["b"]}, {"more": [{"like": "a*", "many": 4}]}]
         rows = client.ask("whatif", bag=bag, changes=changes)["rows"]
         now, split, later, same, faster = (row["median_s"] for row in rows)
         expect(0.5 * now < split < 1.1 * now, "split tasks take {} instead of {}", split, now)
