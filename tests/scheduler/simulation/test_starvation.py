@@ -1,7 +1,8 @@
 """No parallel task starves: one that needs a whole site starts within a bound, whatever else never stops coming."""
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, count
 from math import inf
 from random import Random
 
@@ -12,6 +13,7 @@ from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import PATIENCE
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, cycle
+from deskgrid.scheduler.simulation.timetable import Span
 from tests.scheduler.simulation.test_gangs import gang, pcs
 
 SLOTS = 20
@@ -139,11 +141,20 @@ def test_with_windows_it_starts_where_they_are_long_enough(policy: str) -> None:
     assert wait < DUE_S + 2 * 4_500.0
 
 
+def in_turn(first: bool) -> Iterator[Span]:
+    """Windows of a PC that is up whenever another one is not."""
+    for number in count(int(not first), 2):
+        yield Span(600.0 * number, 600.0 * number + 599.0, 600.0 * number + 599.0)
+
+
 @pytest.mark.parametrize("policy", ["packing", "rhap"])
 def test_a_gang_that_fits_nowhere_keeps_no_other_waiting(policy: str) -> None:
-    never = gang(SLOTS + 1, 10.0, 1.0)
-    (wait,) = waits(policy, [never, *stream(0.9)], [whole()])
-    assert wait < DUE_S + 100.0
+    apart = [SimulatedPC(f"b{first}", partial(in_turn, first), slots=2, site="B") for first in (True, False)]
+    wide = gang(SLOTS + 1, 10.0, 1.0), [*pcs(SLOTS)]
+    never_together = gang(2, 10.0, 1.0, slots=2), [*pcs(SLOTS), *apart]
+    for never, grid in (wide, never_together):
+        (wait,) = waits(policy, [never, *stream(0.9)], [whole()], grid)
+        assert wait < DUE_S + 100.0
 
 
 @pytest.mark.parametrize("policy", ["packing", "fcfs"])
