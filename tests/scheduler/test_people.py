@@ -244,6 +244,18 @@ def test_what_comes_back_to_a_paused_bag_is_barred_and_can_be_cancelled() -> Non
     assert grid.state(tasks[0]) == State.CANCELLED
 
 
+def test_the_answer_of_a_lost_pc_counts_although_the_bag_is_paused() -> None:
+    grid = Grid(packing())
+    (task,) = grid.tasks(5, bag=1)
+    grid.pc("a")
+    grid.expect(a=[task])
+    gate(grid, 1, True, [task])
+    grid.leave("a", planned=False)
+    assert grid.state(task) == State.BARRED
+    grid.end(task, worker="a")
+    assert grid.state(task) == State.DONE
+
+
 def test_a_paused_bag_has_no_end_in_sight_and_does_not_delay_others() -> None:
     grid = Grid(packing())
     tasks = grid.tasks(50, 50, bag=1)
