@@ -87,8 +87,11 @@ class RankTable:
 
     def printed(self, task: int, rank: int, elapsed: float, stdout: bytes, stderr: bytes) -> None:
         """Record what a rank printed before it was stopped, after so many seconds."""
-        update = "UPDATE ranks SET elapsed = ?1, stdout = ?2, stderr = ?3, checksum = checksum(payload, ?2, ?3)"
-        self._write(f"{update} WHERE task = ?4 AND rank = ?5", [(elapsed, stdout, stderr, task, rank)])
+        update = (
+            "UPDATE ranks SET elapsed = ?, stdout = ?, stderr = ?, checksum = checksum(payload, ?, ?) "
+            "WHERE task = ? AND rank = ?"
+        )
+        self._write(update, [(elapsed, stdout, stderr, stdout, stderr, task, rank)])
 
     def met(self, task: int, serial: int) -> None:
         """Record that a meeting of the ranks was held."""
