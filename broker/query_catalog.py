@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, OFFER_PARTS, SECONDS_LIMIT, WINDOWS_LIMIT
+from deskgrid.wire.limits import CHANGES_LIMIT, GROUPS_LIMIT, MORE_PCS, SPLIT_LIMIT
 
 Json = dict[str, Any]
 Access = Literal["everyone", "owner", "admin"]
@@ -23,13 +24,6 @@ BRACKETS = 8
 # The arguments of a question about changes, and opening brackets in them: a table of `CHANGES_LIMIT` changes.
 CHANGES = 64 * 2**10
 CHANGES_BRACKETS = 512
-# Changes that one question compares: each is a forward run. Patterns, and groups of PCs, in one of them.
-CHANGES_LIMIT = 16
-PATTERNS_LIMIT = 8
-# PCs like those of one pattern that may be imagined beside those that are there, and the pieces that a task may be
-# imagined to be split into.
-MORE_PCS = 1_000
-SPLIT_LIMIT = 100
 # Options of a policy: the largest policy has five.
 OPTIONS_LIMIT = 20
 # A text in an option. Characters.
@@ -152,13 +146,13 @@ _PATTERN = _text(r"[^\0\n]{1,255}", "a pattern of names")
 _MOMENTS = Argument(_list({int, float}, SECONDS_LIMIT, "numbers of seconds", WINDOWS_LIMIT))
 # What may be imagined otherwise; `deskgrid.scheduler.forecast.changes.Change` says what it means.
 _CHANGE = {
-    "without": Argument(_each(_PATTERN, PATTERNS_LIMIT), optional=True),
+    "without": Argument(_each(_PATTERN, GROUPS_LIMIT), optional=True),
     "windows": Argument(
-        _each(_object({"pcs": Argument(_PATTERN), "starts_s": _MOMENTS, "lasts_s": _MOMENTS}), PATTERNS_LIMIT),
+        _each(_object({"pcs": Argument(_PATTERN), "starts_s": _MOMENTS, "lasts_s": _MOMENTS}), GROUPS_LIMIT),
         optional=True,
     ),
     "more": Argument(
-        _each(_object({"like": Argument(_PATTERN), "many": Argument(_whole(MORE_PCS))}), PATTERNS_LIMIT), optional=True
+        _each(_object({"like": Argument(_PATTERN), "many": Argument(_whole(MORE_PCS))}), GROUPS_LIMIT), optional=True
     ),
     "split": Argument(_whole(SPLIT_LIMIT, 1), optional=True),
     "begins_s": Argument(_seconds, optional=True),

@@ -16,7 +16,9 @@ def trouble(scheduler: Scheduler, name: str, no_room: str, now: float) -> str:
     if (until := scheduler.rests_until(name)) is not None:
         return f"gets no gangs for {precise(max(0.0, until - now))}: it failed with some"
     until = scheduler.roomless_until(name)
-    return "" if until is None else f"gets none of some tasks for {precise(max(0.0, until - now))}, no room: {no_room}"
+    if until is None:
+        return ""
+    return f"had no room for a task, and gets none like it for {precise(max(0.0, until - now))}: {no_room}"
 
 
 def reason(slot: SlotReason) -> str:

@@ -321,6 +321,7 @@ def runs_for(picture: Picture) -> int:
 
 
 def answered(median: float | None, low: float | None, high: float | None, why: str) -> Json:
+    """An estimate as an answer; ``why``: why there is none."""
     if high == math.inf:
         high = None
     return {"median_s": median, "low_s": low, "high_s": high, "confidence": CONFIDENCE, "why": why}

@@ -127,7 +127,7 @@ class Explaining:
         return f"a task needs {_wanted(need)} for {seconds}; {self._too_few(need, found, now)}: {LONGER}"
 
     def _apart(self, need: Need, now: float) -> str:
-        """Whether it needs more PCs of a site than there are, because of the policy in force."""
+        """Why no site has enough PCs, if the policy in force gives each rank one of its own; else nothing."""
         if not (self._sharing().apart and 0 < (most := most_pcs(self._pcs(now), need)) < need.least):
             return ""
         name = self._state.scheduler.policy.name

@@ -16,6 +16,7 @@ from deskgrid.client.eta import clock
 from deskgrid.client.whatif import AS_IT_IS, Change
 from deskgrid.durations import duration
 from deskgrid.wire import BAG_LIMIT
+from deskgrid.wire.limits import CHANGES_LIMIT, GROUPS_LIMIT, MORE_PCS, SPLIT_LIMIT
 
 if TYPE_CHECKING:
     from deskgrid.client.eta import Eta
@@ -27,11 +28,6 @@ EVENING = "18:00"
 MORE = 5
 SITES = 3
 ALL = "all of these"
-# The broker imagines no more PCs than that, and compares no more changes in one question. The last of several changes
-# is all of them together, which have no more patterns than that.
-MORE_LIMIT = 1_000
-CHANGES_LIMIT = 16
-PATTERNS_LIMIT = 8
 
 # A change, and what it is called.
 Named = tuple[str, Change]
@@ -71,9 +67,9 @@ def _without(ctx: click.Context, option: click.Parameter, patterns: Iterable[str
 
 
 def _few(words: Iterable[str]) -> Sequence[str]:
-    """Return what an option was given, unless it was given too often."""
-    if len(found := tuple(words)) > PATTERNS_LIMIT:
-        raise click.BadParameter(f"it was given {len(found)} times, and one question takes it {PATTERNS_LIMIT} times")
+    """Return what an option was given, unless it was given too often: the last change is all of them together."""
+    if len(found := tuple(words)) > GROUPS_LIMIT:
+        raise click.BadParameter(f"you gave it {len(found)} times; one question takes it at most {GROUPS_LIMIT} times")
     return found
 
 
@@ -82,13 +78,13 @@ def _more(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> 
     found, total = list[Named](), 0
     for word in _few(words):
         number, sign, like = word.partition("=")
-        if not number.isdecimal() or not 1 <= int(number) <= MORE_LIMIT or (sign and not like):
-            raise click.BadParameter(f"{word!r} is not a number of PCs from 1 to {MORE_LIMIT:,}, nor N=PATTERN")
+        if not number.isdecimal() or not 1 <= int(number) <= MORE_PCS or (sign and not like):
+            raise click.BadParameter(f"{word!r} is not a number of PCs from 1 to {MORE_PCS:,}, nor N=PATTERN")
         text = f"with {_pcs(int(number))}{f' like {like}' if sign else ''}"
         found.append((text, Change(more={like or "*": int(number)})))
         total += int(number)
-    if total > MORE_LIMIT:
-        raise click.BadParameter(f"all together these are {total:,} PCs, and one question takes {MORE_LIMIT:,}")
+    if total > MORE_PCS:
+        raise click.BadParameter(f"these are {total:,} more PCs; one question takes at most {MORE_PCS:,}")
     return found
 
 
@@ -139,7 +135,9 @@ def _policy(ctx: click.Context, option: click.Parameter, name: str | None) -> li
 @click.option(
     "--more", multiple=True, metavar="N[=PATTERN]", callback=_more, help="There are N more PCs like the existing ones."
 )
-@click.option("--split", type=Whole(2, 100), callback=_split, help="Each task is split into this many shorter tasks.")
+@click.option(
+    "--split", type=Whole(2, SPLIT_LIMIT), callback=_split, help="Each task is split into this many shorter tasks."
+)
 @click.option(
     "--begin", metavar="TIME", callback=_begin, help="The waiting tasks of the bag begin at HH:MM, or after a duration."
 )
@@ -176,7 +174,7 @@ def whatif(
         raise click.UsageError("name a bag, or give --runtime and --tasks")
     named = [each for some in changes.values() for each in some]
     if len(named) >= CHANGES_LIMIT:
-        raise click.UsageError(f"these are {len(named)} changes, and one question takes {CHANGES_LIMIT - 1}")
+        raise click.UsageError(f"these are {len(named)} changes; one question takes at most {CHANGES_LIMIT - 1}")
     with open_grid(join) as grid:
         if not named:
             named = usual(grid.status(), instant())

@@ -208,11 +208,6 @@ def _terminated(_signal: int, _frame: FrameType | None) -> None:
     raise SystemExit(1)  # runs the "finally" of `keep`
 
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)
-    keep(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:])
-
-
 def await_workers(joined: Callable[[], int], count: int) -> None:
     """Wait until ``count`` workers have joined: before that, the broker would note that a bag has to wait.
 
@@ -223,3 +218,8 @@ def await_workers(joined: Callable[[], int], count: int) -> None:
         if time.monotonic() > end:
             raise GridUnreachable(f"not all {count} workers of the local grid have joined within {precise(START_S)}")
         never.wait(_LOOK_S)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
+    keep(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:])

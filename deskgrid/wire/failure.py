@@ -18,8 +18,8 @@ from deskgrid.wire.text import clean, clean_lines, cut, without_middle
 
 # The types of an account's parts; that of a rank has its number, too.
 _PARTS: tuple[list[type], ...] = ([str, str, str, bytes], [str, str, str, bytes, int])
-# A task that is done has no account. Nobody needs one for an attempt that was cancelled or stopped by a departure, or
-# that ended with or for want of a checkpoint: all others have one.
+# A task that is done has no account. Nobody needs one for an attempt that was cancelled, that a departure stopped, or
+# that ended with a checkpoint, or because it could not read one. All others have one.
 _DONE = 0
 _EXPLAINED = (1, 2, 3, 8)
 _NOTHING = b""

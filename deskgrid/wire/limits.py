@@ -119,6 +119,14 @@ TREES_LIMIT = 1_000
 # Patterns of output files: more than anybody types.
 PATTERNS_LIMIT = 100
 
+# Changes that one "what if" question compares: each is a forward run. Patterns, and groups of PCs, in one of them.
+CHANGES_LIMIT = 16
+GROUPS_LIMIT = 8
+# PCs like those of one pattern that may be imagined beside those that are there, and the pieces that a task may be
+# imagined to be split into.
+MORE_PCS = 1_000
+SPLIT_LIMIT = 100
+
 # Sorts of PCs for which an environment has wheels: a lab has two or three. And the packed environment in a template: a
 # label and about a hundred bytes for each.
 BUILDS_LIMIT = 16

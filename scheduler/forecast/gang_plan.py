@@ -32,12 +32,12 @@ class GangPlan(Plan):
         sizes: list[Size | None] = [(its.least, its.most) if its.least == its.most else None for its in self.needs]
         self.sizes = sizes
         self.turns = [0] * len(self.kinds)
-        # Until when others may overtake a kind.
+        # Until when others may overtake a kind; and when this ends first.
         self.patient = [inf] * len(self.kinds)
         for (bag, group), kind in self.kind_of.items():
             its = self.bags[bag].groups[group]
             self.turns[kind], self.patient[kind] = its.turn, its.patient
-        self.least_patient = min(self.patient, default=inf)
+        self.impatient_at = min(self.patient, default=inf)
         powers = [sum([self.pcs[pc].slots * self.pcs[pc].speed for pc in its]) for its in self.sites]
         self.power, self.largest = sum(powers), max(powers, default=0.0)
         self._seated: dict[int, list[list[tuple[int, int]]]] = {}

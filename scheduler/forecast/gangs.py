@@ -161,7 +161,7 @@ class GangRun(SlotRun):
         if kept is not None and kept.at <= now:
             kept = None
         self._reserved = None
-        impatient = self._impatient(now) if now >= plan.least_patient else None
+        impatient = self._impatient(now) if now >= plan.impatient_at else None
         while impatient is not None and self._begin(impatient, now):
             impatient = self._impatient(now)
         turns = [kind for _, kind in self._gangs]
@@ -238,7 +238,7 @@ class GangRun(SlotRun):
             end = self._once_more(kind, now, lasts, speed)
         else:
             plan = self._plan
-            if len(self._gangs) > 1 and plan.least_patient < inf:
+            if len(self._gangs) > 1 and plan.impatient_at < inf:
                 # When the patience of others ends first, it may be their turn: who is next there is decided anew then.
                 patient = plan.patient
                 others = [max(now, patient[other]) for _, other in self._gangs if patient[other] < patient[kind]]
@@ -254,7 +254,7 @@ class GangRun(SlotRun):
         kind = lane.kind
         if not (self._gangs and self._waits[kind]) or kind in self._again:
             return False
-        impatient = self._impatient(now) if now >= self._plan.least_patient else None
+        impatient = self._impatient(now) if now >= self._plan.impatient_at else None
         if kind != (self._gangs[0][1] if impatient is None else impatient):
             return False
         least, most = self._size(kind)

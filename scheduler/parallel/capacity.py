@@ -37,14 +37,13 @@ def whole(look: Look, need: Need) -> list[list[tuple[Host, int]]]:
                 for host, ranks in running.ranks:
                     occupied[host] = occupied.get(host, 0) + ranks * running.job.need.memory
             suited = [host for host in site.hosts if host.labels >= need.labels]
-            found.append(
-                [
-                    (host, seats(host.slots - kept_idle(host, look.sharing), memory, need, look.sharing))
-                    for host in suited
-                    for memory in [host.memory + occupied.get(host, 0)]
-                ]
-            )
+            found.append([(host, could(look, need, host, host.memory + occupied.get(host, 0))) for host in suited])
     return found
+
+
+def could(look: Look, need: Need, host: Host, memory: float) -> int:
+    """How many ranks a PC could have with so many bytes if nothing else ran there."""
+    return seats(host.slots - kept_idle(host, look.sharing), memory, need, look.sharing)
 
 
 def smaller(need: Need, size: Size) -> Iterator[Size]:

@@ -9,10 +9,12 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.parallel.choices import PLAIN
+from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.parallel.need import Need
 
-# What rounding may take from a product.
-ROUNDING = 1.0 + 1e-9
+# More than rounding may take from a product.
+ROUNDED = 1.0 + 1e-9
 
 
 class Offer(NamedTuple):
@@ -25,10 +27,7 @@ class Offer(NamedTuple):
 
     def seats(self, need: Need) -> int:
         """How many ranks it can have at once."""
-        if not self.labels >= need.labels:
-            return 0
-        ranks = self.slots // need.slots
-        return ranks if not need.memory else int(min(ranks, self.memory // need.memory))
+        return seats(self.slots, self.memory, need, PLAIN) if self.labels >= need.labels else 0
 
 
 class Possible:
@@ -42,7 +41,7 @@ class Possible:
         """The longest runtime with which a task can start; below 0 if none can. Of no site, nothing is known."""
         found = self._known.get(need)
         if found is None:
-            found = self._known[need] = ROUNDING * max([_longest(need, offers) for offers in self._sites], default=inf)
+            found = self._known[need] = ROUNDED * max([_longest(need, offers) for offers in self._sites], default=inf)
         return found
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, Job, Site
-from deskgrid.scheduler.parallel.capacity import whole
+from deskgrid.scheduler.parallel.capacity import could, whole
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import believed, first, frees, kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
@@ -81,19 +81,15 @@ def _windows(horizon: _Horizon, need: Need) -> list[_Window]:
     what = site, need.slots, need.memory, need.labels
     found = look.windows.get(what)
     if found is None:
-        could = dict(whole(look, need)[look.view.sites.index(site)])
-        found = [(look.now, host.closes, host.speed, could[host]) for host in could]
+        up = dict(whole(look, need)[look.view.sites.index(site)])
+        found = [(look.now, host.closes, host.speed, count) for host, count in up.items()]
         found += [
-            (opens, closes, host.speed, could[host] if host in could else _could(look, need, host))
+            (opens, closes, host.speed, up[host] if host in up else could(look, need, host, host.memory))
             for opens, closes, host in coming
             if host.labels >= need.labels
         ]
         look.windows[what] = found
     return found
-
-
-def _could(look: Look, need: Need, host: Host) -> int:
-    return seats(host.slots - kept_idle(host, look.sharing), host.memory, need, look.sharing)
 
 
 def _meet(windows: Sequence[_Window], ranks: int, lasts: float, speed: float) -> bool:

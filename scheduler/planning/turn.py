@@ -2,7 +2,8 @@
 
 A plan says which tasks go into a window. Their order there does not matter to it.
 
-Rule 1: those whose turn it is get one of their tasks that are planned for this window, who has used least first.
+Rule 1: those whose turn it is get one of their tasks that are planned for this window; whoever has used least comes
+first.
 Rule 2: if there is none, one of their tasks from another window and a task of this one change places, if both fit.
 Rule 3: if this is not possible either, others may go first with a task that is planned for this window: those who are
 not too far ahead (`Turn.near`), and anybody with a task that fits few windows (`Turn.rare`).
@@ -21,7 +22,7 @@ LOOKED_AT = 24
 
 
 class Turn(NamedTuple):
-    """The priority queues of people with waiting tasks, who has used least first.
+    """The priority queues of people with waiting tasks, first those of whoever has used least.
 
     ``queues``: of those whose turn it is. ``near``: of others who may go first if a plan says so. ``others``: of all
     others. A plan may also put anybody's task first that needs more than ``rare`` seconds.

@@ -6,7 +6,6 @@ Rule 2: ties are broken by the order of scheduling, so a run is a function of it
 Rule 3: the scheduler sees what is predicted and announced; what happens is in `Arrival.actual` and `Span.closes`.
 """
 
-import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +19,7 @@ from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerErro
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.simulation.gangs import Gangs
-from deskgrid.scheduler.simulation.instants import Happenings, gather
+from deskgrid.scheduler.simulation.instants import Agenda
 from deskgrid.scheduler.simulation.lateness import Lateness
 from deskgrid.scheduler.simulation.pcs import ENDS, PC, Order, PCSlot, Rates, Work, new_pc
 from deskgrid.scheduler.simulation.runs import (
@@ -102,8 +101,7 @@ class Simulator:
         self._trace = trace
         self._executions: list[Execution] = []
         self._spans: list[tuple[str, Span]] = []
-        self._heap: Happenings = []
-        self._sequence = 0
+        self._agenda = Agenda()
         self._submitted = 0
         self._settled = 0
         self._ran_s = 0.0  # of attempts that ended or were stopped
@@ -133,16 +131,15 @@ class Simulator:
             self.scheduler.policy, self._simulated, self._at_once, self._conditions.overhead_s
         ):
             raise Stalled(f"{too_long} of {count} tasks fit into no window")
-        heap = self._heap
+        agenda = self._agenda
         while self._settled < count:
             now = self._next()
             if now == math.inf or self._hopeless():
                 raise Stalled(f"{count - self._settled} of {count} tasks are placed nowhere, or lost each time")
             self.now = now
             if self._any_gangs:
-                gather(heap, now, self._conditions.instant_s)
-            while heap and heap[0][0] <= now:
-                heapq.heappop(heap)[3]()
+                agenda.gather(now, self._conditions.instant_s)
+            agenda.happen(now)
             for name in self._silent:
                 self._say_alive(name)
             self.feed(_PASS)
@@ -154,7 +151,7 @@ class Simulator:
 
     def _next(self) -> float:
         """When the next thing happens, or is due."""
-        happens = min(self._heap[0][0] if self._heap else math.inf, self.scheduler.wakes_at)
+        happens = min(self._agenda.next, self.scheduler.wakes_at)
         return min(happens, self.scheduler.next_look) if self._silent else happens
 
     def _say_alive(self, name: str) -> None:
@@ -179,8 +176,7 @@ class Simulator:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def at(self, time: float, order: Order, happens: Callable[[], None]) -> None:
-        self._sequence += 1
-        heapq.heappush(self._heap, (time, order, self._sequence, happens))
+        self._agenda.at(time, order, happens)
 
     def _arrives(self) -> None:
         arrival = self._arrivals.popleft()

@@ -8,8 +8,9 @@ forgotten. Of each worker, the categories that failed last are known, at most `C
 """
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import agree
@@ -31,6 +32,10 @@ class _Rest(NamedTuple):
     over: bool = False
 
 
+# When a rest ends, its number, its worker and its category.
+_End = tuple[float, int, str, CategoryKey]
+
+
 class Room:
     """``next_end``: when the next rest ends; infinity if no worker rests."""
 
@@ -40,6 +45,10 @@ class Room:
         self._rests: dict[str, dict[CategoryKey, _Rest]] = {}
         # How many workers rest from each category.
         self._scarce: Counter[CategoryKey] = Counter()
+        # Of each rest, a heap; and of those that are over, in order. Some were forgotten in the meantime.
+        self._ends: list[_End] = []
+        self._over: deque[_End] = deque()
+        self._begun = 0
 
     def __bool__(self) -> bool:
         """Whether a worker has had no room lately."""
@@ -71,7 +80,9 @@ class Room:
         rests.pop(key, None)
         rests[key] = _Rest(now + lasts, lasts)
         self._scarce[key] += 1
-        self.next_end = min(self.next_end, now + lasts)
+        self._begun += 1
+        heappush(self._ends, (now + lasts, self._begun, worker, key))
+        self.next_end = self._ends[0][0]
         if len(rests) > CATEGORIES_LIMIT:
             self._forget(next(iter(rests)), worker)
         return True
@@ -99,17 +110,23 @@ class Room:
         """End the rests that are over, and forget those that were over long ago. Returns whether a rest has ended."""
         if now < self.next_end:
             return False
-        self.next_end = math.inf
-        for worker, rests in list(self._rests.items()):
-            for key, rest in list(rests.items()):
-                if now >= rest.until + LONGEST_REST_S:
-                    self._forget(key, worker)
-                elif now < rest.until:
-                    self.next_end = min(self.next_end, rest.until)
-                elif not rest.over:
-                    rests[key] = rest._replace(over=True)
-                    self._end(key)
+        while self._ends and self._ends[0][0] <= now:
+            self._over.append(end := heappop(self._ends))
+            if (rest := self._find(end)) is not None and not rest.over:
+                self._rests[end[2]][end[3]] = rest._replace(over=True)
+                self._end(end[3])
+        self.next_end = self._ends[0][0] if self._ends else math.inf
+        while self._over and self._over[0][0] + LONGEST_REST_S <= now:
+            end = self._over.popleft()
+            if self._find(end) is not None:
+                self._forget(end[3], end[2])
         return True
+
+    def _find(self, end: _End) -> _Rest | None:
+        """The rest that has this end; None: it was forgotten, or another one has begun since."""
+        until, _, worker, key = end
+        rest = self._rests.get(worker, {}).get(key)
+        return rest if rest is not None and rest.until == until else None
 
     def check(self, slots: Iterable[Slot], key_of: Mapping[int, CategoryKey]) -> None:
         """Raise `InvariantBroken` if the records contradict each other, or a worker has queued tasks that it had no

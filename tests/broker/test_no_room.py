@@ -32,7 +32,8 @@ def test_everybody_sees_which_pc_has_no_room_and_why(office: Office) -> None:
     assert [slot["reason"] for slot in answer["slots"]] == ["no room"]
     status = client.ask("status")
     (row,) = status["workers"]
-    assert (row["note"], row["quarantine_s"]) == ("gets none of some tasks for 6 s, no room: the disk is full", None)
+    note = "had no room for a task, and gets none like it for 6 s: the disk is full"
+    assert (row["note"], row["quarantine_s"]) == (note, None)
     assert (status["counters"]["no_room"], status["counters"]["crashes"]) == (1, 0)
 
 

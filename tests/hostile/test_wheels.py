@@ -129,6 +129,15 @@ def test_a_kind_of_compression_that_not_every_python_has(tmp_path: Path, kind: i
     assert "'more.py' is compressed in a way that wheels are not" in refused(wheel)
 
 
+def test_an_archive_that_needs_a_later_version_of_zipfile(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "bad", "1.0", {"a.py": "VALUE = 1\n"})
+    data = bytearray(wheel.read_bytes())
+    entry = data.index(b"PK\1\2")
+    data[entry + 6] = 99  # 9.9
+    wheel.write_bytes(data)
+    assert "not a whole wheel: zip file version 9.9" in refused(wheel)
+
+
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "BYTES_LIMIT", 1_000_000)
     wheel = make_wheel(tmp_path, "bad", "1.0", {"zeros.bin": bytes(1_000_001)})

@@ -819,7 +819,7 @@ MUTATIONS = (
     ),
     Mutation(
         "simulate an arrival before the end of a gang that is later only by rounding",
-        "deskgrid.scheduler.simulation.instants:gather",
+        "deskgrid.scheduler.simulation.instants:Agenda.gather",
         "heap[0][0] <= now + instant_s",
         "heap[0][0] <= now",
         "gangs in the scheduler",

@@ -93,7 +93,7 @@ def unpack(wheel: str, target: str) -> dict[str, object]:
     try:
         with zipfile.ZipFile(wheel) as archive:
             about = _unpack(archive, folder)
-    # NotImplementedError is what zipfile raises for a version of archives that it does not know.
+    # NotImplementedError: the archive needs a later version of zipfile, as it says itself.
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
         raise Refused(f"it is not a whole wheel: {error}") from error
     about["bytes"] = _compile_all(folder / SITE) + int(str(about["bytes"]))
