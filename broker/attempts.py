@@ -204,7 +204,7 @@ class Attempts:
     def _note_no_room(self, worker: WorkerSession, result: wire.Result, for_s: float) -> None:
         """Note the first of the attempts in one message for which there was no room."""
         bag, item = self._state.book.item(result.task)
-        worker.no_room = wire.read_failure(result.payload).message
+        worker.no_room = wire.read_failure(result.payload).brief
         facts = {"name": worker.name, "bag": bag.row.id, "item": item, "for_s": round(for_s, 1)}
         self._state.note("worker-has-no-room", by=worker.who.name, **facts, reason=worker.no_room)
 

@@ -287,10 +287,9 @@ class Queries:
             return failed
         failure = wire.read_failure(last.payload)
         if last.outcome == wire.Outcome.NO_ROOM:
-            said = f"{last.worker} had no room for it: {' '.join(f'{failure.message:.300}'.split())}"
+            said = f"{last.worker} had no room for it: {failure.brief}"
             return [*failed, said] if why.state == State.WAITING else failed
-        why_not = " ".join(f"{failure.kind}: {failure.message:.300}".split())
-        return [f"{told}, the last time on {last.worker}: {why_not}" for told in failed]
+        return [f"{told}, the last time on {last.worker}: {failure.kind}: {failure.brief}" for told in failed]
 
     def _barred(self, bag: OpenBag) -> str:
         """Why the tasks of a bag may not be placed."""

@@ -16,6 +16,9 @@ from deskgrid.wire.source import UNREADABLE as NOT_MSGPACK
 from deskgrid.wire.source import Wrong, source_of
 from deskgrid.wire.text import clean, clean_lines, cut, without_middle
 
+# Characters of a message where many of them are shown.
+BRIEF = 300
+
 # The types of an account's parts; that of a rank has its number, too.
 _PARTS: tuple[list[type], ...] = ([str, str, str, bytes], [str, str, str, bytes, int])
 # A task that is done has no account. Nobody needs one for an attempt that was cancelled, that a departure stopped, or
@@ -47,6 +50,11 @@ class Failure:
         set_(self, "trace", clean_lines(without_middle(self.trace, ACCOUNT_CHARACTERS)))
         if len(self.pickled) > PICKLED_BYTES:
             set_(self, "pickled", b"")
+
+    @property
+    def brief(self) -> str:
+        """The beginning of the message, in one line: what fits beside other things."""
+        return " ".join(self.message[:BRIEF].split())
 
     def packed(self) -> bytes:
         """Return the packed form, which is sent and stored."""

@@ -37,6 +37,20 @@ def test_everybody_sees_which_pc_has_no_room_and_why(office: Office) -> None:
     assert (status["counters"]["no_room"], status["counters"]["crashes"]) == (1, 0)
 
 
+def test_a_pc_that_says_very_much_fills_neither_the_status_nor_the_log(office: Office) -> None:
+    full, client = office.worker("full"), office.client()
+    full.join()
+    client.submit([b"0"])
+    (work,) = full.work()
+    why = wire.Failure("NoRoom", f"two\nlines {'x' * 60_000}").packed()
+    full.finish(work, outcome=wire.Outcome.NO_ROOM, payload=why)
+    (notice,) = [line for line in office.sessions.state.take_notices() if line.startswith("worker-has-no-room")]
+    (row,) = client.ask("status")["workers"]
+    assert "two lines xxx" in notice
+    assert "two lines xxx" in row["note"]
+    assert max(len(notice), len(row["note"])) < 500
+
+
 def test_another_pc_gets_the_task_and_nothing_is_said_of_it_when_it_is_done(office: Office) -> None:
     full, client = office.worker("full"), office.client()
     full.join()
