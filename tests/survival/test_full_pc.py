@@ -51,7 +51,7 @@ def waits(grid: Grid, bag: Bag[Any, Any], why: str) -> None:
     assert eventually(lambda: checked(grid)["no_room"] > 1, PATIENCE_S)
     told: list[str] = []
     assert eventually(lambda: why in _told(bag, told), PATIENCE_S), told[-1]
-    assert eventually(lambda: "no room: " in grid.status()["workers"][0]["note"], PATIENCE_S)
+    assert eventually(lambda: "had no room for a task" in grid.status()["workers"][0]["note"], PATIENCE_S)
     assert bag.progress().failed == 0
 
 
