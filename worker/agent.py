@@ -86,7 +86,7 @@ class WorkerOptions:
     wheels.
     ``labels``: what this PC has, sorted. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
     measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
-    most) or any.
+    most) or any. ``saves``: whether tasks may save before it ends because somebody stops it: not if its broker ends, too.
     """
 
     join: JoinLine
@@ -105,6 +105,7 @@ class WorkerOptions:
     speed: float | None = None
     mpi: bool = False
     mpi_ports: tuple[int, int] | None = None
+    saves: bool = True
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -384,7 +385,7 @@ class _Agent:
 
     def _save(self) -> None:
         """Let tasks save their last checkpoints: if somebody stops this worker, the PC may be about to shut down."""
-        if not self._session.may_save():
+        if not (self._options.saves and self._session.may_save()):
             return
         self._say(f"tasks save their checkpoints, for {SAVE_S:.0f} s at most; stop the worker again to end it at once")
         deadline = time.monotonic() + SAVE_S

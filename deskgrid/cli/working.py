@@ -169,7 +169,7 @@ def worker(
         with Stopping(until_stdin_closes) as stopping:
             if until_stdin_closes:
                 _wait_for_line(join or "", stopping)
-            options = _options(join, name, mpi=mpi, **given)
+            options = _options(join, name, mpi=mpi, saves=not until_stdin_closes, **given)
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
             run_worker(options, stopping, lambda line: log.info("%s", line))

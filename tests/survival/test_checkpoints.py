@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import Grid, checkpoint
+from deskgrid.client.local import STOP_S
 from deskgrid.wire import saving
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.windows.clocks import read_clocks
@@ -145,6 +146,20 @@ def test_a_worker_that_is_stopped_lets_its_tasks_save_first(tmp_path: Path) -> N
         counters = grid.status()["counters"]
     assert noted(log) == [*range(1, count + 1)]
     assert (counters["planned_kills"], counters["pieces"]) == (0, 1)
+
+
+def test_a_private_grid_is_closed_without_waiting_for_a_checkpoint(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    def never_saves(place: Path) -> None:
+        place.touch()
+        time.sleep(600.0)
+
+    with Grid.local(workers=1) as grid:
+        grid.bag(never_saves, [begun], runtime=600.0, checkpoint=True)
+        assert eventually(begun.exists, 30.0)
+        since = time.monotonic()
+    assert time.monotonic() - since < STOP_S, "its worker was killed"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="stops as POSIX does")
