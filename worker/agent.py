@@ -86,7 +86,7 @@ class WorkerOptions:
     wheels.
     ``labels``: what this PC has, sorted. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
     measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
-    most) or any. ``saves``: whether tasks may save before it ends because somebody stops it: not if its broker ends, too.
+    most) or any. ``saves``: whether tasks may save before somebody's stop ends it: not if its broker ends, too.
     """
 
     join: JoinLine
