@@ -162,6 +162,9 @@ def test_of_each_worker_only_the_last_categories_are_known() -> None:
     assert not room.is_scarce(keys[0])
     assert room.is_scarce(keys[1])
     room.check([], {})
+    assert room.due(FIRST_REST_S)
+    assert not room.is_scarce(keys[1])
+    room.check([], {})
 
 
 def test_each_rest_ends_at_its_time() -> None:
