@@ -53,6 +53,16 @@ def grid(live: "LiveGrid") -> Iterator["Grid"]:
         yield opened
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a process of pytest-xdist count lines once.
+
+    pytest-cov counts there as in the main process, too: nobody reads that, and ``no_cover`` does not pause it.
+    """
+    plugin = config.pluginmanager.getplugin("_cov")
+    if hasattr(config, "workerinput") and plugin is not None and plugin.cov_controller is not None:
+        plugin.cov_controller.pause()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Count lines where that is needed: it makes whatever runs the scheduler take three times as long."""
     for item in items:

@@ -67,9 +67,8 @@ def _at_site(horizon: _Horizon, job: Job, size: Size, until: float) -> Iterator[
         return
     ranks = size.ranks if not size.power else job.need.least
     base = job.need.seconds(job.runtime, ranks)
-    windows = _windows(horizon, job.need) if coming else None
     for speed in _levels({*site.hosts, *[host for *_, host in coming[:NEXT]]}, job.need):
-        if windows is None or _meet(windows, ranks, base / speed + look.margin, speed):
+        if not coming or _meet(horizon, job.need, ranks, base / speed + look.margin, speed):
             found = _Sweep(horizon, job, base / speed, speed).first(size, until)
             if found is not None:
                 yield found
@@ -81,7 +80,7 @@ def _windows(horizon: _Horizon, need: Need) -> list[_Window]:
     what = site, need.slots, need.memory, need.labels
     found = look.windows.get(what)
     if found is None:
-        up = dict(whole(look, need)[look.view.sites.index(site)])
+        up = dict(_whole(horizon, need))
         found = [(look.now, host.closes, host.speed, count) for host, count in up.items()]
         found += [
             (opens, closes, host.speed, up[host] if host in up else could(look, need, host, host.memory))
@@ -92,11 +91,19 @@ def _windows(horizon: _Horizon, need: Need) -> list[_Window]:
     return found
 
 
-def _meet(windows: Sequence[_Window], ranks: int, lasts: float, speed: float) -> bool:
+def _whole(horizon: _Horizon, need: Need) -> Sequence[tuple[Host, int]]:
+    return whole(horizon.look, need)[horizon.look.view.sites.index(horizon.site)]
+
+
+def _meet(horizon: _Horizon, need: Need, ranks: int, lasts: float, speed: float) -> bool:
     """Whether so many ranks could be together for so long, on PCs of this speed or more. A sweep costs far more."""
+    latest = horizon.look.now + lasts
+    up = [count for host, count in _whole(horizon, need) if host.closes > latest and host.speed >= speed]
+    if sum(up) >= ranks:
+        return True  # as with most jobs: windows to come need not be looked at
     long = [
         (opens, closes - lasts, count)
-        for opens, closes, power, count in windows
+        for opens, closes, power, count in _windows(horizon, need)
         if closes - lasts > opens and power >= speed
     ]
     ends = sorted([each[1:] for each in long])

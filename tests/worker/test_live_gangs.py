@@ -71,6 +71,7 @@ def test_it_is_told_when_a_bag_of_gangs_will_be_done(grid: LiveGrid, tmp_path: P
     goes_on = tmp_path / "go on"
     with Grid(grid.broker.ready.client_line) as program:
         bag = program.bag(run, [str(goes_on)] * 3, gang=2, runtime=30)
+        assert eventually(lambda: bag.eta().low is not None, 60)
         eta = bag.eta()
         assert eta.low is not None
         assert eta.median is not None

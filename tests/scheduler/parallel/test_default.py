@@ -1,6 +1,5 @@
 """The default policy against EASY backfilling, and what a decision of it costs."""
 
-import sys
 import time
 from collections.abc import Iterator
 from math import inf
@@ -78,10 +77,11 @@ class Timed:
             yield decided
 
 
+@pytest.mark.no_cover  # counting lines would take longer than the decisions
 @pytest.mark.parametrize("waited", [0.0, 1e5])
 @pytest.mark.parametrize("moldable", [False, True])
 def test_a_decision_about_200_gangs_on_200_slots_takes_less_than_10_ms(moldable: bool, waited: float) -> None:
-    """The median of many. Where coverage is measured, too, it takes twice as long."""
+    """The median of many."""
     chance = Random(7)
     hosts = [host for site in "ABCD" for host in hosts_of(site, 50)]
     windows: dict[str, list[tuple[float, float]]] = {}
@@ -106,7 +106,7 @@ def test_a_decision_about_200_gangs_on_200_slots_takes_less_than_10_ms(moldable:
         grid.at(number / 10, lambda: None)
     grid.play(policy, until=20.0)
     assert len(policy.seconds) > 100
-    assert sorted(policy.seconds)[len(policy.seconds) // 2] < (0.030 if sys.gettrace() else 0.010)
+    assert sorted(policy.seconds)[len(policy.seconds) // 2] < 0.010
 
 
 @pytest.mark.parametrize("closes", [inf, 1000.0])
