@@ -18,6 +18,7 @@ from typing import Literal
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
 from deskgrid.scheduler.prediction.earlier import EarlierBags
@@ -36,14 +37,14 @@ LAST_TIME = 1e11
 
 
 class WeekHere(Week):
-    """The week as clocks show it where the broker is. ``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
+    """The week as clocks show it where the broker is."""
 
-    def __init__(self, wall_at_zero: float) -> None:
-        self._wall_at_zero = wall_at_zero
+    def __init__(self, wall: WallClock) -> None:
+        self._wall = wall
 
     def into(self, now: float) -> float:
         """Seconds since Monday 0:00."""
-        here = datetime.fromtimestamp(min(max(self._wall_at_zero + now, 0.0), LAST_TIME), UTC).astimezone()
+        here = datetime.fromtimestamp(min(max(self._wall.posix(now), 0.0), LAST_TIME), UTC).astimezone()
         return here.weekday() * DAY + here.hour * HOUR + here.minute * 60.0
 
 
@@ -54,11 +55,10 @@ class Learning:
     earlier bags. The scheduler adds to all of them.
     """
 
-    def __init__(self, journal: Journal, wall_at_zero: float = 0.0) -> None:
-        """``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
+    def __init__(self, journal: Journal, wall: WallClock) -> None:
         self._journal = journal
         self._runtimes = Runtimes()
-        self.hours, self.speeds, self.earlier = Hours(WeekHere(wall_at_zero)), Speeds(), EarlierBags()
+        self.hours, self.speeds, self.earlier = Hours(WeekHere(wall)), Speeds(), EarlierBags()
         # How earlier estimates of the ends of bags held.
         self.correction = Correction()
         self._unwritten: dict[tuple[Kind, str], None] = {}

@@ -60,7 +60,7 @@ SHORT_FOR_S = 60.0
 # the broker asked for something wrong.
 BEYOND_US = (sqlite3.DatabaseError, Damaged)
 OUR_FAULTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
-# How often the files in the home (windows, shares, licences) are checked. Seconds.
+# How often the files in the home (windows, shares, licences) and the machine's clock are checked. Seconds.
 FILES_S = 1.0
 # When only heartbeats have arrived for `SILENCE_S`, less than `OFTEN_S` apart, the loop sleeps for `REST_S` to handle
 # several of them at once, because waking up costs more than handling one. With fewer than a hundred workers the loop
@@ -106,6 +106,9 @@ class Loop:
 
     def _now(self) -> float:
         return time.monotonic() - self._start
+
+    def _posix(self) -> float:
+        return time.time()
 
     def restore(self) -> None:
         """Restore the sessions from the journal, before any message. Raises `Damaged`."""
@@ -390,6 +393,9 @@ class Loop:
 
     def _look_at_files(self) -> None:
         self._files_at = self._now() + FILES_S
+        state = self._sessions.state
+        if jump := state.facts.wall.follow(self._now(), self._posix()):
+            state.note("clock-jumped", by_s=round(jump, 1))
         try:
             self._sessions.workers.refresh_windows()
         except ValueError as error:

@@ -64,4 +64,4 @@ class Retention:
     def _since(self, bag: OpenBag, now: float) -> float:
         """When a bag became complete, if it was complete already when the broker started."""
         ended = self._state.journal.recovery.last_ended(bag.row.number)
-        return now if ended is None else min(now, ended - self._state.facts.wall_at_zero)
+        return now if ended is None else min(now, self._state.facts.wall.broker_time(ended))

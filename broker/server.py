@@ -23,6 +23,7 @@ from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import BrokerState, GridFacts, WindowsSource
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import NAME, Durability, Journal, JournalError
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.private_files import write_private
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.policies import DEFAULT, make_policy
@@ -127,7 +128,7 @@ def _facts(options: BrokerOptions, address: str) -> GridFacts:
         encrypted=not options.insecure,
         heartbeat_s=options.heartbeat_s,
         lease_s=options.lease_s,
-        wall_at_zero=time.time(),
+        wall=WallClock(time.time()),
     )
 
 

@@ -18,6 +18,7 @@ from deskgrid.broker.quotas import BYTES_LIMIT, Quotas
 from deskgrid.broker.store.disk import Disk
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.window_log import WindowLog
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
@@ -69,7 +70,7 @@ class WindowsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GridFacts:
-    """Facts that do not change while a broker runs. ``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
+    """Facts about a broker that runs."""
 
     id: str
     python: str
@@ -77,7 +78,7 @@ class GridFacts:
     encrypted: bool
     heartbeat_s: float
     lease_s: float
-    wall_at_zero: float
+    wall: WallClock
 
     @property
     def joining(self) -> str:
@@ -121,8 +122,8 @@ class BrokerState:
         # The bytes of files that the first task of a bag on a slot needs, and each other, by bag and owner.
         self.file_needs: dict[tuple[str, str], tuple[int, int]] = {}
         self.failed_attempts = FailedAttempts()
-        self.learning = Learning(journal, facts.wall_at_zero)
-        self.window_log = WindowLog(journal, facts.wall_at_zero)
+        self.learning = Learning(journal, facts.wall)
+        self.window_log = WindowLog(journal, facts.wall)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = self._new_scheduler(policy, journal.epoch << 40)
         # A policy has a state of its own. This is a copy of the current policy, from before its first use.
@@ -184,7 +185,7 @@ class BrokerState:
 
     def posix(self, now: float) -> float:
         """``now`` of the broker's clock in POSIX seconds."""
-        return self.facts.wall_at_zero + now
+        return self.facts.wall.posix(now)
 
     def send(self, peer: bytes, message: Message) -> None:
         """Queue a message; it leaves after the next commit."""

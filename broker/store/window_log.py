@@ -11,6 +11,7 @@ import math
 from deskgrid.broker.auth.rate_limit import RateLimit
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import How, WindowEnd, WindowRow
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.wire import Join
 
 # How often the broker records that it runs, even when nothing happens. If it is killed, the ends of the open windows
@@ -25,11 +26,11 @@ FIRST_LOSS_S = 86_400.0
 
 
 class WindowLog:
-    """The windows of one life of the broker. ``wall_at_zero``: POSIX seconds when the broker's clock showed 0."""
+    """The windows of one life of the broker."""
 
-    def __init__(self, journal: Journal, wall_at_zero: float) -> None:
+    def __init__(self, journal: Journal, wall: WallClock) -> None:
         self._journal = journal
-        self._wall_at_zero = wall_at_zero
+        self._wall = wall
         self._next = journal.recovery.next_window()
         # When the windows that are still open in the journal ended; None once that has been recorded.
         self._left_open: float | None = journal.recovery.last_known()
@@ -40,25 +41,28 @@ class WindowLog:
         self._seen_at = -math.inf
         # The seconds of all windows that have closed, and how many of them ended with a loss.
         self._attended_s, self._losses = journal.recovery.attendance()
-        self._opened_at: dict[int, float] = {}
+        # By the broker's clock, and in POSIX seconds.
+        self._opened_at: dict[int, tuple[float, float]] = {}
 
     def opened(self, worker: str, join: Join, now: float) -> None:
         """A window opened, as ``join`` says. If it was open already, nothing changes."""
         if worker in self._open or not self._openings.take(worker, now):
             return
-        wall = self._wall_at_zero + now
+        wall = self._wall.posix(now)
         planned = None if join.uptime is None else wall + join.uptime
         self._opened.append(WindowRow(self._next, worker, join.session, join.site, join.slots, wall, planned))
         self._open[worker] = self._next
-        self._opened_at[self._next] = now
+        self._opened_at[self._next] = now, wall
         self._next += 1
 
     def ended(self, worker: str, how: How, now: float, kills: int = 0, wasted_s: float = 0.0) -> None:
         """A window closed; ``kills``: attempts that were running, and had run for ``wasted_s`` in all."""
         if (number := self._open.pop(worker, None)) is not None:
-            self._attended_s += now - self._opened_at.pop(number)
+            opened, wall = self._opened_at.pop(number)
+            lasted = now - opened  # also if the machine's clock was set meanwhile
+            self._attended_s += lasted
             self._losses += how == "loss"
-            self._ended.append(WindowEnd(self._wall_at_zero + now, how, kills, wasted_s, number))
+            self._ended.append(WindowEnd(wall + lasted, how, kills, wasted_s, number))
 
     @property
     def mean_time_to_loss_s(self) -> float:
@@ -82,5 +86,5 @@ class WindowLog:
             self._journal.windows.end(self._ended)
             self._ended = []
         if now >= self._seen_at + SEEN_S:
-            self._journal.seen(self._wall_at_zero + now)
+            self._journal.seen(self._wall.posix(now))
             self._seen_at = now

@@ -16,6 +16,7 @@ from deskgrid.broker.server import python_minor
 from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import BrokerState, GridFacts, Leaving
 from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.scheduler.policies import make_policy
 from tests.peers import BareWorker, Client
 
@@ -67,7 +68,7 @@ class Office:
         self.connections = 0
         self.windows = Windows()
         self.journal = Journal(home)
-        facts = GridFacts("b" * 12, python_minor(), "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, wall)
+        facts = GridFacts("b" * 12, python_minor(), "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, WallClock(wall))
         state = BrokerState(facts, self.journal, self.windows, make_policy(policy, **options))
         self.sessions = Sessions(state, keep_days)
         try:

@@ -14,6 +14,7 @@ from deskgrid.broker import learning
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
 from deskgrid.broker.learning import WRITE_S, Learning, WeekHere
 from deskgrid.broker.store.rows import LearnedRow
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.scheduler.prediction import kept
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client
@@ -350,12 +351,12 @@ def test_how_a_pc_keeps_its_hours_is_explained_kept_and_forgotten(open_office: O
 def test_the_hour_at_which_a_window_opened_is_that_of_clocks_on_the_wall(open_office: OpenOffice) -> None:
     journal = open_office().journal
     monday = time.mktime((2026, 11, 23, 0, 0, 0, 0, 0, -1))
-    hours = Learning(journal, monday).hours
+    hours = Learning(journal, WallClock(monday)).hours
     for opened in (90.0 * 60.0, 25.0 * 3600.0, -3600.0):
         hours.add("pc1", math.inf, 3600.0, opened)
     assert hours.kept("pc1")[2::3] == [5400.0, 90_000.0, 6 * 86_400.0 + 82_800.0]
     for absurd in (1e300, -1e300):
-        assert 0.0 <= WeekHere(monday).into(absurd) < 7 * 86_400.0
+        assert 0.0 <= WeekHere(WallClock(monday)).into(absurd) < 7 * 86_400.0
 
 
 # --- speeds ----------------------------------------------------------------------------------------------------------

@@ -1,13 +1,17 @@
 """The live server over real sockets: restarts, large results, windows that change, and a clean stop."""
 
 import os
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from deskgrid import wire
 from deskgrid.broker import loop as loop_module
+from deskgrid.broker.loop import Loop
+from deskgrid.broker.store.journal import Journal
 from tests.live import BrokerProcess, LiveGrid, live_grid
 from tests.peers import PATIENCE_S, BareWorker, Client, SocketLine, enrolled
 from tests.waiting import eventually
@@ -182,6 +186,34 @@ def test_a_change_of_the_windows_file_reaches_joined_workers(
         file.unlink()
         assert lab.expect(wire.Planned).windows is None
         assert other.line.receive(0.0) is None
+
+
+# --- the machine's clock ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0])
+def test_it_follows_a_clock_that_jumped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, jump_s: float
+) -> None:
+    monkeypatch.setattr(loop_module, "FILES_S", 0.01)
+    caplog.set_level("INFO", "deskgrid.broker")
+    with live_grid(tmp_path) as grid:
+        worker, client = grid.bare_worker(), grid.client()
+        worker.join()
+        client.submit([b"0"], runtime=1.0)
+        before = time.time()
+        monkeypatch.setattr(Loop, "_posix", lambda loop: time.time() + jump_s)
+        assert eventually(lambda: f"clock-jumped by_s={jump_s}" in caplog.text, PATIENCE_S)
+        client.submit([b"0"], runtime=1.0)
+        ages = [bag["age_s"] for bag in client.ask("status")["bags"]]
+    assert caplog.text.count("clock-jumped") == 1
+    assert min(ages) < 10.0
+    assert max(ages) == pytest.approx(max(0.0, jump_s), abs=10.0)
+    with closing(Journal(tmp_path)) as journal:
+        ((opened, closed),) = journal.db.execute("SELECT opened, closed FROM windows").fetchall()
+        created = [row.created for row in journal.recovery.bags()]
+    assert 0.0 < closed - opened < 60.0
+    assert created[1] - before == pytest.approx(jump_s, abs=30.0)
 
 
 # --- without encryption ----------------------------------------------------------------------------------------------

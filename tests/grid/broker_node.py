@@ -18,6 +18,7 @@ from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import BrokerState, GridFacts
 from deskgrid.broker.store.journal import Journal, JournalFull
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.scheduler.policies import Policy
 from tests.grid.brief import Brief
 from tests.grid.fakes import WALL_S, FakeWindows
@@ -120,6 +121,9 @@ class Loop(loop.Loop):
 
     def _now(self) -> float:
         return self._broker.world.now - self._began
+
+    def _posix(self) -> float:
+        return WALL_S + self._broker.world.now
 
     def turn(self) -> None:
         """What ``run`` does when the poller returns."""
@@ -261,7 +265,7 @@ class BrokerNode:
             encrypted=True,
             heartbeat_s=self.heartbeat_s,
             lease_s=self.lease_s,
-            wall_at_zero=WALL_S + self.world.now,
+            wall=WallClock(WALL_S + self.world.now),
         )
         journal.no_room = self._no_room
         journal.waits = self.lives % 2 == 1

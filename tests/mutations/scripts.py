@@ -17,6 +17,7 @@ from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
@@ -340,7 +341,7 @@ def liar(seed: int, home: Path) -> None:
     """A PC that answers at once gets most tasks, and others fail at once: neither makes tasks look short."""
     with closing(Journal(home)) as journal:
         known = OpenBag(BagRow(1, "b", "sweep", "command", "ann", "digest", TaskOptions(), False, False, 0.0), False)
-        learning = Learning(journal)
+        learning = Learning(journal, WallClock(0.0))
         for turn in range(200):
             known.runs.add([10.0], 0, f"pc{turn % 3}")
             known.runs.add([0.0] * 40, 0, "liar")

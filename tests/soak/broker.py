@@ -22,6 +22,7 @@ from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import BrokerState, GridFacts
 from deskgrid.broker.store.journal import NAME, Journal
+from deskgrid.broker.wall_clock import WallClock
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from tests.grid.broker_node import credential_of
 from tests.grid.fakes import WALL_S, FakeWindows
@@ -74,6 +75,9 @@ class Loop(loop.Loop):
 
     def _now(self) -> float:
         return self._clock
+
+    def _posix(self) -> float:
+        return WALL_S + self._clock
 
     def turn(self, now: float, arrived: Arrived, gone: Iterable[bytes]) -> ToSend:
         """What ``run`` does when something arrived, peers are gone, or nothing happened for a while."""
@@ -134,7 +138,7 @@ def _main(pipe: "Connection[Any, Any]", home: Path, pace: Pace) -> None:
         encrypted=True,
         heartbeat_s=pace.heartbeat_s,
         lease_s=pace.lease_s,
-        wall_at_zero=WALL_S,
+        wall=WallClock(WALL_S),
     )
     with closing(Journal(home)) as journal:
         the_loop = Loop(
