@@ -337,6 +337,18 @@ def licences(seed: int, home: Path) -> None:
         grid.check(60.0)
 
 
+def other_attempt(seed: int, home: Path) -> None:
+    """A PC answers for another attempt of the task that it has: that does not count."""
+    grid = Scheduler(make_policy("pgs"))
+    grid.handle(ev.TasksSubmitted(0, 0, 1, [5.0]), 0.0)
+    grid.handle(ev.WorkerJoined("pc", 1, math.inf), 0.0)
+    grid.handle(ev.PassDue(), 0.0)
+    task, number = grid.grid.bound[0].sent[0].attempt
+    for other in (number - 1, number + 1):
+        grid.handle(ev.AttemptsEnded("pc", [ev.EndedAttempt(Attempt(task, other), Outcome.DONE, 5.0)]), 5.0)
+        expect(grid.state(task) == State.SENT, "attempt {} counts for attempt {}", other, number)
+
+
 def liar(seed: int, home: Path) -> None:
     """A PC that answers at once gets most tasks, and others fail at once: neither makes tasks look short."""
     with closing(Journal(home)) as journal:
@@ -465,6 +477,7 @@ SCRIPTS = {
     "files in folders": in_folders,
     "copy": copy,
     "copy alone": copy_alone,
+    "other attempt": other_attempt,
     "liar": liar,
     "imagined": imagined,
     "foretold": foretold,

@@ -23,6 +23,7 @@ MUTATIONS = (
         "deskgrid.scheduler.answers:Answers._take_next",
         "slot.sent[0].attempt != attempt",
         "slot.sent[0].attempt.task != attempt.task",
+        "other attempt",
     ),
     Mutation(
         "accept the answer of any attempt of a task that is with nobody",

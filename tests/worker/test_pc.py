@@ -134,7 +134,7 @@ def test_a_measurement_that_takes_longer_is_taken_later() -> None:
 
         def speed(self, wait_s: float) -> float | None:
             self.asked += 1
-            return None if self.asked == 1 else super().speed(10.0)
+            return None if self.asked == 1 else super().speed(100.0)
 
     pc, powers = ThisPc(None, Slow(lambda: None)), Powers()
     pc.measure(powers, 0.0, 0.2)
