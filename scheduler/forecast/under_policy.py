@@ -4,34 +4,39 @@ The forward run places tasks by a rule of its own, so it cannot tell policies ap
 scheduler with a virtual clock. So a picture is simulated under both policies, with the same runtimes, and the forecast
 is stretched by the ratio of the two ends.
 
-Rule: each slot is a PC of its own here, whose first window begins when what it runs now should have ended.
+Rule: if all tasks need one slot of any PC, each slot is a PC of its own here, whose first window begins when what it
+runs now should have ended. Else PCs are whole, and what they run now runs there at first.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from math import inf
 from random import Random
 from statistics import median
 
-from deskgrid.scheduler.forecast.picture import PC, Durations, Picture, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Durations, Picture, Running, Waiting
 from deskgrid.scheduler.model import SchedulerError
-from deskgrid.scheduler.parallel.need import SINGLE
+from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.simulation.runs import Arrival, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.simulator import Simulator
 from deskgrid.scheduler.simulation.timetable import Span, Timetable
 
 # Tasks of a picture that is simulated at most, and of all its simulations under one policy, roughly: a task takes about
-# 50 microseconds.
+# 50 microseconds, and beside parallel ones so many times as long.
 TASKS = 20_000
 SIMULATED = 10_000
+PARALLEL = 50
 # The most simulations under one policy: their mean is what counts.
 SIMULATIONS = 5
 WEEK_S, WEEKS = 604_800.0, 8
+# The bag of what runs already, while that is simulated.
+RUNS_NOW = -2
 
 
 class Untried(SchedulerError):
-    """Another policy cannot be tried: more tasks wait than there is time for, or some need several slots at once."""
+    """Another policy cannot be tried: more tasks wait than there is time for."""
 
 
 def stretch(picture: Picture, bag: int, present: Callable[[], Policy], other: Callable[[], Policy], seed: int) -> float:
@@ -39,12 +44,13 @@ def stretch(picture: Picture, bag: int, present: Callable[[], Policy], other: Ca
 
     Raises `Untried`.
     """
-    if any(waiting.need != SINGLE for waiting in picture.bags):
-        raise Untried("another policy can be tried only where all tasks need one slot of any PC")
     tasks = sum([group.count for waiting in picture.bags for group in waiting.groups])
-    if tasks > TASKS:
-        raise Untried(f"{tasks:,} tasks wait, too many to try another policy with: at most {TASKS:,}")
-    seeds = range(seed, seed + max(1, min(SIMULATIONS, SIMULATED // max(1, tasks))))
+    parallel = any(waiting.need.parallel for waiting in picture.bags)
+    takes = PARALLEL if parallel else 1
+    if tasks * takes > TASKS:
+        most = f"at most {TASKS // takes:,}" + (" where some are parallel" if parallel else "")
+        raise Untried(f"{tasks:,} tasks wait, too many to try another policy with: {most}")
+    seeds = range(seed, seed + max(1, min(SIMULATIONS, SIMULATED // max(1, tasks * takes))))
     before = [simulated_end(picture, bag, present(), Random(each)) for each in seeds]
     after = [simulated_end(picture, bag, other(), Random(each)) for each in seeds]
     if not sum(before) or max(before) == inf:
@@ -54,23 +60,56 @@ def stretch(picture: Picture, bag: int, present: Callable[[], Policy], other: Ca
 
 def simulated_end(picture: Picture, bag: int, policy: Policy, chance: Random) -> float:
     """When the last waiting task of a bag ends, in seconds; infinity if it never does."""
-    rest = {pc.name: [_rest(picture, pc, place, chance) for place in range(len(pc.running))] for pc in picture.pcs}
     bags = [waiting for waiting in picture.bags if not waiting.barred and any(group.count for group in waiting.groups)]
     arrivals = sorted([(_arrival(waiting, chance), waiting.number) for waiting in bags], key=lambda each: each[0].at)
+    if all(waiting.need == SINGLE for waiting in bags):
+        pcs = _slots(picture, chance)
+    else:
+        parallel = any(waiting.need.parallel for waiting in bags)
+        pcs = [_whole(pc, parallel) for pc in picture.pcs]
+        arrivals = [(arrival, RUNS_NOW) for arrival in _run_now(picture, chance)] + arrivals
     starts = [0, *accumulate([len(arrival.runtimes) for arrival, _ in arrivals])]
     own = next((range(*starts[n : n + 2]) for n, (_, number) in enumerate(arrivals) if number == bag), None)
     if own is None:
         return 0.0
-    pcs = [
-        SimulatedPC(f"{pc.name} {slot}", timetable(pc, rest[pc.name][slot] if slot < len(rest[pc.name]) else 0.0))
-        for pc in picture.pcs
-        for slot in range(pc.slots)
-    ]
     try:
         run = Simulator(policy, pcs, [arrival for arrival, _ in arrivals], trace=True).run()
     except Stalled:
         return inf
-    return max([execution.end for execution in run.executions if execution.task in own])
+    ends = [execution.end for execution in run.executions if execution.task in own]
+    return max(ends + [gang.end for gang in run.gangs if gang.task in own])
+
+
+def _slots(picture: Picture, chance: Random) -> list[SimulatedPC]:
+    """Each slot as a PC."""
+    found = list[SimulatedPC]()
+    for pc in picture.pcs:
+        rest = [_rest(picture, running, chance) for running in pc.running]
+        rest += [0.0] * (pc.slots - len(rest))
+        found += [SimulatedPC(f"{pc.name} {slot}", timetable(pc, rest[slot])) for slot in range(pc.slots)]
+    return found
+
+
+def _whole(pc: PC, parallel: bool) -> SimulatedPC:
+    """A PC with all its slots. One that others cannot reach is a site of its own."""
+    site = pc.site if pc.reachable else f"only {pc.name}"
+    speed = pc.speed if parallel else 1.0
+    return SimulatedPC(
+        pc.name, timetable(pc, 0.0), pc.slots, speed=speed, site=site, memory=pc.memory, labels=pc.labels
+    )
+
+
+def _run_now(picture: Picture, chance: Random) -> Iterator[Arrival]:
+    """What runs on PCs now: each as a gang, with a rank for each slot."""
+    found: dict[tuple[str, int], tuple[Running, list[PC]]] = {}
+    for pc in picture.pcs:
+        for slot, running in enumerate(pc.running):
+            key = ("", running.gang) if running.gang else (pc.name, slot)
+            found.setdefault(key, (running, []))[1].append(pc)
+    for running, on in found.values():
+        rest = _rest(picture, running, chance, len(on), min([pc.speed for pc in on]))
+        ranks = Counter([pc.name for pc in on])
+        yield Arrival([rest], need=Need(len(on), len(on), gang=True), running=list(ranks.items()))
 
 
 def timetable(pc: PC, busy_s: float) -> Timetable:
@@ -89,12 +128,12 @@ def timetable(pc: PC, busy_s: float) -> Timetable:
     return spans
 
 
-def _rest(picture: Picture, pc: PC, place: int, chance: Random) -> float:
-    """How much longer a task runs on a PC. One that has outlived all that is known ends soon."""
-    running = pc.running[place]
+def _rest(picture: Picture, running: Running, chance: Random, slots: int = 1, speed: float = 1.0) -> float:
+    """What a task that runs still needs, in seconds at speed 1. One that has outlived all that is known ends soon."""
     waiting = next(each for each in picture.bags if each.number == running.bag)
-    points = [point - running.elapsed for point in waiting.groups[running.group].durations.points]
-    return chance.choice([point for point in points if point > 0.0] or [0.0])
+    need, points = waiting.need, waiting.groups[running.group].durations.points
+    left = [need.seconds(point, slots // need.slots) - running.elapsed * speed for point in points]
+    return chance.choice([seconds for seconds in left if seconds > 0.0] or [0.0])
 
 
 def _arrival(waiting: Waiting, chance: Random) -> Arrival:
@@ -103,7 +142,7 @@ def _arrival(waiting: Waiting, chance: Random) -> Arrival:
     for group in waiting.groups:
         predicted += [median(group.durations.points)] * group.count
         actual += _draws(group.durations, group.count, chance)
-    return Arrival(predicted, actual, at=waiting.begins, owner=waiting.share)
+    return Arrival(predicted, actual, at=waiting.begins, owner=waiting.share, need=waiting.need)
 
 
 def _draws(durations: Durations, count: int, chance: Random) -> Sequence[float]:
