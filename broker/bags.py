@@ -222,12 +222,17 @@ class OpenBag:
         """What people should know about this bag now; ``note``: the bag's own note, as of now."""
         if self.cannot_run:
             return f"cannot run: {self.cannot_run}"
+        arrived = f"{self.total:,} of its items arrived, perhaps not all"
         if self.deserted:
-            return f"its client did not return: {self.total:,} items arrived, perhaps not all"
+            return f"its client did not return: {arrived}"
         if self.complete:
             return ""
         paused = self.why_paused
-        alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
+        alone = (
+            ""
+            if self.alone_since is None
+            else f"its client is gone: {self.total:,} of its items arrived, perhaps not all"
+        )
         return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:

@@ -323,7 +323,8 @@ def _kept_back(why: Restraint) -> list[str]:
     if why.limit:
         lines.append(f"its bag has reached its limit of tasks on PCs: {why.out:,} of {why.limit:,}")
     for name, needs, free, total in why.lacking:
-        lines.append(f"it needs {needs} of licence {name}, and {free} of {total} are free")
+        there = f"{free} of {total} are free" if needs <= total else f"this grid has {total}"
+        lines.append(f"it needs {needs} of licence {name}, and {there}")
     if why.lead_s:
         lines.append(f"others come first: you have used {precise(why.lead_s)} more slot time than they have")
     return lines

@@ -11,7 +11,7 @@ import pickle
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import IO, Any, Generic, Protocol, TypeVar
@@ -158,19 +158,24 @@ class Shared(Generic[ValueT]):
     The object travels to each PC once. All tasks there read its large arrays from one copy, so these are read-only.
     """
 
-    def __init__(self, value: ValueT) -> None:
+    def __init__(
+        self, value: ValueT, stream: bytes, buffers: Iterable[pickle.PickleBuffer], modules: Iterable[str] = ()
+    ) -> None:
+        # What it refers to: modules, and functions that travel by value. Bags bring them.
+        self.modules = tuple(modules)
+        self.functions: list[FunctionType] = []
         self.value = value
-        buffers: list[pickle.PickleBuffer] = []
-        stream = pickle.dumps(value, 5, buffer_callback=buffers.append)
-        views = [buffer.raw() for buffer in buffers]
-        self.pieces = _laid_out(stream, views)
+        self.pieces = _laid_out(stream, [buffer.raw() for buffer in buffers])
 
     def __repr__(self) -> str:
         return f"<Shared {type(self.value).__name__}, {sum(map(len, self.pieces)):,} bytes>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         if _local.collecting is not None:
-            return _load_shared, (_local.collecting.shared(self),)
+            for function in self.functions:
+                _local.collecting.function(function)
+            # With the names of its modules, which are found there as those of any value.
+            return _load_shared, (_local.collecting.shared(self), *self.modules)
         if _task() is not None:
             raise TypeError("a shared object travels to tasks, not back: return the part that you need")
         raise TypeError("a shared object travels only in the items and functions of a bag")
@@ -192,8 +197,8 @@ _loaded: OrderedDict[str, Any] = OrderedDict()
 _loading = threading.Lock()
 
 
-def _load_shared(tree: str) -> Any:
-    """Return a shared object in a task: each process loads it once."""
+def _load_shared(tree: str, *modules: str) -> Any:
+    """Return a shared object in a task: each process loads it once. ``modules``: those that it refers to."""
     with _loading:
         if tree not in _loaded:
             task = _task()

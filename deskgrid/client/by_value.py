@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from collections.abc import Callable
 from functools import cache
 from types import FunctionType
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 from deskgrid.files import note_function
 
 
-def pickle_by_value(value: object) -> bytes:
-    """Pickle ``value`` with cloudpickle, which may raise anything."""
+def pickle_by_value(value: object, apart: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+    """Pickle ``value`` with cloudpickle, which may raise anything. ``apart``: takes large buffers out of the pickle."""
     buffer = io.BytesIO()
-    _pickler()(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    _pickler()(buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=apart).dump(value)
     return buffer.getvalue()
 
 

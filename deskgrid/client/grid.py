@@ -24,6 +24,7 @@ from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.needs import Gang
 from deskgrid.client.new_bags import NewBags
 from deskgrid.client.options import BagKeywords, CallKeywords, CommandKeywords, TaskKeywords, options_of, takes
+from deskgrid.client.payload import share
 from deskgrid.client.replies import ANSWER_S, ask, pages
 from deskgrid.client.submission import Runtime, checked_seconds
 from deskgrid.client.task import Task, as_task, chunks
@@ -217,8 +218,10 @@ class Grid(Executor):
         In a task, the handle is the object itself. The object travels to each PC once. All tasks there read its large
         arrays (everything that supports pickle's out-of-band buffers) from one copy, so these are read-only. Do not
         change the object afterwards.
+
+        Raises `PicklingFailed`.
         """
-        return Shared(value)
+        return share(value)
 
     def attach(self, bag_id: str) -> Bag[Any, Any]:
         """Return the bag with the id ``bag_id``, whichever program submitted it.

@@ -11,8 +11,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from deskgrid.client.bundle import named_in
 from deskgrid.client.by_value import pickle_by_value
 from deskgrid.durations import precise
 from deskgrid.errors import (
@@ -26,7 +28,7 @@ from deskgrid.errors import (
     TaskError,
     TaskTimeout,
 )
-from deskgrid.files import fetching
+from deskgrid.files import Shared, collect, fetching
 from deskgrid.wire import (
     LARGE_BYTES,
     MARK,
@@ -46,6 +48,9 @@ from deskgrid.wire import (
 
 if TYPE_CHECKING:
     from deskgrid.client.downloads import ResultFiles
+
+
+ValueT = TypeVar("ValueT")
 
 
 def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Payload:
@@ -108,6 +113,48 @@ def _by_value(call: tuple[Any, ...], what: str) -> bytes:
         return pickle_by_value(call)
     except Exception as error:
         raise PicklingFailed(f"{what} cannot be pickled: {error}") from error
+
+
+class _Within:
+    """Notes the functions in a shared object; see `deskgrid.files.Collecting`."""
+
+    def __init__(self) -> None:
+        self.functions: dict[int, FunctionType] = {}
+
+    def file(self, path: str) -> tuple[str, str]:
+        raise TypeError(f"it contains a File, {path}: pass files beside a shared object, not in it")
+
+    def shared(self, shared: Shared[Any]) -> str:
+        raise TypeError("it contains a shared object: pass one beside the other")
+
+    def function(self, function: FunctionType) -> None:
+        self.functions[id(function)] = function
+
+
+def share(value: ValueT) -> Shared[ValueT]:
+    """Make a shared object: pickled by value if it refers to the user's program. Raises `PicklingFailed`."""
+    within, buffers = _Within(), list[pickle.PickleBuffer]()
+    before = collect(within)
+    try:
+        stream = _plainly(value, buffers)
+        if not stream or b"__main__" in stream:
+            buffers.clear()
+            stream = pickle_by_value(value, buffers.append)
+    except Exception as error:
+        raise PicklingFailed(f"the object to share, {type(value).__name__}, cannot be pickled: {error}") from error
+    finally:
+        collect(before)
+    shared = Shared(value, stream, buffers, sorted(named_in(stream)))
+    shared.functions += within.functions.values()
+    return shared
+
+
+def _plainly(value: object, buffers: list[pickle.PickleBuffer]) -> bytes:
+    """Pickle ``value`` without cloudpickle; nothing if that cannot be done."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+    except Exception:
+        return b""
 
 
 def pack_text(item: object, what: str) -> Payload:

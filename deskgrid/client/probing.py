@@ -83,7 +83,8 @@ def _parts(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple | list):
         yield from islice(value, PARAMETERS)
     elif isinstance(value, Mapping):
-        yield from islice(value.values(), PARAMETERS)
+        # By name: not all items need to have them in the same order.
+        yield from (value[name] for name in sorted(value, key=str)[:PARAMETERS])
     elif is_dataclass(value) and not isinstance(value, type):
         yield from (getattr(value, field.name, None) for field in fields(value))
 

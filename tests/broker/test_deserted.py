@@ -5,7 +5,7 @@ from deskgrid.broker.clients import CLIENT_GONE_S, SWEEP_S
 from tests.broker.office import Office, OpenOffice
 from tests.peers import Client
 
-HALF = "items arrived, perhaps not all"
+HALF = "of its items arrived, perhaps not all"
 
 
 def half_submitted(office: Office, count: int = 3) -> str:

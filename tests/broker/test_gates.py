@@ -397,6 +397,10 @@ def test_a_licence_stays_in_use_while_the_broker_is_away(
     text = client.ask("explain", bag=bag)["text"]
     assert text[0] == "it needs 1 of licence matlab, and 0 of 1 are free"
     assert text[2].endswith(": fits")
+    licensed("spss = 1\n")
+    office.sessions.usage.refresh(office.now)
+    assert client.ask("explain", bag=bag)["text"][0] == "it needs 1 of licence matlab, and this grid has 0"
+    licensed()
     office.settle()
     office = open_office()
     office.sessions.usage.refresh(office.now)

@@ -70,4 +70,6 @@ def test_bags_of_clients_killed_while_they_submit_are_closed_and_say_so(
         assert eventually(lambda: all(bag["closed"] for bag in bags(grid)), PATIENCE_S)
         for before, after in zip(halves, bags(grid), strict=True):
             assert after["done"] == after["total"] == before["total"] < max(ITEMS)
-            assert after["note"] == f"its client did not return: {after['total']:,} items arrived, perhaps not all"
+            assert (
+                after["note"] == f"its client did not return: {after['total']:,} of its items arrived, perhaps not all"
+            )

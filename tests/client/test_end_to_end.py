@@ -59,6 +59,23 @@ with Grid() as grid:
     more = [grid.submit(simulate, Parameters(n)) for n in (7, 8)]
     print(sorted(values.items()), [future.result().value for future in more])
 """,
+    "share.py": """
+from deskgrid import Grid
+import worker
+
+class Model:
+    def __init__(self):
+        self.weights = {"first": worker.Result(3)}
+
+def later(n):
+    import helper
+    return helper.steps(n)
+
+with Grid() as grid:
+    model = grid.share({"model": Model(), "later": later, "large": bytearray(100)})
+    bag = grid.bag(lambda n: model["model"].weights["first"].value + model["later"](n), [1, 2], runtime=1)
+    print(bag.results(), grid.submit(lambda shared: type(shared["model"]).__name__, model).result())
+""",
     "plugins/__init__.py": "",
     "plugins/double.py": "def run(n):\n    return 2 * n\n",
     "by_name.py": """
@@ -115,6 +132,10 @@ def printed(live: LiveGrid, folder: Path, program: str) -> str:
 
 def test_a_users_project_runs_on_the_grid(live: LiveGrid, tmp_path: Path) -> None:
     assert printed(live, tmp_path, "program.py") == "[(0, 0), (1, 100), (2, 200)] [700, 800]\n"
+
+
+def test_a_shared_object_brings_what_it_is_made_of(live: LiveGrid, tmp_path: Path) -> None:
+    assert printed(live, tmp_path, "share.py") == "[103, 203] Model\n"
 
 
 def test_a_module_that_is_imported_by_a_computed_name_is_named_by_the_user(live: LiveGrid, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import cloudpickle
 import msgpack
 import pytest
 
-from deskgrid import wire
-from deskgrid.client.payload import Raised, pack_call, pack_text, value_of
+from deskgrid import File, wire
+from deskgrid.client.payload import Raised, pack_call, pack_text, share, value_of
 from deskgrid.errors import (
     BagRejected,
     PicklingFailed,
@@ -93,6 +93,19 @@ def test_an_object_of_the_program_travels_with_its_class_beside_a_large_argument
 def test_a_lambda_can_be_an_argument() -> None:
     ((function,), _) = pickle.loads(bytes(pack_call((lambda x: x + 1,), {}, "it")))
     assert function(1) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (threading.Lock(), r"the object to share, lock, cannot be pickled: .*lock"),
+        ([File("data.csv")], r"the object to share, list, .*: it contains a File, data.csv: pass files beside"),
+        ((share(1),), r"the object to share, tuple, .*: it contains a shared object: pass one beside the other"),
+    ],
+)
+def test_what_cannot_be_shared_is_named_with_the_reason(value: object, reason: str) -> None:
+    with pytest.raises(PicklingFailed, match=reason):
+        share(value)
 
 
 def test_what_cannot_be_pickled_is_named_with_the_reason() -> None:
