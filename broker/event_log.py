@@ -46,6 +46,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "disk-ok": "admin",
     "disk-low": "admin",
     "disk-full": "admin",
+    "clock-jumped": "admin",
 }
 # The events in each of the two lists, the most events in one answer, and the most characters of one fact.
 KEPT = 1_000

@@ -30,7 +30,7 @@ PER_S = 2_500.0
 # What the broker may have more at any time than when it started.
 GROWTH = 256 * 2**20
 P99_S, WORST_S = 0.05, 0.5
-# How long pings are measured before the first attack, and how much longer than at its pace an attack may take. Seconds.
+# Seconds that pings are measured before the first attack; and how many times as long as planned an attack may take.
 BASELINE_S, PATIENCE = 5.0, 3.0
 # Between two looks at whether everybody lives. Seconds.
 LOOK_S = 0.5
@@ -113,7 +113,7 @@ def _ours(place: Lab) -> Known:
 
 def _order(place: Lab, role: Role | None, known: Known, count: int, *, seed: int, per_s: float) -> Order:
     line = place.line("client", "client") if role is None else place.key(role, f"mallory-{role}")
-    return Order(role, str(line), seed, count, per_s, PATIENCE * count / per_s + 10.0, known)
+    return Order(role, str(line), seed, count, per_s, PATIENCE * (count / per_s + 10.0), known)
 
 
 def _attack(place: Lab, order: Order) -> tuple[dict[str, Any], "_Span"]:
