@@ -252,15 +252,13 @@ class GangRun(SlotRun):
     def _goes_on(self, lane: _Lane, now: float) -> bool:
         """Whether the next gangs of a lane's kind follow there: if it is their turn, and as many ranks as they get."""
         kind = lane.kind
-        if not (self._gangs and self._waits[kind]) or kind in self._again:
+        if not self._gangs or kind in self._again or not self._may_begin(kind, now):
             return False
         impatient = self._impatient(now) if now >= self._plan.impatient_at else None
         if kind != (self._gangs[0][1] if impatient is None else impatient):
             return False
         least, most = self._size(kind)
         if now + lane.needs_s >= lane.lasts[1] or now >= lane.lasts[2] or not least <= lane.ranks <= most:
-            return False
-        if not self._in_use.room(self._plan.kinds[kind].bag, now):
             return False
         self._run_lane(lane._replace(began=now), now)
         if not self._waits[kind]:

@@ -116,6 +116,11 @@ def test_a_gang_that_runs_has_its_licence() -> None:
     }
 
 
+def test_gangs_of_a_bag_that_begins_later_do_not_follow_those_that_run() -> None:
+    running = tuple([replace(pc, running=(Running(1, 0, 4.0, gang=1),)) for pc in pcs(2)])
+    assert end(bag(1, 2, TWO, begins=60.0), on=running) == 80.0
+
+
 def test_gangs_that_run_with_more_licences_than_there_are_now_are_followed_by_none_at_first() -> None:
     on = [
         replace(pc, running=(Running(1, 0, 4.0 - place // 2, gang=1 + place // 2),)) for place, pc in enumerate(pcs(4))
