@@ -30,7 +30,9 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Folders inside a package that do not contain its source.
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", *_INSTALLED})
 # A short text in a pickle: this byte, its length, and its UTF-8. The names of modules are such texts.
-_TEXT = re.compile(rb"\x8c(?=(.))", re.DOTALL)
+_TEXT = re.compile(rb"\x8c(?=.)", re.DOTALL)
+# The most bytes of such a text, with its length.
+_NAME_BYTES = 256
 # How much of an argument is searched for names of modules. Bytes.
 _SEARCHED = 2**20
 
@@ -65,16 +67,20 @@ class Reached(NamedTuple):
     missing: frozenset[str] = frozenset()
 
 
-def named_in(pickled: Payload) -> set[str]:
-    """Return the names of loaded modules that a pickle has: all that it loads by reference, and perhaps some more."""
-    found = set()
+def named_in(pickled: Payload, whole: bool = False) -> set[str]:
+    """Return the names of loaded modules that a pickle has: all that it loads by reference, and perhaps some more.
+
+    ``whole``: search all of it, not only its beginning.
+    """
+    loaded = {name.encode(): name for name in list(sys.modules) if name != "__main__"}
+    found = set[bytes]()
     for data in [memoryview(pickled)] if isinstance(pickled, bytes) else pickled.frames():
-        start = bytes(data[:_SEARCHED])
-        for match in _TEXT.finditer(start):
-            text = start[match.end() + 1 : match.end() + 1 + start[match.end()]]
-            with suppress(UnicodeDecodeError):
-                found.add(text.decode())
-    return {name for name in found if name in sys.modules and name != "__main__"}
+        for start in range(0, len(data) if whole else 1, _SEARCHED):
+            # A name may begin in one piece and end in the next.
+            some = bytes(data[start : start + _SEARCHED + _NAME_BYTES])
+            texts = {some[at + 1 : at + 1 + some[at]] for at in map(re.Match.end, _TEXT.finditer(some))}
+            found |= loaded.keys() & texts
+    return {loaded[name] for name in found}
 
 
 def reached_from(named: Iterable[str], functions: Iterable[FunctionType] = (), modules: Sequence[str] = ()) -> Reached:

@@ -144,7 +144,7 @@ def share(value: ValueT) -> Shared[ValueT]:
         raise PicklingFailed(f"the object to share, {type(value).__name__}, cannot be pickled: {error}") from error
     finally:
         collect(before)
-    shared = Shared(value, stream, buffers, sorted(named_in(stream)))
+    shared = Shared(value, stream, buffers, sorted(named_in(stream, whole=True)))
     shared.functions += within.functions.values()
     return shared
 

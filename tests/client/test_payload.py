@@ -25,6 +25,7 @@ from deskgrid.errors import (
     TaskTimeout,
 )
 from deskgrid.wire import CHUNK_BYTES, LARGE_BYTES, VALUE_BYTES, Chunks, Outcome, Payload
+from tests.client.carrying import reached_by
 
 
 def ended(outcome: Outcome, payload: Payload = b"") -> Any:
@@ -106,6 +107,11 @@ def test_a_lambda_can_be_an_argument() -> None:
 def test_what_cannot_be_shared_is_named_with_the_reason(value: object, reason: str) -> None:
     with pytest.raises(PicklingFailed, match=reason):
         share(value)
+
+
+@pytest.mark.parametrize("before", [0, 2**20 - 20, 2**20, 3 * 2**20])
+def test_a_shared_object_names_the_modules_of_all_its_parts(before: int) -> None:
+    assert "tests.client.carrying" in share([bytes(before), reached_by]).modules
 
 
 def test_what_cannot_be_pickled_is_named_with_the_reason() -> None:
