@@ -26,6 +26,8 @@ HOUR_S = 3600.0
 GROUPS = 8
 HOURS = (2, 4)
 NEVER = Estimate(inf, inf, inf)
+# No task is said to need more pieces: somebody may imagine a window of next to no length.
+PIECES = 10_000_000
 
 
 class PolicyUsed(NamedTuple):
@@ -127,7 +129,8 @@ def misfits(picture: Picture, waiting: Waiting) -> Misfits | None:
         return None
     needs = max(map(waiting.at_once_s, found)) / speed
     # A window has to be longer than what is needed.
-    return Misfits(sum([group.count for group in found]), needs, longest, ceil((needs + 1.0) / longest))
+    pieces = ceil(min((needs + 1.0) / longest, PIECES))
+    return Misfits(sum([group.count for group in found]), needs, longest, pieces)
 
 
 def _suits(pc: PC, waiting: Waiting) -> bool:

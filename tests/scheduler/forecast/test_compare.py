@@ -99,6 +99,12 @@ def test_tasks_that_may_outlast_every_window_are_the_reason_if_one_probably_does
     assert too_little(replace(many, keeps=True), (HOUR, 1.0)) == TOO_FEW
 
 
+@pytest.mark.parametrize("lasts", [5e-324, 1e-320, 1e-300, 1e-9])
+def test_a_window_of_next_to_no_length_is_too_short(lasts: float) -> None:
+    closed = Change(windows=(("*", ((0.0, lasts),)),))
+    assert note(replace(GRID, bags=(bag(10),)), closed) == "10 tasks fit no window that is known"
+
+
 def test_a_change_that_does_not_apply_says_why() -> None:
     assert note(GRID, Change(without=("lab9",))) == "no PC and no site is called lab9"
     assert note(replace(GRID, pcs=()), Change(more=(("*", 5),))) == "no PC is known"
