@@ -12,7 +12,7 @@ from deskgrid.broker.auth.rate_limit import RateLimit
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import How, WindowEnd, WindowRow
 from deskgrid.broker.wall_clock import WallClock
-from deskgrid.wire import Join
+from deskgrid.wire import SECONDS_LIMIT, Join
 
 # How often the broker records that it runs, even when nothing happens. If it is killed, the ends of the open windows
 # are known to within this time. Seconds.
@@ -67,7 +67,8 @@ class WindowLog:
     @property
     def mean_time_to_loss_s(self) -> float:
         """How long a worker is there, on average, before it vanishes: a day as long as nothing is known."""
-        return (FIRST_LOSS_S + self._attended_s) / (1 + self._losses)
+        # In a large lab that loses nobody, or by a clock that was wrong for a while, it would not fit into a message.
+        return min((FIRST_LOSS_S + self._attended_s) / (1 + self._losses), SECONDS_LIMIT)
 
     def broker_ends(self, now: float) -> None:
         """The broker stops: it will not see how the open windows end."""

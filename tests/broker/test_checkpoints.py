@@ -420,6 +420,18 @@ def test_a_worker_is_told_how_long_workers_stay_before_they_vanish(open_office: 
     assert open_office().worker("pc4").join().loss == pytest.approx(expected, rel=0.1)
 
 
+def test_workers_join_after_a_clock_that_was_wrong_by_centuries(open_office: OpenOffice) -> None:
+    office = open_office()
+    office.worker("pc1").join()
+    office.settle()
+    wall = office.sessions.state.facts.wall
+    wall.follow(0.0, wall.posix(0.0) + 2 * wire.SECONDS_LIMIT)
+    office.client().submit([b"x"])
+    office.settle()
+    open_office().settle()  # it was killed: its windows ended when that bag came, as far as is known
+    assert open_office().worker("pc2").join().loss == wire.SECONDS_LIMIT
+
+
 def test_workers_whose_windows_close_together_save_at_different_times(office: Office) -> None:
     client = office.client()
     for number in range(4):
