@@ -255,7 +255,7 @@ def _answer(rows: list[Any], what: str, args: Json) -> dict[str, Any]:
             picture, before = picture_of(rows), process_time()
             forecast(picture, Random(args["seed"]), 1)
             answer = TASKS[what](picture, fewer_runs(what, args, process_time() - before))
-    except TimeoutError:
+    except (TimeoutError, MemoryError):
         failure = LATE
     except Exception as error:
         failure = f"{what}: {error!r}"

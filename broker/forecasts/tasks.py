@@ -25,12 +25,12 @@ def ends(picture: Picture, args: Json) -> dict[int, list[float]]:
 def compared(picture: Picture, args: Json) -> Json:
     """Answers to "what if". ``args``: "bag", "policy" with its "options", "changes" as asked, "seed", "runs".
 
-    The answers for which there is no time say so.
+    The answers for which there is no time, or no memory, say so.
     """
     changes = [change_of(row) for row in args["changes"]]
     policy, dice = PolicyUsed(args["policy"], args["options"]), _dice(args)
     found = list[Answer]()
-    with suppress(TimeoutError):
+    with suppress(TimeoutError, MemoryError):
         found.extend(compare(picture, args["bag"], changes, policy, dice))
     found += [Answer(None, LATE)] * (1 + len(changes) - len(found))
     return {"rows": [_row(each) for each in found]}

@@ -158,6 +158,21 @@ def test_answers_for_which_there_is_no_time_say_so(monkeypatch: pytest.MonkeyPat
     assert not answer["failure"]
 
 
+def test_answers_for_which_there_is_no_memory_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def large(*anything: object) -> Iterator[Answer]:
+        yield Answer(None, "first")
+        raise MemoryError
+
+    monkeypatch.setattr(tasks_module, "compare", large)
+    rows = [json.loads(line) for line in lines_of(PICTURE, "compare", {})][:-1]
+    args = {**SEED, "bag": 7, "policy": "packing", "options": {}, "changes": [{}, {}]}
+    answer = process_module._answer(rows, "compare", args)
+    assert [row["why"] for row in answer["answer"]["rows"]] == ["first", LATE, LATE]
+    assert not answer["failure"]
+    monkeypatch.setattr(tasks_module, "TASKS", {"compare": lambda *anything: [*large()]})
+    assert process_module._answer(rows, "compare", args)["failure"] == LATE
+
+
 def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def spin(*anything: object) -> None:
         while True:
