@@ -213,16 +213,18 @@ class Etas:
         # What was learned is without the files of a task, and what the scheduler has is with them.
         return found._replace(points=tuple([seconds + known.transfer_s for seconds in found.points]))
 
-    def _fail(self, now: float, why: str) -> None:
+    def _fail(self, made: float, why: str, cost_s: float = 0.0) -> None:
         self._state.note("forecast-failed", why=why)
-        self._made, self._next_at = now, now + KEEP_S
+        self._made, self._next_at = made, made + max(KEEP_S, cost_s / PART)
         self._found = dict.fromkeys(self._state.book.by_number, "the estimate failed; the broker's log says why")
 
     def _take(self, asked: _Asked) -> Slices:
         """Take a forecast."""
         try:
             if asked.ticket.ends is None:
-                self._fail(asked.made, asked.ticket.failure)
+                # What a process took that was killed, nobody knows.
+                cost_s = asked.ticket.cost_s or self._state.now - asked.made
+                self._fail(asked.made, asked.ticket.failure, cost_s)
             else:
                 yield from self._read(asked, asked.ticket.ends)
         except Exception as error:

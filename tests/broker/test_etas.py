@@ -326,6 +326,22 @@ def test_forecasts_take_at_most_a_part_of_the_time(office: Office, client: Clien
     assert len(slow.tickets) == 2
 
 
+@pytest.mark.parametrize("cost_s", [10.0, 0.0], ids=["gave up", "was killed"])
+def test_so_do_forecasts_that_fail(office: Office, client: Client, slow: Slow, cost_s: float) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    pending(office, client, bag)
+    office.now += 10.0
+    slow.finish(failure="it takes too long", cost_s=cost_s)
+    client.receive()
+    office.now += 10.0 / PART - 11.0
+    assert why(client, bag) == "the estimate failed; the broker's log says why"
+    assert len(slow.tickets) == 1
+    office.now += 2.0
+    pending(office, client, bag)
+    assert len(slow.tickets) == 2
+
+
 def test_a_question_waits_for_a_forecast_without_keeping_others_waiting(
     office: Office, client: Client, slow: Slow
 ) -> None:
