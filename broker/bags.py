@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -29,8 +30,9 @@ ASSUMED_RUNTIME_S = 60.0
 SLOW_TRANSFER = 10.0
 # So many tasks of a bag count as the first on a slot, if there are no more slots now.
 FIRST_TASKS = 64
-# The most runs of a bag that wait until the broker learns from them: very many bags may be open.
-LATEST = 50
+# The most runs of a bag that wait until the broker learns from them: very many bags may be open. So many of them are of
+# one worker, if others have some: one that answers at once would leave nothing else to be learned.
+LATEST, OF_ONE = 50, 12
 # A run: how long it took, in seconds, and on which worker.
 Run = tuple[float, str]
 # How the note begins of a bag that was submitted before any worker joined.
@@ -113,13 +115,25 @@ class ObservedRuntimes:
         self.only_first = self.only_first and not self._others
         runs = self._first if self.only_first else self._others
         self._first, self._others = [], []
-        return runs[-LATEST:]
+        return _latest(runs)
 
 
 def _append(runs: list[Run], elapsed: Sequence[float], worker: str) -> None:
     runs.extend(zip(elapsed[-LATEST:], repeat(worker)))
     if len(runs) > 2 * LATEST:
-        del runs[:-LATEST]
+        runs[:] = _latest(runs)
+
+
+def _latest(runs: Sequence[Run]) -> list[Run]:
+    """The latest runs, but of no worker more than `OF_ONE` while others have some; the last one at the end."""
+    if len(runs) <= LATEST:
+        return list(runs)
+    seen, more, kept = Counter[str](), list[int](), list[int]()
+    for place in range(len(runs) - 1, -1, -1):
+        worker = runs[place][1]
+        (kept if seen[worker] < OF_ONE else more).append(place)
+        seen[worker] += 1
+    return [runs[place] for place in sorted((kept + more)[:LATEST])]
 
 
 class BegunCheckpoint(NamedTuple):

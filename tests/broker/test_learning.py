@@ -11,7 +11,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker import learning
-from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, OF_ONE, ObservedRuntimes
 from deskgrid.broker.learning import WRITE_S, Learning, WeekHere
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.broker.wall_clock import WallClock
@@ -85,6 +85,21 @@ def test_of_many_runs_the_latest_are_kept() -> None:
         runs.add([float(turn)] * 7, 0, "pc1")
     runs.add([99.0] * (LATEST - 1), 0, "pc1")
     assert runs.take() == [(29.0, "pc1"), *[(99.0, "pc1")] * (LATEST - 1)]
+
+
+def test_a_pc_that_answers_at_once_leaves_the_runs_of_others_to_be_learned() -> None:
+    runs = ObservedRuntimes()
+    for turn in range(20):
+        runs.add([10.0 + turn], 0, f"pc{turn % 4}")
+        for _ in range(30):
+            runs.add([0.0] * 7, 0, "broken")
+    found = runs.take()
+    assert [run for run in found if run[0]] == [(10.0 + turn, f"pc{turn % 4}") for turn in range(20)]
+    assert len(found) == LATEST
+    for turn in range(3 * LATEST):
+        runs.add([float(turn)], 0, f"pc{turn % 5}")
+    runs.add([0.0] * LATEST, 0, "broken")
+    assert [pc for _, pc in runs.take()].count("broken") == OF_ONE
 
 
 def test_a_bag_that_nobody_predicted_is_predicted_by_what_its_tasks_take_when_slots_have_done_one(
