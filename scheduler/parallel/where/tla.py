@@ -15,6 +15,8 @@ from deskgrid.scheduler.parallel.hosts import offers, site_of
 from deskgrid.scheduler.parallel.where.sites import Ahead, Arrange, Sites, ahead
 
 INNER = ("ff", "bf", "wf", "random")
+# No depth is larger.
+MOST = 1_000_000_000
 
 
 class TemporalLookAhead:
@@ -36,10 +38,10 @@ class TemporalLookAhead:
         seed: int = 0,
         explain: bool = True,
     ) -> None:
-        if simulation_depth is not None and simulation_depth < 1:
-            raise ValueError(f"simulation_depth is a number from 1 up, or none, not {simulation_depth!r}")
-        if allocation_depth < 1:
-            raise ValueError(f"allocation_depth is a number from 1 up, not {allocation_depth!r}")
+        if simulation_depth is not None and not _is_depth(simulation_depth):
+            raise ValueError(f"simulation_depth is a whole number from 1 up, or none, not {simulation_depth!r}")
+        if not _is_depth(allocation_depth):
+            raise ValueError(f"allocation_depth is a whole number from 1 up, not {allocation_depth!r}")
         if inner not in INNER:
             raise ValueError(f"inner is one of {', '.join(INNER)}, not {inner!r}")
         self.simulation_depth = simulation_depth
@@ -78,6 +80,11 @@ class TemporalLookAhead:
     @property
     def _depth(self) -> int | None:
         return None if self.simulation_depth is None else self.simulation_depth + 1
+
+
+def _is_depth(value: object) -> bool:
+    """Whether so many jobs can be looked at: whoever sets a policy may give any number."""
+    return isinstance(value, int) and 1 <= value <= MOST
 
 
 def _arranger(inner: str, seed: int) -> Arrange | None:

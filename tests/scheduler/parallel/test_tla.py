@@ -128,7 +128,17 @@ def test_moldable_jobs_are_simulated_with_the_size_that_they_would_get() -> None
     assert grid.done[0].start.considered == {"A": 10.0, "B": 10.0}
 
 
-@pytest.mark.parametrize("options", [{"simulation_depth": 0}, {"allocation_depth": 0}, {"inner": "best"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"simulation_depth": 0},
+        {"simulation_depth": 2.5},
+        {"simulation_depth": 10**100},
+        {"allocation_depth": 0},
+        {"allocation_depth": 2.5},
+        {"inner": "best"},
+    ],
+)
 def test_bad_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(UnknownPolicy, match=next(iter(options))):
         make_policy("tla", **options)
