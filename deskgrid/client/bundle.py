@@ -72,15 +72,14 @@ def named_in(pickled: Payload, whole: bool = False) -> set[str]:
 
     ``whole``: search all of it, not only its beginning.
     """
-    loaded = {name.encode(): name for name in list(sys.modules) if name != "__main__"}
-    found = set[bytes]()
+    found = set[str]()
     for data in [memoryview(pickled)] if isinstance(pickled, bytes) else pickled.frames():
         for start in range(0, len(data) if whole else 1, _SEARCHED):
             # A name may begin in one piece and end in the next.
             some = bytes(data[start : start + _SEARCHED + _NAME_BYTES])
             texts = {some[at + 1 : at + 1 + some[at]] for at in map(re.Match.end, _TEXT.finditer(some))}
-            found |= loaded.keys() & texts
-    return {loaded[name] for name in found}
+            found.update([name for text in texts if (name := text.decode(errors="replace")) in sys.modules])
+    return found - {"__main__"}
 
 
 def reached_from(named: Iterable[str], functions: Iterable[FunctionType] = (), modules: Sequence[str] = ()) -> Reached:
