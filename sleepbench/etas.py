@@ -91,7 +91,9 @@ class Told:
 
     @property
     def width(self) -> float:
-        """Of the interval, to the time that was left."""
+        """Of the interval, to the time that was left; infinity if it has no end."""
+        if self.estimate.high == math.inf:
+            return math.inf
         return (self.estimate.high - self.estimate.low) / max(self.left_s, 1e-9)
 
     @property
@@ -182,6 +184,8 @@ class Estimator:
         for each in observed.told:
             yield Told(each.method, each.stage, len(tasks), each.estimate, each.cost_s, end - each.at)
         for at, stage, raw in observed.raw:
+            if raw.median == math.inf:
+                continue  # nobody would have been told that: the broker says why it does not know
             self.correction.learn("", score(stage, raw, end - at))
 
 

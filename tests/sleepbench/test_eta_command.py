@@ -1,12 +1,14 @@
 """``deskgrid sleepbench eta``, on bags that are drawn."""
 
 import json
+import math
 from pathlib import Path
 from random import Random
 
 import pytest
 from click.testing import CliRunner, Result
 
+from deskgrid.sleepbench import etas
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.etas import LEAST, bags_of, nights_and_weekends
 from deskgrid.sleepbench.workloads.drawn_bags import drawn_bags
@@ -48,6 +50,19 @@ def test_intervals_of_deskgrid_hold_and_those_of_others_do_not(tmp_path: Path) -
     assert own["width_median"] < 3.0
     assert own["point_error_median"] < 0.5
     assert 0.0 < own["cost_ms"] < 200.0
+
+
+def test_a_forecast_without_an_end_covers_nothing_and_teaches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(etas, "forecast", lambda *arguments, **keywords: [[math.inf] * 30])
+    file = tmp_path / "rows.json"
+    result = invoke("--csv", small_bags(tmp_path, 1), "--bags", 1, "--json", file)
+    assert result.exit_code == 0, result.output
+    own = [row for row in json.loads(file.read_text(encoding="utf-8")) if row["method"] == "deskgrid"]
+    assert {(row["coverage90"], row["width_median"], row["point_error_median"]) for row in own} == {
+        (0.0, math.inf, math.inf)
+    }
 
 
 def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
