@@ -113,6 +113,8 @@ class GangRun(SlotRun):
         before, self._retry, retry = self._reserved, False, self._retry
         if self._gangs:
             self._place_gangs(now)
+        else:
+            self._reserved = None  # the last gang that waited has followed another one
         if any(self._pending):
             if retry or self._reserved != before or (self._capped and self._in_use.any_room(self._pending_bags(), now)):
                 idle = [slot for its in self._idle for slots in its.values() for slot in slots]

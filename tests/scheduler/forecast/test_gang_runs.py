@@ -200,6 +200,12 @@ def test_what_is_reserved_is_what_is_free_first() -> None:
     )
 
 
+def test_nothing_is_reserved_any_more_when_the_last_gang_follows_another_one() -> None:
+    stays, short = pcs(1, slots=2), pcs(1, (Span(0.0, 8.0),), slots=2, site="other")
+    gangs, single = bag(1, 2, TWO, needs_s=10.0), bag(2, 1, needs_s=20.0)
+    assert ends(Picture((*stays, *short), (gangs, single))) == {1: 20.0, 2: 30.0}
+
+
 def test_shares_take_turns_beside_gangs() -> None:
     mine, yours = bag(1, 2, share="me"), bag(2, 2, share="you")
     picture = Picture(pcs(2), (mine, yours, bag(3, 1, TWO)), shares=(Share("me", 5.0), Share("you", 0.0)))
