@@ -23,6 +23,7 @@ from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimat
 from deskgrid.scheduler.forecast.look import Look, Prepares
 from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Durations, Picture, longest_window, too_little
 from deskgrid.scheduler.parallel.need import SINGLE
+from deskgrid.scheduler.policies.base import least_required
 from deskgrid.scheduler.queues.categories import Licences
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.wire import TaskOptions
@@ -277,7 +278,7 @@ class Etas:
         its = grid.tasks.bags[bag.row.number]
         if lacks := NO_ENVIRONMENT if bag.environment_key and not ready else _few(its, grid.categories.licences):
             return lacks
-        needs = policy.requirement.needs(its.needs_s(its.need.seconds(its.longest, its.need.most))) / speed
+        needs = least_required(policy).needs(its.needs_s(its.need.seconds(its.longest, its.need.most))) / speed
         if policy.timed and needs >= longest_s:
             return f"one of its tasks needs {precise(needs)}, and the longest known window has {precise(longest_s)}"
         if its.need.parallel:

@@ -22,6 +22,7 @@ from deskgrid.scheduler.forecast.correction import Estimate, stage_of
 from deskgrid.scheduler.forecast.look import Look, predicted
 from deskgrid.scheduler.forecast.picture import Group, Picture, Waiting
 from deskgrid.scheduler.policies import check_policy, policy_options
+from deskgrid.scheduler.policies.base import least_required
 
 # Questions of one credential, and of all, that wait for their answers.
 WAITING_LIMIT, WAITING_LIMIT_ALL = 4, 32
@@ -141,7 +142,7 @@ class WhatIf:
     def _imagined(self, who: Credential, tasks: int, runtime: float) -> Waiting:
         """A bag of ``who`` that is not there."""
         policy = self._state.scheduler.policy
-        needs_s = policy.requirement.needs(runtime) if policy.timed else 0.0
+        needs_s = least_required(policy).needs(runtime) if policy.timed else 0.0
         share = self._state.scheduler.grid.shares.share_of(who.name)
         return Waiting(IMAGINED, (Group(tasks, predicted(runtime), runtime, needs_s),), tasks, share=share)
 

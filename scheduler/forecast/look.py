@@ -21,7 +21,7 @@ from deskgrid.scheduler.parallel.choices import WhichNext
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.patience import patience_ends
-from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.policies.base import Policy, least_required
 from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.prediction.runtimes import first_ratios
 from deskgrid.scheduler.state.bags import Bag
@@ -209,7 +209,7 @@ class Look:
     def _look_at_bag(self, bag: Bag) -> Waiting:
         elapsed = self._elapsed.get(bag.number, [])
         count = max(0, bag.total - bag.settled - len(elapsed))
-        needs = self._grid.policy.requirement.needs if self._grid.policy.timed else _nothing
+        needs = least_required(self._grid.policy).needs if self._grid.policy.timed else _nothing
         durations = self._learned(bag, elapsed)
         if durations is not None:
             groups = [Group(count, durations, bag.longest, needs(bag.needs_s(bag.longest)))]

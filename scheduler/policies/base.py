@@ -180,6 +180,20 @@ class Policy(Protocol):
         """Placements for this pass. Asked only when a task waits and a slot has room."""
 
 
+@runtime_checkable
+class Hopeful(Protocol):
+    """What a policy may have besides: less than its ``requirement`` is enough where a slot would stay idle."""
+
+    @property
+    def least(self) -> Requirement:
+        """What a task needs there."""
+
+
+def least_required(policy: Policy) -> Requirement:
+    """What a slot must have left for a task, if it finds no better one."""
+    return policy.least if isinstance(policy, Hopeful) else policy.requirement
+
+
 class PlannedWork(NamedTuple):
     """Work that a policy intends for a slot of a worker. ``start``: by the driver's clock."""
 

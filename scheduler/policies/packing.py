@@ -75,6 +75,11 @@ class Packing:
         self._seen = -1
         self._next_look = -inf
 
+    @property
+    def least(self) -> Requirement:
+        """What tasks need on slots without one that is certain enough: they end in time if predictions are right."""
+        return Requirement(self.margin)
+
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         if len(view.regular):
             yield Postpone(None)
@@ -101,8 +106,7 @@ class Packing:
         # Fill queues that may hold some seconds of work: plans do not matter for tasks as short as that.
         yield from slot_for_each_task(view, requirement, self.queue_s)
         if self.confidence and view.slots_with_room():
-            # For slots without a task that is certain enough: tasks that end in time if their predictions are right.
-            yield from task_for_each_slot(view, Requirement(self.margin))
+            yield from task_for_each_slot(view, self.least)
 
     def _uncertain(self, view: View) -> bool:
         """Whether predictions of the longest task's bag say so little that a plan would not hold."""

@@ -21,6 +21,7 @@ from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.earlier import Vote
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.state.quarantine import Quarantined
 from tests.scheduler.builders import Grid, at_work, fcfs, packing, pgs
 
@@ -81,6 +82,21 @@ def test_a_policy_that_ignores_windows_needs_nothing_of_them() -> None:
     grid.tasks(30.0)
     (bag,) = taken(grid).picture.bags
     assert bag.groups[0].needs_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "needs_s"),
+    [(packing(2.0, confidence=0.9), 32.0), (make_policy("pgs", margin=2.0, stretch=3.0), 92.0)],
+)
+def test_tasks_need_what_the_policy_accepts_on_a_slot_that_would_stay_idle(policy: Policy, needs_s: float) -> None:
+    """Earlier ones took three times as long as predicted."""
+    grid = Grid(policy)
+    grid.pc("a", 80)
+    grid.inside.prediction_error.add([3.0] * ENOUGH)
+    tasks = grid.tasks(30.0)
+    grid.expect(**({"a": tasks} if needs_s < 80.0 else {}))
+    (bag,) = taken(grid).picture.bags
+    assert [group.needs_s for group in bag.groups] == [needs_s]
 
 
 def test_what_was_learned_is_asked_with_what_runs() -> None:
