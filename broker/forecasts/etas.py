@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from deskgrid.broker.bags import OpenBag, Told
-from deskgrid.broker.forecasts.runner import Ends, Forecaster, Ticket
+from deskgrid.broker.forecasts.runner import LATE, Ends, Forecaster, Ticket
 from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import PARKED, Operation, Operations, Slices
 from deskgrid.broker.query_catalog import Json
@@ -215,9 +215,13 @@ class Etas:
         return found._replace(points=tuple([seconds + known.transfer_s for seconds in found.points]))
 
     def _fail(self, made: float, why: str, cost_s: float = 0.0) -> None:
-        self._state.note("forecast-failed", why=why)
+        if why == LATE:
+            said = "the grid and its bags are too large for an estimate"
+        else:
+            self._state.note("forecast-failed", why=why)
+            said = "the estimate failed; the broker's log says why"
         self._made, self._next_at = made, made + max(KEEP_S, cost_s / PART)
-        self._found = dict.fromkeys(self._state.book.by_number, "the estimate failed; the broker's log says why")
+        self._found = dict.fromkeys(self._state.book.by_number, said)
 
     def _take(self, asked: _Asked) -> Slices:
         """Take a forecast."""

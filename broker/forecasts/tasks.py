@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from deskgrid.broker.forecasts.runner import LATE, Json
-from deskgrid.scheduler.forecast.ahead import forecast
+from deskgrid.scheduler.forecast.ahead import by_bag, played
 from deskgrid.scheduler.forecast.changes import Change
 from deskgrid.scheduler.forecast.compare import GROUPS, HOURS, Answer, Dice, Longer, PolicyUsed, advise, compare
 from deskgrid.scheduler.forecast.correction import CONFIDENCE
@@ -15,11 +15,21 @@ from deskgrid.scheduler.forecast.picture import Picture
 
 # All runs for a question should take no longer than that, in seconds of processor time; but there are so many at least.
 RUNS_S, RUNS_LEAST = 4.0, 5
+# An estimate of ends is made of so many runs at least, if there is no time for more.
+ENDS_LEAST = 2
 
 
 def ends(picture: Picture, args: Json) -> dict[int, list[float]]:
-    """By number of bag, when it ends in each run. ``args``: "seed" and "runs"."""
-    return forecast(picture, Random(args["seed"]), args["runs"])
+    """By number of bag, when it ends in each run. ``args``: "seed" and "runs".
+
+    Without the runs for which there is no time, or no memory. Raises `TimeoutError` if next to none are left.
+    """
+    found = list[list[float]]()
+    with suppress(TimeoutError, MemoryError):
+        found.extend(played(picture, Random(args["seed"]), args["runs"]))
+    if len(found) < min(ENDS_LEAST, args["runs"]):
+        raise TimeoutError(LATE)
+    return by_bag(picture, found)
 
 
 def compared(picture: Picture, args: Json) -> Json:

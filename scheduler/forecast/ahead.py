@@ -5,7 +5,7 @@ This is the simulation of Cisne (SDPN, Algorithm 1), with uncertainty.
 Rule: the same chance gives the same runs, so that two pictures can be compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from statistics import NormalDist
 
@@ -16,7 +16,7 @@ from deskgrid.scheduler.forecast.plan import Plan, Uncertainty
 from deskgrid.scheduler.forecast.singles import WEEK_S, Run
 from deskgrid.scheduler.parallel.need import SINGLE
 
-__all__ = ["CERTAIN", "RUNS", "USUAL", "WEEK_S", "Uncertainty", "forecast"]
+__all__ = ["CERTAIN", "RUNS", "USUAL", "WEEK_S", "Uncertainty", "by_bag", "forecast", "played"]
 
 # How often a picture is played.
 RUNS = 100
@@ -31,12 +31,16 @@ def forecast(
     picture: Picture, chance: Random, runs: int = RUNS, uncertainty: Uncertainty = USUAL
 ) -> dict[int, list[float]]:
     """By number of bag: when it ends, in seconds, in each run. Infinity: never, as far as windows are known."""
-    found = list(_runs(picture, chance, runs, uncertainty))
+    return by_bag(picture, list(played(picture, chance, runs, uncertainty)))
+
+
+def by_bag(picture: Picture, found: Sequence[Sequence[float]]) -> dict[int, list[float]]:
+    """The ends that `played` found, by number of bag."""
     return {bag.number: [ends[place] for ends in found] for place, bag in enumerate(picture.bags)}
 
 
-def _runs(picture: Picture, chance: Random, runs: int, uncertainty: Uncertainty) -> Iterator[list[float]]:
-    """When each bag ends, in each run."""
+def played(picture: Picture, chance: Random, runs: int, uncertainty: Uncertainty = USUAL) -> Iterator[list[float]]:
+    """Yield of each run when each bag ends."""
     together = any(bag.need != SINGLE for bag in picture.bags)
     plan = (GangPlan if together else Plan)(picture, chance, uncertainty)
     strata = [_NORMAL.inv_cdf((run + 0.5) / runs) for run in range(runs)]

@@ -10,7 +10,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.forecasts import etas as etas_module
 from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN, OLD_S, PART, SOON_S, WAIT_S
-from deskgrid.broker.forecasts.runner import AtOnce, Ticket
+from deskgrid.broker.forecasts.runner import LATE, AtOnce, Ticket
 from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import WRITE_S
 from deskgrid.scheduler.forecast import look as look_module
@@ -271,6 +271,18 @@ def test_a_forecast_that_fails_harms_nobody(office: Office, client: Client, slow
     assert client.expect(wire.Answer).request == number
     assert why(client, bag) == "the estimate failed; the broker's log says why"
     assert any("no memory" in notice for notice in office.sessions.state.take_notices())
+
+
+def test_a_forecast_for_which_there_is_no_time_is_no_fault_of_the_broker(
+    office: Office, client: Client, slow: Slow
+) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    pending(office, client, bag)
+    slow.finish(failure=LATE)
+    client.receive()
+    assert why(client, bag) == "the grid and its bags are too large for an estimate"
+    assert not any("forecast-failed" in notice for notice in office.sessions.state.take_notices())
 
 
 @pytest.mark.parametrize("ends", [{}, {1: []}, None], ids=["nobody", "no run", "nothing"])

@@ -173,6 +173,24 @@ def test_answers_for_which_there_is_no_memory_say_so(monkeypatch: pytest.MonkeyP
     assert process_module._answer(rows, "compare", args)["failure"] == LATE
 
 
+@pytest.mark.parametrize("ready", range(4))
+def test_an_estimate_is_made_of_the_runs_for_which_there_is_time(monkeypatch: pytest.MonkeyPatch, ready: int) -> None:
+    def slow(*anything: object) -> Iterator[list[float]]:
+        for run in range(ready):
+            yield [float(run)]
+        while True:
+            pass
+
+    monkeypatch.setattr(process_module, "PROCESSOR_S", 0.2)
+    monkeypatch.setattr(tasks_module, "played", slow)
+    rows = [json.loads(line) for line in lines_of(PICTURE, "ends", {})][:-1]
+    answer = process_module._answer(rows, "ends", {"seed": 1, "runs": 5})
+    if ready < tasks_module.ENDS_LEAST:
+        assert (answer["answer"], answer["failure"]) == (None, LATE)
+    else:
+        assert (answer["answer"], answer["failure"]) == ({7: [float(run) for run in range(ready)]}, "")
+
+
 def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def spin(*anything: object) -> None:
         while True:
