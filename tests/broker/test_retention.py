@@ -109,12 +109,54 @@ def test_the_days_go_on_while_the_broker_is_away(open_office: OpenOffice) -> Non
     first = House(open_office, wall=1_800_000_000.0)
     bag = first.ended()
     first.office.settle()
-    second = House(open_office, wall=1_800_000_000.0 + House.DAYS * DAY_S - 100.0)
+    for day in range(1, 20):
+        again = House(open_office, wall=1_800_000_000.0 + day * DAY_S / 10)
+        assert again.bags() == [bag]
+    last = House(open_office, wall=1_800_000_000.0 + House.DAYS * DAY_S - 100.0)
+    assert last.bags() == [bag]
+    last.later(LOOK_S)
+    assert last.bags() == [bag]
+    last.later(LOOK_S)
+    assert last.bags() == []
+
+
+@pytest.mark.parametrize("years", [0.1, 10.0])
+def test_nothing_is_forgotten_in_the_first_day_after_a_long_time(open_office: OpenOffice, years: float) -> None:
+    first = House(open_office)
+    bag = first.ended()
+    first.office.settle()
+    second = House(open_office, wall=1_800_000_000.0 + years * 365 * DAY_S)
+    second.later(DAY_S - LOOK_S)
     assert second.bags() == [bag]
-    second.later(LOOK_S)
-    assert second.bags() == [bag]
-    second.later(LOOK_S)
+    second.later(3 * LOOK_S)
     assert second.bags() == []
+
+
+def test_a_clock_that_is_set_right_in_the_first_day_forgets_nothing(open_office: OpenOffice) -> None:
+    first = House(open_office)
+    bag = first.ended()
+    first.office.settle()
+    second = House(open_office, wall=1_800_000_000.0 + 3_650 * DAY_S)
+    second.later(LOOK_S)
+    second.office.sessions.state.facts.wall.follow(second.office.now, 1_800_000_000.0 + DAY_S / 2)
+    second.later(DAY_S)
+    assert second.bags() == [bag]
+    second.later(2 * DAY_S)
+    assert second.bags() == []
+
+
+def test_a_bag_that_ended_by_a_clock_that_was_never_set_is_kept(open_office: OpenOffice) -> None:
+    first = House(open_office, wall=100.0)
+    bag = first.ended()
+    first.office.settle()
+    second = House(open_office)
+    second.later(DAY_S + 2 * LOOK_S)
+    assert second.bags() == [bag]
+    third = House(open_office, wall=1_800_000_000.0 + DAY_S)
+    third.later(House.DAYS * DAY_S - LOOK_S)
+    assert third.bags() == [bag]
+    third.later(3 * LOOK_S)
+    assert third.bags() == []
 
 
 def test_a_clock_that_went_back_forgets_nothing_early(open_office: OpenOffice) -> None:
