@@ -41,7 +41,10 @@ class Sample:
 
     def add(self, run: float, pc: str) -> None:
         """Add a run. ``pc``: where it ran; empty if that is unknown."""
-        known = self.sorted
+        known, by_pc = self.sorted, self._by_pc
+        if len(by_pc) == 1 and pc not in by_pc and len(known) > OF_ONE_PC and "" not in by_pc:
+            for _ in range(len(known) - OF_ONE_PC):
+                self._forget(0)  # so far, all were of one PC
         if len(known) >= ENOUGH and run > SPIKE * known[-(len(known) // 4)]:
             run = self._believable(run, pc)
         if known and self._recent[0][2] <= self.count - STALE:

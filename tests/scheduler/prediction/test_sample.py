@@ -40,6 +40,14 @@ def test_a_pc_that_is_alone_fills_the_sample() -> None:
     for _ in range(REMEMBERED):
         sample.add(1.0, "pc1")
     assert len(sample.sorted) == REMEMBERED
+    sample.add(2.0, "pc2")
+    assert sample.runs() == [1.0] * OF_ONE_PC + [2.0]
+
+
+def test_earlier_runs_of_pcs_that_nobody_knows_are_not_those_of_one() -> None:
+    sample = Sample([1.0] * REMEMBERED)
+    sample.add(2.0, "pc2")
+    assert sample.runs() == [1.0] * (REMEMBERED - 1) + [2.0]
 
 
 def test_the_runs_of_a_pc_that_is_gone_are_forgotten_in_the_end() -> None:
