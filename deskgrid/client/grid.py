@@ -348,7 +348,7 @@ class Grid(Executor):
     def whatif(
         self,
         bag: "Bag[Any, Any] | str | None" = None,
-        changes: Iterable[Change] = (),
+        changes: Iterable[Change] | Change = (),
         *,
         runtime: float | None = None,
         tasks: int | None = None,
@@ -356,8 +356,9 @@ class Grid(Executor):
         """Return when a bag would end: first as things are, then with each of ``changes``. Nothing changes by asking.
 
         ``bag``: your bag, or its id. None: a bag of ``tasks`` tasks of ``runtime`` predicted seconds each, as if you
-        submitted it now. At most 16 changes.
+        submitted it now. ``changes``: one, or at most 16.
         """
+        changes = [changes] if isinstance(changes, Change) else changes
         said: dict[str, Any] = {"changes": [change.said() for change in changes]}
         if bag is not None:
             answer = self._ask("whatif", {"bag": bag.id if isinstance(bag, Bag) else bag, **said}, FORECAST_S)

@@ -31,6 +31,8 @@ class Change:
     in seconds, in order, at most 64 of the coming week. ``more``: how many more PCs there are, like the existing PCs in
     turn; or, by pattern, how many more like those PCs. ``split``: each task of the bag is split into this many shorter
     tasks. ``begins_s``: the bag begins after this many seconds. ``policy``: the scheduling policy.
+
+    Raises `ValueError` for a number that is too small.
     """
 
     without: Sequence[str] = ()
@@ -39,6 +41,12 @@ class Change:
     split: int = 1
     begins_s: float = 0.0
     policy: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.without, str):
+            raise ValueError(f"without is a list of patterns, as in [{self.without!r:.80}]")
+        if not self.split >= 1 or not self.begins_s >= 0.0 or any(many < 0 for many in self._more_of().values()):
+            raise ValueError("split is 1 or more; more and begins_s are 0 or more")
 
     def and_also(self, other: "Change") -> "Change":
         """Return both changes together: more PCs add up; where else both say something, ``other`` counts."""

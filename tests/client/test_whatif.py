@@ -22,7 +22,7 @@ def test_each_change_has_an_answer_after_that_of_the_grid_as_it_is(fake: FakeGri
     as_it_is, without = grid.whatif(bag, [change])
     assert as_it_is == Eta(60.0, 60.0, 60.0)
     assert str(without) == "unknown: no PC is up or announced"
-    assert grid.whatif(bag.id, [Change(policy="pgs", more=2)])[0] == as_it_is
+    assert grid.whatif(bag.id, Change(policy="pgs", more=2))[0] == as_it_is
     said = {
         "without": ["lab1", "b*"],
         "windows": [{"pcs": "c", "starts_s": [5.0], "lasts_s": [10.0]}],
@@ -33,6 +33,14 @@ def test_each_change_has_an_answer_after_that_of_the_grid_as_it_is(fake: FakeGri
     first, second = fake.memory.asked("whatif")
     assert first == {"bag": bag.id, "changes": [said]}
     assert second == {"bag": bag.id, "changes": [{"policy": "pgs", "more": [{"like": "*", "many": 2}]}]}
+
+
+@pytest.mark.parametrize("wrong", [{"split": 0}, {"more": -1}, {"more": {"a": 1, "b": -1}}, {"begins_s": -1.0}])
+def test_a_change_by_less_than_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="split is 1 or more; more and begins_s are 0 or more"):
+        Change(**wrong)
+    with pytest.raises(ValueError, match=r"without is a list of patterns, as in \['lab1'\]"):
+        Change(without="lab1")
 
 
 def test_a_bag_need_not_be_submitted(fake: FakeGrid, grid: Grid) -> None:
