@@ -314,7 +314,8 @@ def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 @click.option(
     "--learned",
     is_flag=True,
-    help="Forget everything that the broker learned about runtimes, PCs and estimates. Only admins can do this.",
+    help="Forget everything that the broker learned about runtimes, PCs and estimates. Only admins can do this. On the "
+    "broker's machine, anyone who can read its home is an admin.",
 )
 @join_option
 def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None:
