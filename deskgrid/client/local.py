@@ -222,4 +222,7 @@ def await_workers(joined: Callable[[], int], count: int) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _terminated)
-    keep(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:])
+    try:
+        keep(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:])
+    except BrokenPipeError:  # the program went while its grid started
+        os._exit(1)

@@ -99,6 +99,17 @@ def test_a_keeper_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     assert homes(tmp_path) == []
 
 
+def test_a_program_that_is_gone_before_its_grid_has_started_is_told_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "deskgrid.client.local", "2", "[]", *program(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stderr is not None
+        keeper.stdout.close()
+        assert keeper.stderr.read() == b""
+    assert told(tmp_path, "ended") == told(tmp_path, "started")
+    assert homes(tmp_path) == []
+
+
 def test_a_broker_that_does_not_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "refuse").touch()
     with pytest.raises(GridUnreachable, match="the local grid did not start: the home is of a newer version"):
