@@ -118,7 +118,7 @@ class Learning:
             self.learn(bag)
         for features in _kinds(bag):
             if self._runtimes.knows(features) and (found := self._runtimes.spread(features, running)):
-                return Durations(found.points, found.own)
+                return Durations(found.points, found.own, found.wide)
         return None
 
     def judge(self, owner: str, scores: Sequence[Score]) -> None:

@@ -262,7 +262,7 @@ class _Observed:
 
     def _learned(self, bag: Bag, running: list[float]) -> Durations | None:
         found = self._runtimes.spread(self._features, running)
-        return None if found is None else Durations(found.points, found.own)
+        return None if found is None else Durations(found.points, found.own, found.wide)
 
     def _add(self, method: str, stage: float, now: float, told: Estimate, cost_s: float) -> None:
         self.told.append(_Told(method, stage, now, told, cost_s))

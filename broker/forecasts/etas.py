@@ -212,7 +212,7 @@ class Etas:
         if found is None or not known.transfer_s:
             return found
         # What was learned is without the files of a task, and what the scheduler has is with them.
-        return found._replace(points=tuple([seconds + known.transfer_s for seconds in found.points]))
+        return found.each(lambda seconds: seconds + known.transfer_s)
 
     def _fail(self, made: float, why: str, cost_s: float = 0.0) -> None:
         if why == LATE:

@@ -6,12 +6,13 @@ Rule: the same chance gives the same runs, so that two pictures can be compared.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import cycle
 from random import Random
 from statistics import NormalDist
 
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.gangs import GangRun
-from deskgrid.scheduler.forecast.picture import Picture
+from deskgrid.scheduler.forecast.picture import Picture, widened
 from deskgrid.scheduler.forecast.plan import Plan, Uncertainty
 from deskgrid.scheduler.forecast.singles import WEEK_S, Run
 from deskgrid.scheduler.parallel.need import SINGLE
@@ -42,10 +43,12 @@ def by_bag(picture: Picture, found: Sequence[Sequence[float]]) -> dict[int, list
 def played(picture: Picture, chance: Random, runs: int, uncertainty: Uncertainty = USUAL) -> Iterator[list[float]]:
     """Yield of each run when each bag ends."""
     together = any(bag.need != SINGLE for bag in picture.bags)
-    plan = (GangPlan if together else Plan)(picture, chance, uncertainty)
+    make = GangPlan if together else Plan
+    plans = [make(each, chance, uncertainty) for each in (picture, widened(picture)) if each is not None]
     strata = [_NORMAL.inv_cdf((run + 0.5) / runs) for run in range(runs)]
     chance.shuffle(strata)
-    for stratum in strata:
+    # If the longest tasks may be yet to be seen, every other run has them.
+    for plan, stratum in zip(cycle(plans), strata, strict=False):
         own = Random(chance.random())
         run = GangRun(plan, own, stratum) if isinstance(plan, GangPlan) else Run(plan, own, stratum)
         yield run.ends()

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import cycle, islice, pairwise
 from re import compile
 
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Span, Waiting
+from deskgrid.scheduler.forecast.picture import PC, Group, Picture, Span, Waiting
 from deskgrid.scheduler.model import SchedulerError
 
 # Slots that may be imagined beside those that are there: far more than a large lab has.
@@ -158,6 +158,5 @@ def split(waiting: Waiting, many: int) -> Waiting:
 
 
 def _part(group: Group, many: int) -> Group:
-    points = tuple([point / many for point in group.durations.points])
-    durations = Durations(points, group.durations.known)
+    durations = group.durations.each(lambda seconds: seconds / many)
     return Group(group.count * many, durations, group.runtime / many, group.needs_s / many)

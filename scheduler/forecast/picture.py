@@ -5,8 +5,8 @@ window that lasts longer, or with another bag.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -16,11 +16,17 @@ from deskgrid.scheduler.parallel.need import SINGLE, Need
 class Durations(NamedTuple):
     """How long tasks of one kind take. ``points``: equally likely seconds, ascending, at least one.
 
-    ``known``: how many ended tasks of this bag they stand on; with few, their mean may be far off.
+    ``known``: how many ended tasks of this bag they stand on; with few, their mean may be far off. ``wide``: the points
+    if the longest tasks are yet to be seen (`deskgrid.scheduler.prediction.runtimes.Spread`); empty: they are not.
     """
 
     points: tuple[float, ...]
     known: float = 0.0
+    wide: tuple[float, ...] = ()
+
+    def each(self, change: Callable[[float], float]) -> "Durations":
+        """With all seconds changed."""
+        return self._replace(points=tuple(map(change, self.points)), wide=tuple(map(change, self.wide)))
 
 
 class Span(NamedTuple):
@@ -162,6 +168,18 @@ class Picture:
     shares: tuple[Share, ...] = ()
     backfills: bool = True
     licences: tuple[tuple[str, int], ...] = ()
+
+
+def widened(picture: Picture) -> Picture | None:
+    """The picture if the longest tasks of bags are yet to be seen; None: they are not."""
+    if not any(group.durations.wide for bag in picture.bags for group in bag.groups):
+        return None
+    return replace(picture, bags=tuple([replace(bag, groups=tuple(map(_widened, bag.groups))) for bag in picture.bags]))
+
+
+def _widened(group: Group) -> Group:
+    durations = group.durations
+    return replace(group, durations=Durations(durations.wide, durations.known)) if durations.wide else group
 
 
 # Why a bag of single tasks has no end.

@@ -75,7 +75,12 @@ def _pc(name: str, spans: Row, slots: int, running: Row, *values: Any) -> PC:
 
 def _bag(number: int, groups: Row, *values: Any) -> Waiting:
     *more, need, environment, licences = values
-    its = tuple([Group(count, Durations(tuple(points), known), *rest) for count, (points, known), *rest in groups])
+    its = tuple(
+        [
+            Group(count, Durations(tuple(points), known, tuple(wide)), *rest)
+            for count, (points, known, wide), *rest in groups
+        ]
+    )
     return replace(
         Waiting(number, its, *more), need=_need(*need), environment=environment, licences=_licences(licences)
     )

@@ -11,8 +11,8 @@ Rule 4: no value can surprise. Absurd runtimes are limited, and so is what one P
 
 from collections.abc import Collection, Sequence
 from functools import cache
-from math import exp, isfinite
-from statistics import NormalDist, median
+from math import exp, isfinite, log, sqrt
+from statistics import NormalDist, fmean, median
 from typing import Literal, NamedTuple
 
 from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
@@ -26,6 +26,10 @@ SHORTEST, LONGEST = 1e-6, 3.2e8
 BEYOND = 1.5
 # The spread of the logarithm of actual to predicted runtimes, before any is known of a program.
 PREDICTED_SPREAD = 0.6
+# The least part of tasks that may take longer than all that are known, so that it matters how much longer. And of the
+# logarithms of runtimes, the spread that is expected of such tasks, and how many runs that weighs.
+UNKNOWN = 0.1
+EXPECTED_SPREAD, EXPECTED_WEIGHT = 1.0, 2.0
 # What holds for others counts for a new owner if there are so many of them.
 OTHERS = 3
 
@@ -35,11 +39,13 @@ Kind = Literal["function", "program"]
 SPREAD_POINTS = 48
 SPREAD_LEVELS = tuple((place + 0.5) / SPREAD_POINTS for place in range(SPREAD_POINTS))
 
+_NORMAL = NormalDist()
+
 
 @cache
 def first_ratios() -> tuple[float, ...]:
     """Actual to predicted runtimes, before any are known of a program."""
-    return tuple(exp(PREDICTED_SPREAD * NormalDist().inv_cdf((place + 0.5) / POINTS)) for place in range(POINTS))
+    return tuple(exp(PREDICTED_SPREAD * _NORMAL.inv_cdf((place + 0.5) / POINTS)) for place in range(POINTS))
 
 
 class Features(NamedTuple):
@@ -68,10 +74,15 @@ class Prediction(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Equally likely seconds, ascending, and how many tasks of the bag they stand on."""
+    """Equally likely seconds, ascending, and how many tasks of the bag they stand on.
+
+    ``wide``: the seconds if tasks that are not known yet, because they take longer than all others, are much longer.
+    Empty: these are few.
+    """
 
     points: tuple[float, ...]
     own: int
+    wide: tuple[float, ...] = ()
 
 
 class Runtimes:
@@ -112,8 +123,28 @@ class Runtimes:
             points = []  # what all tasks of the grid took says little
         if not own and not points:
             return None
-        found = Mixture(own, points).quantiles(SPREAD_LEVELS, [seconds * features.speed for seconds in running])
-        return Spread(tuple(found), min(self._ended(features.bag), len(own)))
+        running = [seconds * features.speed for seconds in running]
+        found = Mixture(own, points).quantiles(SPREAD_LEVELS, running)
+        return Spread(tuple(found), min(self._ended(features.bag), len(own)), self._wide(features, points, running))
+
+    def _wide(self, features: Features, points: Sequence[float], running: Sequence[float]) -> tuple[float, ...]:
+        """What `Spread.wide` says. ``points``: from before the bag."""
+        bag, function = self._bags.get(features.bag), self._functions.get(features.function)
+        own = [] if bag is None else bag.sorted
+        seen = max(len(own), 0 if function is None else function.count)
+        longest = max([*own[-1:], *points[-1:]])
+        shorter = [seconds for seconds in running if seconds < longest]
+        # Of so many tasks that have ended or outlasted these, and one more, as many take longer.
+        longer = len(running) - len(shorter) + 1
+        unknown = longer / (seen + longer)
+        if not seen or unknown < UNKNOWN:
+            return ()
+        known = [level / (1.0 - unknown) for level in SPREAD_LEVELS if level < 1.0 - unknown]
+        found = Mixture(own, points).quantiles(known, shorter)
+        spread, begins = _log_spread(own or points), _NORMAL.inv_cdf(1.0 - unknown)
+        last = max([longest, *running])
+        beyond = [_NORMAL.inv_cdf(level) - begins for level in SPREAD_LEVELS[len(known) :]]
+        return (*found, *[_bounded(last * exp(spread * each)) for each in beyond])
 
     def _calibration(self, features: Features) -> Calibration:
         """That of the owner. A new owner begins with the median of what is known of others."""
@@ -217,6 +248,14 @@ def _add(samples: Kept[Sample], name: str, run: float, pc: str, known: Sequence[
     """Add a run to the sample of a name, if the name is known; a new sample begins with ``known``."""
     if name:
         samples.use(name, lambda: Sample(known)).add(run, pc)
+
+
+def _log_spread(runs: Sequence[float]) -> float:
+    """The spread of the logarithms of runtimes, in part as expected."""
+    logs = [log(run) for run in runs]
+    mean = fmean(logs)
+    total = EXPECTED_WEIGHT * EXPECTED_SPREAD**2 + sum([(each - mean) ** 2 for each in logs])
+    return sqrt(total / (EXPECTED_WEIGHT + len(logs) - 1))
 
 
 def _bounded(seconds: float) -> float:

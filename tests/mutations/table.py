@@ -955,8 +955,8 @@ MUTATIONS = (
     Mutation(
         "split tasks and leave them as long as they were",
         "deskgrid.scheduler.forecast.changes:_part",
-        "point / many",
-        "point",
+        "seconds / many",
+        "seconds",
         "imagined",
     ),
     Mutation(

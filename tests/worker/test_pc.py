@@ -120,7 +120,7 @@ def test_loads_are_said_when_they_have_changed_and_again_after_an_introduction()
 def test_the_speed_is_measured_in_a_thread_and_is_that_of_the_processor() -> None:
     called: list[int] = []
     measurement = SpeedMeasurement(lambda: called.append(1))
-    speed = measurement.speed(10.0)
+    speed = measurement.speed(100.0)
     assert speed is not None
     assert called == [1]
     seconds = seconds_of_computation()

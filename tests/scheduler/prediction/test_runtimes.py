@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deskgrid.scheduler.prediction.calibration import FURTHEST, LEVELS, Calibration, stage_of
 from deskgrid.scheduler.prediction.kept import KEPT
-from deskgrid.scheduler.prediction.runtimes import BEYOND, LONGEST, Features, Prediction, Runtimes
+from deskgrid.scheduler.prediction.runtimes import BEYOND, LONGEST, SHORTEST, Features, Prediction, Runtimes
 
 
 def taught(features: Features, seconds: Iterable[float]) -> Runtimes:
@@ -299,3 +299,38 @@ def test_running_tasks_are_seen_at_the_speed_of_their_pc() -> None:
     found = runtimes.spread(Features("b", "f", speed=2.0), running=[300.0])
     assert found is not None
     assert found.points[-1] == 600.0
+
+
+def wide(ended: Sequence[float], running: Sequence[float] = (), bag: str = "b") -> tuple[float, ...]:
+    runtimes = Runtimes()
+    for seconds in ended:
+        runtimes.observe(Features("b", "f"), seconds)
+    found = runtimes.spread(Features(bag, "f"), running)
+    assert found is not None
+    return found.wide
+
+
+def test_while_many_tasks_outlast_all_that_have_ended_some_may_take_much_longer() -> None:
+    early = wide([10.0, 12.0], [13.0] * 18)
+    # As if the two were the first of 21 of a distribution whose spread is as expected, or nearly.
+    assert [seconds for seconds in early if seconds < 13.0] == [10.0, 10.0, 12.0, 12.0, 12.0]
+    assert early == tuple(sorted(early))
+    assert 30.0 < early[len(early) // 2] < 60.0
+    assert 150.0 < early[-1] < 500.0
+    # The more have ended, and the more alike they are, the less.
+    later = wide([10.0, 12.0] * 10, [13.0] * 8)
+    assert 13.0 < later[-1] < 25.0
+    assert max(wide([10.0, 12.0])) > max(wide([10.0, 12.0] * 3)) > 12.0
+
+
+def test_when_enough_tasks_have_ended_nothing_longer_is_expected() -> None:
+    assert wide([10.0] * 10) == ()
+    assert wide([10.0] * 10, bag="another of the same function") == ()
+    assert wide([10.0] * 8) != ()
+    assert wide([10.0] * 100, [9.0] * 50) == ()
+    assert wide([10.0] * 100, [11.0] * 50) != ()
+
+
+def test_what_takes_longer_is_bounded() -> None:
+    assert max(wide([3e8], [1e300] * 10)) <= LONGEST
+    assert min(wide([0.0], [0.0] * 10)) >= SHORTEST
