@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from deskgrid.scheduler.parallel import reservation
 from deskgrid.scheduler.parallel.base import Aside, Host, Job, Keep, ParallelPolicy, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.choices import Look, Size
+from deskgrid.scheduler.parallel.composed import TRIED
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.shortest import Shortest
 from deskgrid.scheduler.parallel.reservation import LEVELS, earliest
@@ -51,6 +52,14 @@ def test_easy_fills_gaps_without_delaying_the_head() -> None:
     grid.submit([gang(1, 4, 10.0), gang(2, 5, 5.0), gang(3, 1, 9.0), gang(4, 2, 11.0), gang(5, 1, 30.0)])
     grid.play(parallel("easy"))
     assert began(grid) == {1: 0.0, 2: 10.0, 3: 0.0, 4: 15.0, 5: 0.0}
+
+
+@pytest.mark.parametrize("others", [TRIED - 1, TRIED])
+def test_only_so_many_jobs_that_differ_are_tried_while_the_head_waits(others: int) -> None:
+    long = [gang(10 + place, 1, 200.0 - place) for place in range(others)]
+    grid = Grid(hosts_of("A", 4)).submit([gang(1, 3, 10.0), gang(2, 4, 5.0), *long, gang(3, 1, 9.0)])
+    grid.play(parallel("easy"))
+    assert (began(grid)[3] == 0.0) == (others < TRIED)
 
 
 def test_easy_fills_a_pc_of_many_slots_beside_what_is_reserved() -> None:
