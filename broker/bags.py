@@ -242,11 +242,7 @@ class OpenBag:
         if self.complete:
             return ""
         paused = self.why_paused
-        alone = (
-            ""
-            if self.alone_since is None
-            else f"its client is gone: {self.total:,} of its items arrived, perhaps not all"
-        )
+        alone = "" if self.alone_since is None else f"its client is gone: {arrived}"
         return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:

@@ -1,8 +1,8 @@
 """Forgets finished bags after some days, so that neither the disk nor the broker's memory fills up. Pure.
 
 Rule 1: a bag's days begin when it is complete: all its tasks have ended, and no more can be added.
-Rule 2: a broker that was away for more than a day forgets nothing in its first day. Perhaps its machine's clock is
-wrong at first; and who was away as well has time to fetch results.
+Rule 2: a broker that was off for more than a day forgets nothing in its first day. The clock of its machine may be
+wrong at first, and people who were away, too, still have time to fetch their results.
 """
 
 from deskgrid.broker.bags import OpenBag
@@ -13,7 +13,7 @@ from deskgrid.broker.state import BrokerState
 # How often all bags are checked. Seconds.
 LOOK_S = 60.0
 DAY_S = 86_400.0
-# No bag has ended before this software existed: the clock was wrong then. POSIX seconds, the year 2020.
+# If a bag seems to have ended before this software existed, the clock was wrong then. POSIX seconds: the year 2020.
 EARLIEST = 1_577_836_800.0
 # Bags checked in one slice. Most bags cost next to nothing. A bag that is forgotten, or that was complete when the
 # broker started, costs `BAG_UNITS`.
@@ -30,8 +30,8 @@ class Retention:
         self._operations = operations
         self._orders = orders
         known = state.journal.recovery.last_known()
-        was_away = known > 0.0 and state.facts.wall.posix(0.0) - known > DAY_S
-        self._look_at = DAY_S * min(1.0, days or 0.0) if was_away else 0.0
+        was_off = known > 0.0 and state.facts.wall.posix(0.0) - known > DAY_S
+        self._look_at = DAY_S * min(1.0, days or 0.0) if was_off else 0.0
         self._looks = self._has_looked = False
         # When each complete bag became complete, by its number; negative if that was before the broker started.
         self._ended: dict[int, float] = {}

@@ -159,12 +159,16 @@ class Shared(Generic[ValueT]):
     """
 
     def __init__(
-        self, value: ValueT, stream: bytes, buffers: Iterable[pickle.PickleBuffer], modules: Iterable[str] = ()
+        self,
+        value: ValueT,
+        stream: bytes,
+        buffers: Iterable[pickle.PickleBuffer],
+        modules: Iterable[str],
+        functions: Iterable[FunctionType],
     ) -> None:
-        # What it refers to: modules, and functions that travel by value. Bags bring them.
-        self.modules = tuple(modules)
-        self.functions: list[FunctionType] = []
         self.value = value
+        # What it refers to: modules, and functions that travel by value. Bags bring them.
+        self.modules, self.functions = tuple(modules), tuple(functions)
         self.pieces = _laid_out(stream, [buffer.raw() for buffer in buffers])
 
     def __repr__(self) -> str:

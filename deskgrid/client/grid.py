@@ -356,7 +356,7 @@ class Grid(Executor):
         """Return when a bag would end: first as things are, then with each of ``changes``. Nothing changes by asking.
 
         ``bag``: your bag, or its id. None: a bag of ``tasks`` tasks of ``runtime`` predicted seconds each, as if you
-        submitted it now. ``changes``: one, or at most 16.
+        submitted it now. ``changes``: one change, or at most 16.
         """
         changes = [changes] if isinstance(changes, Change) else changes
         said: dict[str, Any] = {"changes": [change.said() for change in changes]}

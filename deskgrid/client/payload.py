@@ -108,9 +108,13 @@ def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> P
     return payload if len(payload) >= LARGE_BYTES else bytes(payload)
 
 
-def _by_value(call: tuple[Any, ...], what: str) -> bytes:
+# Takes the large buffers of a value, so that they are not in its pickle.
+Apart = Callable[[pickle.PickleBuffer], object]
+
+
+def _by_value(value: object, what: str, apart: Apart | None = None) -> bytes:
     try:
-        return pickle_by_value(call)
+        return pickle_by_value(value, apart)
     except Exception as error:
         raise PicklingFailed(f"{what} cannot be pickled: {error}") from error
 
@@ -136,25 +140,22 @@ def share(value: ValueT) -> Shared[ValueT]:
     within, buffers = _Within(), list[pickle.PickleBuffer]()
     before = collect(within)
     try:
-        stream = _plainly(value, buffers)
-        if not stream or b"__main__" in stream:
+        stream = _by_reference(value, buffers.append)
+        if not stream:
             buffers.clear()
-            stream = pickle_by_value(value, buffers.append)
-    except Exception as error:
-        raise PicklingFailed(f"the object to share, {type(value).__name__}, cannot be pickled: {error}") from error
+            stream = _by_value(value, f"the object to share, {type(value).__name__},", buffers.append)
     finally:
         collect(before)
-    shared = Shared(value, stream, buffers, sorted(named_in(stream, whole=True)))
-    shared.functions += within.functions.values()
-    return shared
+    return Shared(value, stream, buffers, sorted(named_in(stream, whole=True)), within.functions.values())
 
 
-def _plainly(value: object, buffers: list[pickle.PickleBuffer]) -> bytes:
-    """Pickle ``value`` without cloudpickle; nothing if that cannot be done."""
+def _by_reference(value: object, apart: Apart) -> bytes:
+    """Pickle ``value``. Empty: that fails, or it refers to the user's program, which no worker can import."""
     try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+        packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=apart)
     except Exception:
         return b""
+    return b"" if b"__main__" in packed else packed
 
 
 def pack_text(item: object, what: str) -> Payload:

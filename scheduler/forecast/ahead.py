@@ -41,13 +41,13 @@ def by_bag(picture: Picture, found: Sequence[Sequence[float]]) -> dict[int, list
 
 
 def played(picture: Picture, chance: Random, runs: int, uncertainty: Uncertainty = USUAL) -> Iterator[list[float]]:
-    """Yield of each run when each bag ends."""
+    """Yield, for each run, when each bag ends."""
     together = any(bag.need != SINGLE for bag in picture.bags)
     make = GangPlan if together else Plan
     plans = [make(each, chance, uncertainty) for each in (picture, widened(picture)) if each is not None]
     strata = [_NORMAL.inv_cdf((run + 0.5) / runs) for run in range(runs)]
     chance.shuffle(strata)
-    # If the longest tasks may be yet to be seen, every other run has them.
+    # If the longest tasks may not have been seen yet, every other run has them.
     for plan, stratum in zip(cycle(plans), strata, strict=False):
         own = Random(chance.random())
         run = GangRun(plan, own, stratum) if isinstance(plan, GangPlan) else Run(plan, own, stratum)

@@ -17,7 +17,7 @@ class Durations(NamedTuple):
     """How long tasks of one kind take. ``points``: equally likely seconds, ascending, at least one.
 
     ``known``: how many ended tasks of this bag they stand on; with few, their mean may be far off. ``wide``: the points
-    if the longest tasks are yet to be seen (`deskgrid.scheduler.prediction.runtimes.Spread`); empty: they are not.
+    if the longest tasks have not been seen yet (`deskgrid.scheduler.prediction.runtimes.Spread`); empty: enough have.
     """
 
     points: tuple[float, ...]
@@ -171,7 +171,7 @@ class Picture:
 
 
 def widened(picture: Picture) -> Picture | None:
-    """The picture if the longest tasks of bags are yet to be seen; None: they are not."""
+    """The picture if the longest tasks of some bags have not been seen yet; None: all bags have shown enough."""
     if not any(group.durations.wide for bag in picture.bags for group in bag.groups):
         return None
     return replace(picture, bags=tuple([replace(bag, groups=tuple(map(_widened, bag.groups))) for bag in picture.bags]))

@@ -36,7 +36,7 @@ RUNS_NOW = -2
 
 
 class Untried(SchedulerError):
-    """Another policy cannot be tried: more tasks wait than there is time for."""
+    """Another policy cannot be tried, because more tasks wait than there is time for."""
 
 
 def stretch(picture: Picture, bag: int, present: Callable[[], Policy], other: Callable[[], Policy], seed: int) -> float:
@@ -100,9 +100,11 @@ def _whole(pc: PC, parallel: bool) -> SimulatedPC:
 
 
 def _run_now(picture: Picture, chance: Random) -> Iterator[Arrival]:
-    """What runs on PCs now: each as a gang, with a rank for each slot."""
+    """What runs now on PCs that are up: each as a gang, with a rank for each slot."""
     found: dict[tuple[str, int], tuple[Running, list[PC]]] = {}
     for pc in picture.pcs:
+        if not pc.spans or not pc.spans[0].opens <= 0.0 < pc.spans[0].closes:
+            continue  # it should have gone: nobody knows when it does
         for slot, running in enumerate(pc.running):
             key = ("", running.gang) if running.gang else (pc.name, slot)
             found.setdefault(key, (running, []))[1].append(pc)

@@ -76,8 +76,7 @@ class Prediction(NamedTuple):
 class Spread(NamedTuple):
     """Equally likely seconds, ascending, and how many tasks of the bag they stand on.
 
-    ``wide``: the seconds if tasks that are not known yet, because they take longer than all others, are much longer.
-    Empty: these are few.
+    ``wide``: the seconds if the tasks that take longer than all that have ended take much longer. Empty: these are few.
     """
 
     points: tuple[float, ...]
@@ -132,12 +131,14 @@ class Runtimes:
         bag, function = self._bags.get(features.bag), self._functions.get(features.function)
         own = [] if bag is None else bag.sorted
         seen = max(len(own), 0 if function is None else function.count)
+        if not seen:
+            return ()
         longest = max([*own[-1:], *points[-1:]])
         shorter = [seconds for seconds in running if seconds < longest]
         # Of so many tasks that have ended or outlasted these, and one more, as many take longer.
         longer = len(running) - len(shorter) + 1
         unknown = longer / (seen + longer)
-        if not seen or unknown < UNKNOWN:
+        if unknown < UNKNOWN:
             return ()
         known = [level / (1.0 - unknown) for level in SPREAD_LEVELS if level < 1.0 - unknown]
         found = Mixture(own, points).quantiles(known, shorter)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from math import inf
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ PICTURE = Picture(
 )
 
 SEED = {"seed": 1, "runs": 1}
+TWO_CHANGES = {**SEED, "bag": 7, "policy": "packing", "options": {}, "changes": [{}, {}]}
 
 
 class Woken:
@@ -42,6 +44,18 @@ class Woken:
         assert self.calls.acquire(timeout=30.0)
         assert ticket.done
         return ticket
+
+
+def stop(pid: int) -> None:
+    """Stop a child, and wait until it has stopped: another thread of it may run on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+
+
+def answered(what: str, args: dict[str, Any]) -> dict[str, Any]:
+    """What the process answers to a question, in this process."""
+    rows = [json.loads(line) for line in lines_of(PICTURE, what, {})][:-1]
+    return process_module._answer(rows, what, args)
 
 
 @pytest.fixture
@@ -68,7 +82,7 @@ def test_a_process_that_was_killed_is_replaced(woken: Woken) -> None:
     second = woken.process._process
     assert second is not None
     assert second is not first
-    os.kill(second.pid, signal.SIGSTOP)
+    stop(second.pid)
     ticket = woken.process.ask(PICTURE, "ends", SEED, "")
     second.kill()
     assert woken.calls.acquire(timeout=30.0)
@@ -133,7 +147,7 @@ def test_an_estimate_does_not_wait_for_a_question() -> None:
         assert calls.acquire(timeout=30.0)
         busy = forecasts._questions._process
         assert busy is not None
-        os.kill(busy.pid, signal.SIGSTOP)
+        stop(busy.pid)
         asked, ticket = forecasts.ask(PICTURE, "ends", SEED, "ann"), forecasts.submit(PICTURE, 1, 1)
         assert calls.acquire(timeout=30.0)
         assert ticket.ends
@@ -151,9 +165,7 @@ def test_answers_for_which_there_is_no_time_say_so(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(process_module, "PROCESSOR_S", 0.2)
     monkeypatch.setattr(tasks_module, "compare", slow)
-    rows = [json.loads(line) for line in lines_of(PICTURE, "compare", {})][:-1]
-    args = {**SEED, "bag": 7, "policy": "packing", "options": {}, "changes": [{}, {}]}
-    answer = process_module._answer(rows, "compare", args)
+    answer = answered("compare", TWO_CHANGES)
     assert [row["why"] for row in answer["answer"]["rows"]] == ["first", LATE, LATE]
     assert not answer["failure"]
 
@@ -164,13 +176,11 @@ def test_answers_for_which_there_is_no_memory_say_so(monkeypatch: pytest.MonkeyP
         raise MemoryError
 
     monkeypatch.setattr(tasks_module, "compare", large)
-    rows = [json.loads(line) for line in lines_of(PICTURE, "compare", {})][:-1]
-    args = {**SEED, "bag": 7, "policy": "packing", "options": {}, "changes": [{}, {}]}
-    answer = process_module._answer(rows, "compare", args)
+    answer = answered("compare", TWO_CHANGES)
     assert [row["why"] for row in answer["answer"]["rows"]] == ["first", LATE, LATE]
     assert not answer["failure"]
     monkeypatch.setattr(tasks_module, "TASKS", {"compare": lambda *anything: [*large()]})
-    assert process_module._answer(rows, "compare", args)["failure"] == LATE
+    assert answered("compare", TWO_CHANGES)["failure"] == LATE
 
 
 @pytest.mark.parametrize("ready", range(4))
@@ -183,8 +193,7 @@ def test_an_estimate_is_made_of_the_runs_for_which_there_is_time(monkeypatch: py
 
     monkeypatch.setattr(process_module, "PROCESSOR_S", 0.2)
     monkeypatch.setattr(tasks_module, "played", slow)
-    rows = [json.loads(line) for line in lines_of(PICTURE, "ends", {})][:-1]
-    answer = process_module._answer(rows, "ends", {"seed": 1, "runs": 5})
+    answer = answered("ends", {"seed": 1, "runs": 5})
     if ready < tasks_module.ENDS_LEAST:
         assert (answer["answer"], answer["failure"]) == (None, LATE)
     else:
@@ -198,10 +207,9 @@ def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(process_module, "PROCESSOR_S", 0.01)
     monkeypatch.setattr(tasks_module, "TASKS", {"spin": spin, "go": lambda *anything: 1})
-    rows = [json.loads(line) for line in lines_of(PICTURE, "spin", {})][:-1]
-    assert process_module._answer(rows, "spin", SEED)["failure"] == LATE
+    assert answered("spin", SEED)["failure"] == LATE
     monkeypatch.setattr(process_module, "PROCESSOR_S", 15)
-    assert process_module._answer(rows, "go", SEED)["answer"] == 1
+    assert answered("go", SEED)["answer"] == 1
 
 
 def test_the_process_ends_with_its_parent_also_in_the_middle_of_a_forecast() -> None:
@@ -222,10 +230,10 @@ def test_the_process_has_a_limit_of_memory() -> None:
 
 
 def test_the_more_each_run_takes_the_fewer_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, args = [json.loads(line) for line in lines_of(PICTURE, "ends", {})][:-1], {"seed": 1, "runs": 20}
-    assert len(process_module._answer(rows, "ends", args)["answer"][7]) == 20
+    args = {"seed": 1, "runs": 20}
+    assert len(answered("ends", args)["answer"][7]) == 20
     monkeypatch.setattr(tasks_module, "RUNS_S", -1.0)
-    assert len(process_module._answer(rows, "ends", args)["answer"][7]) == tasks_module.RUNS_LEAST
+    assert len(answered("ends", args)["answer"][7]) == tasks_module.RUNS_LEAST
 
 
 @pytest.mark.parametrize(("what", "runs"), [("ends", 40), ("compare", 10), ("advise", 5)])

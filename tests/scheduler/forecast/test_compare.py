@@ -212,6 +212,13 @@ def test_what_runs_now_keeps_its_slots_until_it_should_have_ended() -> None:
     assert end_under_pgs(replace(picture, pcs=tuple(fast))) == 180.0
 
 
+@pytest.mark.parametrize("spans", [(), (Span(-9.0, -1.0),), (Span(50.0, 900.0),)])
+def test_what_runs_on_a_pc_that_should_have_gone_is_left_out(spans: tuple[Span, ...]) -> None:
+    done = Waiting(2, (Group(0, Durations((300.0,))),), 5)
+    up, late = PC("a", (Span(-9.0, inf),), 2, site="lab"), PC("b", spans, 1, (Running(2, 0, 200.0),), "lab")
+    assert end_under_pgs(Picture((up, late), (replace(bag(1, durations=MINUTE), need=PAIR), done))) == 60.0
+
+
 def test_a_policy_is_tried_where_only_some_pcs_suit() -> None:
     labelled = replace(bag(4, durations=MINUTE), need=Need(labels=frozenset({"gpu"})))
     some = (PC("a", (Span(-9.0, inf),), 4), PC("b", (Span(-9.0, inf),), 2, speed=9.0, labels=frozenset({"gpu"})))

@@ -331,6 +331,13 @@ def test_when_enough_tasks_have_ended_nothing_longer_is_expected() -> None:
     assert wide([10.0] * 100, [11.0] * 50) != ()
 
 
+def test_of_a_bag_without_runs_whose_tasks_outlast_all_others_nothing_more_is_known() -> None:
+    runtimes = taught(Features("old", "f"), [1.0] * 30)
+    found = runtimes.spread(Features("new", "g"), running=[300.0])
+    assert found is not None
+    assert (set(found.points), found.wide) == ({300.0}, ())
+
+
 def test_what_takes_longer_is_bounded() -> None:
     assert max(wide([3e8], [1e300] * 10)) <= LONGEST
     assert min(wide([0.0], [0.0] * 10)) >= SHORTEST
