@@ -344,10 +344,8 @@ class Attempts:
                     remembered.append((task, number, worker.session))
             payload = journal.payload(row := batch.row_of(task)[0], task - row)
             checkpoint = bag.checkpoints[task][-1].number if task in bag.checkpoints else 0
-            environment = bag.environment_key or None
-            rows.append(
-                wire.Work(task, number, slot, template, runtime, bag.row.options, checkpoint, payload, environment)
-            )
+            facts = (template, runtime, bag.row.options, checkpoint, payload, bag.environment_key or None)
+            rows.append(wire.Work(task, number, slot, *facts, *bag.program))
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
                 self._hand_out(worker, rows, bool(remembered))

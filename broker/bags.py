@@ -228,6 +228,11 @@ class OpenBag:
     watchers: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
     @property
+    def program(self) -> tuple[str, str]:
+        """Whose its processes are, and of which run of a program: no others share them."""
+        return self.row.owner, self.row.options.program or self.row.id
+
+    @property
     def complete(self) -> bool:
         """Whether it is closed and all its tasks have ended."""
         return self.closed and self.settled == self.total

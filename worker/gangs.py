@@ -18,6 +18,7 @@ from deskgrid.worker.deliveries import Deliveries
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
+    Program,
     RankEnded,
     RankJob,
     RankKey,
@@ -91,6 +92,7 @@ class _Part:
             work.payload,
             work.options,
             work.environment or "",
+            Program(work.owner, work.program or ""),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from deskgrid import wire
 from deskgrid.worker.checkpoints import Checkpoints, Store
 from deskgrid.worker.deliveries import Deliveries
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Program
 from deskgrid.worker.templates import Templates
 
 # Predicted seconds, and number, of short tasks given to a child process at once. It gets more tasks while it runs the
@@ -173,11 +173,11 @@ class SlotWork:
         """Give the executor what it can do now, except on slots that ranks of gangs have ``occupied``."""
         for slot, load in enumerate(self.loads):
             while load.waiting and len(load.given) <= 1 and slot not in occupied:
-                template, environment = load.waiting[0].template, load.waiting[0].environment
+                template = load.waiting[0].template
                 failure = self._templates.failure(template) or self._checkpoints.failure(load.waiting[0])
                 if failure is not None:
                     self._fail(slot, load.waiting.popleft(), *failure)
-                elif any(work.template != template or work.environment != environment for work in load.given.values()):
+                elif any(_kind(work) != _kind(load.waiting[0]) for work in load.given.values()):
                     break
                 elif (missing := self._templates.missing(template)) is not None:
                     self._out += missing
@@ -210,18 +210,17 @@ class SlotWork:
                 self._runs.tell_times(slot, *times)
 
     def _give(self, slot: int, load: SlotLoad, now: float) -> None:
-        template, seconds = load.waiting[0].template, 0.0
-        environment = load.waiting[0].environment
+        kind, seconds = _kind(load.waiting[0]), 0.0
         batch: list[wire.Work] = []
-        while load.waiting and load.waiting[0].template == template and len(batch) < BATCH_TASKS:
+        while load.waiting and _kind(load.waiting[0]) == kind and len(batch) < BATCH_TASKS:
             seconds += load.waiting[0].runtime
-            first = load.waiting[0]
-            if batch and (seconds > BATCH_S or first.options.checkpoint or first.environment != environment):
+            if batch and (seconds > BATCH_S or load.waiting[0].options.checkpoint):
                 break
             batch.append(load.waiting.popleft())
         load.given.update({(work.task, work.number): work for work in batch})
-        begin, key = self._checkpoints.begin, environment or ""
-        jobs = [Job(w.task, w.number, w.template, w.payload, w.options, begin(w, now), key) for w in batch]
+        _, environment, owner, name = kind
+        begin, key, program = self._checkpoints.begin, environment or "", Program(owner, name or "")
+        jobs = [Job(w.task, w.number, w.template, w.payload, w.options, begin(w, now), key, program) for w in batch]
         self._runs.run(slot, jobs)
 
     def collect(self, now: float) -> None:
@@ -261,3 +260,8 @@ class SlotWork:
             if self._checkpoints.sending(result.task):
                 self._held_back[result.task] = result
         return [result for result in results if result.task not in self._held_back]
+
+
+def _kind(work: wire.Work) -> tuple[str, str | None, str, str | None]:
+    """What the attempts of one batch have in common."""
+    return work.template, work.environment, work.owner, work.program

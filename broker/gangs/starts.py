@@ -80,7 +80,7 @@ class Starts:
         payload = self._state.journal.payload(row, task - row)
         # On slow PCs, a gang may take longer than a message can say.
         runtime = min(gang.runtime, wire.SECONDS_LIMIT)
-        facts = (bag.row.template, runtime, bag.row.options, 0, payload, bag.environment_key or None)
+        facts = (bag.row.template, runtime, bag.row.options, 0, payload, bag.environment_key or None, *bag.program)
         return wire.Work(task, number, 0, *facts)
 
     def ready(self, worker: WorkerSession, message: wire.RanksReady, now: float) -> None:

@@ -7,10 +7,12 @@ waking another thread would cost a tenth of a call's time.
 
 import logging
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deskgrid import wire
@@ -60,6 +62,8 @@ class Futures:
         self._link = link
         self._known = known
         self._environments = environments
+        # All calls are of one program: the processes that run them may keep what earlier calls left.
+        self._program = secrets.token_hex(8)
         # Held while a stream is begun, which may ask the broker. Who holds it may take the lock, and not the reverse.
         self._beginning = threading.Lock()
         # Held for moments only, because the link's thread takes it, too, and nobody gets an answer while that waits.
@@ -145,7 +149,8 @@ class Futures:
         )
         template = carried.template([payload], (noted.functions or {}).values(), named)
         files.send()
-        stream = Stream(self._link, template, key.name, key.options, self._ended, files=files)
+        options = replace(key.options, program=self._program)
+        stream = Stream(self._link, template, key.name, options, self._ended, files=files)
         with self._lock:
             if self._closed:
                 raise closed()

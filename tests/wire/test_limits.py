@@ -133,7 +133,7 @@ def test_what_is_wrong_in_any_column_of_a_row_is_refused(place: int) -> None:
     ("place", "wrong"), [(3, [1, 2]), (3, ["d" * 64, b"d"]), (5, [b"\x80", None]), (6, [0, -1]), (7, [b"", ""])]
 )
 def test_what_is_wrong_in_a_column_of_work_is_refused(place: int, wrong: list[Any]) -> None:
-    columns: list[list[Any]] = [[1, 2], [1, 2], [0], ["d" * 64], [1.0], [b"\x80"], [0], [b""], [None]]
+    columns: list[list[Any]] = [[1, 2], [1, 2], [0], ["d" * 64], [1.0], [b"\x80"], [0], [b""], [None], [""], [None]]
     assert taken(wire.Assign, {"work": columns})
     columns[place] = wrong
     assert not taken(wire.Assign, {"work": columns})

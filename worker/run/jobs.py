@@ -13,10 +13,21 @@ class NoRoomError(TemplateError):
     """A template cannot be unpacked now: this PC's disk is at fault, and the bag is not."""
 
 
+class Program(NamedTuple):
+    """One run of a program: a bag, or all calls of one `Grid`. A process serves only one, and only its ``owner``."""
+
+    owner: str
+    name: str
+
+
+NOBODYS = Program("", "")
+
+
 class Job(NamedTuple):
     """One attempt to make. ``checkpoint``: what it goes on from, empty: its start; None: it is not checkpointable.
 
-    ``environment``: the key of the environment in which it runs; empty: that of the worker.
+    ``environment``: the key of the environment in which it runs; empty: that of the worker. ``program``: whose it is,
+    and of which run of a program.
     """
 
     task: int
@@ -26,6 +37,7 @@ class Job(NamedTuple):
     options: TaskOptions
     checkpoint: Payload | None = None
     environment: str = ""
+    program: Program = NOBODYS
 
 
 class RankJob(NamedTuple):
@@ -41,6 +53,7 @@ class RankJob(NamedTuple):
     payload: Payload
     options: TaskOptions
     environment: str = ""
+    program: Program = NOBODYS
 
     @property
     def key(self) -> "RankKey":

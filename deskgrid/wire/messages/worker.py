@@ -108,7 +108,8 @@ class EnvironmentWanted(NamedTuple):
 class Work(NamedTuple):
     """One attempt to make. ``checkpoint``: the number of the checkpoint that it goes on from; 0: from the start.
 
-    ``environment``: the key of the environment in which it runs, if any.
+    ``environment``: the key of the environment in which it runs, if any. ``owner``: whose task it is. ``program``: the
+    run of a program that it belongs to, among those of its owner: a process serves only one.
     """
 
     task: Count
@@ -120,6 +121,8 @@ class Work(NamedTuple):
     checkpoint: Count
     payload: Argument
     environment: Id | None = None
+    owner: Name = ""
+    program: Id | None = None
 
 
 class Result(NamedTuple):
