@@ -37,7 +37,7 @@ from deskgrid.worker.run.accounts import Account, AccountError, check_account
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.folders import Folder, is_ours
 from deskgrid.worker.run.mpi import Mpi
-from deskgrid.worker.run.process import PROGRAM
+from deskgrid.worker.run.nursery import PROGRAM
 from deskgrid.worker.session import Identity, Refusal, Session
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import OpenEnded, Plan, PlanError, weekly_from_json

@@ -22,7 +22,8 @@ def rigs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[.
         return made[-1]
 
     yield make
-    pids = [process.pid for rig in made for process in rig.executor.processes]
+    pids = [process.pid for rig in made for process in rig.executor.processes if process.ready]
+    pids += [pid for rig in made for pid in rig.executor._spawner.parents]
     for rig in made:
         rig.executor.close()
     assert all(buried(pid) for pid in pids)

@@ -24,7 +24,8 @@ from deskgrid.wire import LARGE_BYTES, Outcome, Payload, TaskOptions
 from deskgrid.worker.run import child
 from deskgrid.worker.run.child import CHECKPOINT, Frames, Piece, TaskModules, Unreadable, frame
 from deskgrid.worker.run.jobs import Job, JobSaved
-from deskgrid.worker.run.process import NOT_KEPT, PROGRAM
+from deskgrid.worker.run.nursery import PROGRAM
+from deskgrid.worker.run.process import NOT_KEPT
 from tests.executor.rig import HERE, Rig, call, error, python_template, value
 from tests.waiting import eventually
 
@@ -533,7 +534,9 @@ def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
         str(tmp_path),
         "",
         "",
+        str(tmp_path / "temporary"),
     ]
+    (tmp_path / "temporary").mkdir()
     template = {"kind": "python", "python": HERE, "function": cloudpickle.dumps(saves_at_once), "folder": ""}
     told = frame(["template", "digest", template]) + frame(["run", "digest", [[1, 1, call(), b""]]])
     environment = {"PYTHONPATH": str(tmp_path)}

@@ -13,7 +13,7 @@ import pytest
 
 from deskgrid.wire import Outcome
 from deskgrid.worker.run.child import frame
-from deskgrid.worker.run.process import PROGRAM
+from deskgrid.worker.run.nursery import PROGRAM
 from tests.executor.rig import Rig, alive, call, command_template, error, python_template, value, written
 from tests.waiting import eventually
 
@@ -161,7 +161,7 @@ def test_a_copy_that_a_task_forks_neither_speaks_nor_keeps_a_crash_unseen(rig: R
 
     assert value(rig.call(fork, "")) == "the task"
     left = rig.call(leave, str(note))
-    os.kill(int(written(note)), signal.SIGKILL)
+    assert not alive(int(written(note)))
     assert error(left)[1] == "exit code 7"
 
 
@@ -172,9 +172,11 @@ def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Pa
     note, files = tmp_path / "pid", [str(tmp_path / "out"), str(tmp_path / "err")]
     template = {"kind": "command", "argv": [sys.executable, "-c", WAITS, str(note)], "in_folder": False}
     theirs, ours = os.pipe()
-    argv = [str(PROGRAM), *files, "name", "1000", "1000", "0", str(tmp_path), "", "", str(theirs)]
-    program = f"import runpy, sys\nsys.platform = sys.platform if {kernel_helps} else 'another'\nsys.argv = {argv}\n"
-    command = [sys.executable, "-P", "-c", f"{program}runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"]
+    (tmp_path / "temporary").mkdir()
+    argv = [*files, "name", "1000", "1000", "0", str(tmp_path), "", "", str(tmp_path / "temporary")]
+    program = "import sys\nfrom deskgrid.worker.run import child\n"
+    program += f"sys.platform = sys.platform if {kernel_helps} else 'another'\n"
+    command = [sys.executable, "-c", f"{program}child.main({argv}, [0, 1, 2, {theirs}])"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, pass_fds=(theirs,)
     ) as process:
@@ -195,6 +197,8 @@ def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Pa
 def test_the_end_of_its_input_ends_an_idle_process(tmp_path: Path) -> None:
     files = [str(tmp_path / "out"), str(tmp_path / "err")]
     argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000", "0", str(tmp_path), "", ""]
+    (tmp_path / "temporary").mkdir()
+    argv.append(str(tmp_path / "temporary"))
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdin is not None

@@ -144,9 +144,8 @@ def test_pipes_hold_more_than_they_do_by_themselves(rig: Rig) -> None:
     rig.pid()
     process = rig.executor._slots[0].process
     assert process is not None
-    for pipe in (process._popen.stdin, process._popen.stdout):
-        assert pipe is not None
-        assert fcntl.fcntl(pipe.fileno(), fcntl.F_GETPIPE_SZ) == PIPE_BYTES
+    for pipe in (process._started.stdin, process._started.stdout):
+        assert fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) == PIPE_BYTES
 
 
 def test_a_large_argument_and_a_large_result_pass(rig: Rig) -> None:

@@ -13,6 +13,7 @@ import msgpack
 import pytest
 
 from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions, batches
+from deskgrid.worker.run import nursery as nursery_module
 from deskgrid.worker.run import process as process_module
 from deskgrid.worker.run.executor import START_ATTEMPTS
 from deskgrid.worker.run.jobs import Job
@@ -144,7 +145,7 @@ def test_the_wait_for_a_process_is_counted_anew_for_each_batch(
 ) -> None:
     hangs = tmp_path / "hangs.py"
     hangs.write_text("import threading; threading.Event().wait(300)")
-    monkeypatch.setattr(process_module, "PROGRAM", hangs)
+    monkeypatch.setattr(nursery_module, "PROGRAM", hangs)
     digest = rig.know(python_template(forever()))
     now = time.monotonic()
     rig.executor.run(0, rig.jobs(digest, call()))
@@ -275,9 +276,7 @@ def test_a_task_that_writes_into_our_pipes_loses_its_process_and_nothing_else(ri
 @pytest.mark.parametrize("account", [b"", b"\x91" * 1000 + b"\x90", msgpack.packb({"kind": "k"})])
 def test_an_account_that_a_task_made_up_is_one_that_cannot_be_read(rig: Rig, account: bytes) -> None:
     def task(account: bytes) -> None:
-        import __main__
-
-        __main__.describe = lambda error: account
+        sys.modules["_deskgrid_run.child"].__dict__["describe"] = lambda error: account
         raise ValueError
 
     ended = rig.run(rig.know(python_template(task)), call(account), call(account))
@@ -398,7 +397,7 @@ def test_a_process_that_does_not_start_costs_a_job_after_some_attempts(
 ) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text(f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\nraise SystemExit('no library')\n")
-    monkeypatch.setattr(process_module, "PROGRAM", broken)
+    monkeypatch.setattr(nursery_module, "PROGRAM", broken)
     (ended,) = rig.run(rig.know(python_template(lambda: 1)), call())
     kind, message, trace, _ = error(ended)
     assert (ended.outcome, kind) == (Outcome.CRASH, "Crash")
@@ -423,7 +422,7 @@ def test_a_process_that_hangs_while_it_starts_is_given_up(
 ) -> None:
     hangs = tmp_path / "hangs.py"
     hangs.write_text("import threading; threading.Event().wait(300)")
-    monkeypatch.setattr(process_module, "PROGRAM", hangs)
+    monkeypatch.setattr(nursery_module, "PROGRAM", hangs)
     rig.executor.run(0, rig.jobs(rig.know(python_template(lambda: 1)), call()))
     now = float(int(time.monotonic()))  # whole seconds, so that sums of them are exact
     ended = [rig.executor.poll(now + turn * START_LIMIT) for turn in range(START_ATTEMPTS + 1)]

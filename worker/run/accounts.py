@@ -19,6 +19,8 @@ HIDDEN = ("DESKGRID_JOIN", "DESKGRID_HOME")
 # What the variables begin with by which a batch system or an MPI launcher that started the worker speaks to its own
 # processes: an MPI program in a task would believe that they are meant for it, and wait for ranks that never come.
 LAUNCHERS = ("SLURM_", "PMI", "OMPI_")
+# Others cannot read what a task of another user writes.
+UMASK = 0o077
 # Time limit of the check whether that user can run Python. Seconds.
 TRY_S = 60.0
 _TRIAL = "import cloudpickle, msgpack, os, sys; open(sys.argv[1]).close(); os.stat(sys.argv[2] + '/.')"
@@ -46,7 +48,7 @@ class Account:
     def process(self) -> dict[str, Any]:
         """Return the arguments of `subprocess.Popen` for a process of this user."""
         who = {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
-        return {**who, "umask": 0o077, "cwd": self.home, "env": self.environment()}
+        return {**who, "umask": UMASK, "cwd": self.home, "env": self.environment()}
 
     def own(self, path: Path) -> None:
         """Make this user the owner of a file."""

@@ -1,8 +1,8 @@
-"""The process that runs a user's tasks, one after another, for one slot of a worker.
+"""The process that runs the tasks of one run of one program, one after another, for one slot of a worker.
 
-Rule 1: this file stands alone. The worker starts it by its path with ``-P``, which keeps this folder off the import
-path; in an environment with ``-I``, so that nothing of the worker's is on that path. It imports none of our modules, so
-it starts quickly. It imports everything it needs before it adds the user's folder to the import path.
+Rule 1: this file stands alone, with `scope.py`. `parent.py` loads both by their path: with ``-P``, which keeps this
+folder off the import path; in an environment with ``-I``, so that nothing of the worker's is on that path. They import
+none of our modules, and everything they need before the user's folder is on the import path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are files. The
 files capture the output of C code, subprocesses and dying processes, and nothing printed can be mistaken for a frame.
 Rule 3: the child reports the end of a task before it starts the next one, in one write unless the result is large. So
@@ -17,15 +17,15 @@ when it runs its last task or is idle. A ``checkpoint`` is what a checkpointable
 start); it is nil for other tasks.
 The child sends ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``,
 ``["saved", task, number, progress, seconds, cost, checkpoint]`` (a number instead of a checkpoint is that of the file
-which contains it), and ``["spent"]`` before it exits because a task ran
-out of memory. If a task changes its process (its working folder, its environment, its modules), later tasks in the same
-process see the change.
+which contains it), and ``["spent"]`` before it exits: it cannot be what the next attempt has to find, which begins in
+another process. See `scope.py`.
 
 A rank of a gang has a process of its own, which reads its input in a thread: answers come while the task runs. Before
 the task it receives ``["gang", "", {...}]`` (see `Child._join_gang`); while it runs, ``["met", "", [serial, reason,
 values]]`` answers ``["meet", task, number, serial, gathers, overdue, value]``.
 """
 
+import atexit
 import errno
 import faulthandler
 import importlib
@@ -53,6 +53,8 @@ from types import TracebackType
 from typing import Any, TextIO
 
 import msgpack
+
+from . import scope
 
 # Copied from deskgrid.wire, which is not imported here; a test checks that they are equal.
 DONE = 0
@@ -118,6 +120,8 @@ OVERDUE_S = 10.0
 # An object pickled by reference is the same object only on the same minor version of Python.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
+# Arguments of `main`, before the variables.
+ARGUMENTS = 10
 
 
 class TaskFailure(Exception):
@@ -282,7 +286,7 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 def pickle_by_value() -> Callable[..., bytes]:
     """Return the pickler for objects that cannot be imported elsewhere; it pickles them by value.
 
-    The import is here because the worker also imports this file and does not need cloudpickle.
+    The import is here because the worker also imports this file, and needs cloudpickle only later.
     """
     import cloudpickle
 
@@ -476,26 +480,33 @@ def _link(source: str, target: str) -> None:
 
 
 class Function:
-    """A Python function. The first task loads it, so anything that loading prints or raises belongs to that task."""
+    """A Python function. The first task loads it, so anything that loading prints or raises belongs to that task.
 
-    def __init__(self, template: dict[str, Any], host: str, files: TaskFiles, environment: str) -> None:
+    ``loaded``: called then, before it runs.
+    """
+
+    def __init__(
+        self, template: dict[str, Any], host: str, files: TaskFiles, environment: str, loaded: Callable[[], None]
+    ) -> None:
         self._files = files
         self._environment = environment
         self._python: str = template["python"]
         self._pickled: bytes = template["function"]
+        self._loaded = loaded
         self._host = host
         self._folder: str = template["folder"]
         self._function: Callable[..., object] | None = None
-        if self._folder and self._folder not in sys.path:
-            sys.path.insert(0, self._folder)
 
     def result(self, payload: bytes, piece: "Piece | None" = None) -> bytes | Raw:
         """Run one task and return its pickled value. Raises what the task raises, or TaskFailure."""
         self._check_python()
         try:
             if self._function is None:
+                if self._folder and self._folder not in sys.path:
+                    sys.path.insert(0, self._folder)
                 self._function = pickle.loads(self._pickled)
                 self._pickled = b""  # it is not needed any more, and may be large
+                self._loaded()
             args, kwargs = self._call(payload)
             value = self._function(*args, **kwargs)
         except ModuleNotFoundError as error:
@@ -981,6 +992,8 @@ class Child:
         result_limit: int,
         capture_limit: int,
         memory: int,
+        temporary: str,
+        inherited: Sequence[int],
     ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
         empty = os.open(os.devnull, os.O_RDONLY)
@@ -994,7 +1007,10 @@ class Child:
         self._memory = memory
         self._is_rank = bool(rank)
         self._rank: tuple[int, ...] = ()
-        self._inherited = (int(rank),) if rank.isdigit() else ()
+        self._inherited = tuple(inherited)
+        self._served = False
+        self._temporary = scope.Temporary(temporary)
+        self._surroundings = scope.Surroundings()
         self._answers: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
         self._running = threading.Event()
         self._templates: dict[str, Function | Command] = {}
@@ -1011,31 +1027,42 @@ class Child:
 
     def serve(self) -> None:
         """Run the tasks that come, until the input ends."""
-        threading.Thread(target=self._trim, daemon=True).start()
+        self._start_thread(self._trim)
         self._open_streams()
         write_all(self._out, frame(["ready", os.getpid()]))
-        pickle_by_value()  # import cloudpickle before the user's folder is on the path, without delaying "ready"
         if self._is_rank:
             gang_module()
-        try:
-            ahead = self._is_rank or sys.platform == "win32"
-            for kind, digest, body in self._read_ahead() if ahead else self._read():
-                if kind == "template":
-                    self._templates[digest] = self._template(body)
-                elif kind == "forget":
-                    del self._templates[digest]
-                elif kind == "gang":
-                    self._join_gang(body)
-                else:
-                    self._run(digest, body)
-        finally:
-            end_everything()
+        ahead = self._is_rank or sys.platform == "win32"
+        for kind, digest, body in self._read_ahead() if ahead else self._read():
+            if kind == "template":
+                self._templates[digest] = self._template(body)
+            elif kind == "forget":
+                del self._templates[digest]
+            elif kind == "gang":
+                self._join_gang(body)
+            elif kind == "become":
+                self._become(body)
+            elif not self._run(digest, body):
+                break
+
+    def _start_thread(self, target: Callable[[], None]) -> None:
+        threading.Thread(target=target, daemon=True).start()
+        self._surroundings.start_thread()
+
+    def _become(self, account: dict[str, Any]) -> None:
+        """Belong to an account of this PC from now on."""
+        os.umask(account["umask"])
+        scope.become(account["uid"], account["gid"], account["groups"], self._temporary.path)
+        os.environ.clear()
+        os.environ.update(account["variables"])
+        os.chdir(account["cwd"])
+        self._surroundings.note()
 
     def _join_gang(self, gang: dict[str, Any]) -> None:
-        """Become a rank. ``variables``, ``defaults``: of the environment; the latter unless somebody has set them."""
+        """Become a rank. ``variables``: of the environment."""
         os.environ.update(gang["variables"])
-        for name, value in gang["defaults"].items():
-            os.environ.setdefault(name, value)
+        if self._inherited:
+            os.environ["PMI_FD"] = str(self._inherited[0])
         task, number = gang["attempt"]
         self._rank = (gang["rank"],)
 
@@ -1047,15 +1074,21 @@ class Child:
             rank=gang["rank"], size=len(gang["hosts"]), hosts=tuple(gang["hosts"]), _meeting=meeting
         )
 
-    def _run(self, digest: str, tasks: list[Any]) -> None:
+    def _run(self, digest: str, tasks: list[Any]) -> bool:
+        """Run tasks; return whether another one may follow in this process."""
         template = self._templates[digest]
         self._running.set()
         for task, number, payload, checkpoint in tasks:
             if checkpoint is None:
-                self._attempt(template, task, number, payload)
+                goes_on = self._attempt(template, task, number, payload)
             else:
-                self._attempt_piece(template, task, number, payload, self._piece(digest, task, number, checkpoint))
+                piece = self._piece(digest, task, number, checkpoint)
+                goes_on = self._attempt_piece(template, task, number, payload, piece)
+            if not goes_on:
+                write_all(self._out, frame(["spent"]))
+                return False
         self._running.clear()
+        return True
 
     def _piece(self, digest: str, task: int, number: int, checkpoint: bytes) -> Piece:
         def send(progress: float | None, seconds: float, cost: float, data: tuple[bytes, bytes]) -> None:
@@ -1086,11 +1119,11 @@ class Child:
 
     def _attempt_piece(
         self, template: "Function | Command", task: int, number: int, payload: bytes, piece: Piece
-    ) -> None:
+    ) -> bool:
         module = checkpoint_module()
         module._piece, module._times = piece, self._times
         try:
-            self._attempt(template, task, number, payload, piece)
+            return self._attempt(template, task, number, payload, piece)
         finally:
             module._piece, module._times = None, (float("inf"), float("inf"))
 
@@ -1110,7 +1143,7 @@ class Child:
 
     def _read_ahead(self) -> Iterator[list[Any]]:
         """Yield the same messages, but read them in a thread, which notices the end even while a task runs."""
-        inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+        inbox: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
 
         def read() -> None:
             try:
@@ -1120,25 +1153,28 @@ class Child:
                     else:
                         inbox.put(message)
             finally:
-                end_everything()
+                inbox.put(None)
+                if self._running.is_set():
+                    end_everything()
 
-        threading.Thread(target=read, daemon=True).start()
-        while True:
-            yield inbox.get()
+        self._start_thread(read)
+        while (message := inbox.get()) is not None:
+            yield message
 
     def _template(self, template: dict[str, Any]) -> Function | Command:
         if template["kind"] == "command":
             if "saves" in template:
                 template["saves"]["folder"] = tasks_folder_of(self._times_file)
             return Command(template, self._host, self._stdout, self._stderr, self._files, inherited=self._inherited)
-        return Function(template, self._host, self._files, self._environment)
+        return Function(template, self._host, self._files, self._environment, self._surroundings.note)
 
     def _attempt(
         self, template: Function | Command, task: int, number: int, payload: bytes, piece: Piece | None = None
-    ) -> None:
+    ) -> bool:
+        """Make an attempt, and report how it ended; return whether another one may follow in this process."""
         self._files.begin(task, number, *self._rank)
         start = time.perf_counter()
-        outcome, spent = DONE, False
+        outcome, goes_on = DONE, True
         result: bytes | Raw
         try:
             result = template.result(payload, piece)
@@ -1147,8 +1183,11 @@ class Child:
             if len(result) > self._limit or self._files.used:
                 result = self._files.marked(result, self._limit)
         except MemoryError as error:
-            # A module or a cache may still hold the memory, so the next task gets a new process.
-            outcome, spent = ERROR, True
+            # A module or a cache may still hold the memory, so the next task gets a new process; and this one, too, if
+            # earlier tasks may be to blame: it has not been reported.
+            if self._served:
+                return False
+            outcome, goes_on = ERROR, False
             result = describe(self._explained(error))
         except PieceEnded:
             outcome, result = PIECE, b""
@@ -1160,15 +1199,23 @@ class Child:
             outcome = NO_ROOM if lacks_room(error) and not self._is_rank else ERROR
             result = describe(error)
         elapsed = time.perf_counter() - start
+        self._served = True
         if self._files.used:
             self._files.end()
         self._flush()
+        goes_on = self._tidy(template) and goes_on
         if isinstance(result, bytes):
             result = _in_a_report(result)
         self._tell(["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()])
-        if spent:
-            write_all(self._out, frame(["spent"]))
-            end_everything()
+        return goes_on
+
+    def _tidy(self, template: "Function | Command") -> bool:
+        """End what the attempt left, and have the next one find what this one found; return whether it can."""
+        left = scope.have_children() and scope.end_children()
+        if not self._temporary.clean():
+            return False
+        # A command has changed nothing here.
+        return isinstance(template, Command) or (self._surroundings.restore() and not left)
 
     def _tell(self, report: list[Any]) -> None:
         behind: list[memoryview] = []
@@ -1234,7 +1281,6 @@ def die_with(lifeline: int) -> None:
 
     A thread waits for that. On Linux the kernel sends SIGKILL, too (F_SETSIG of fcntl(2)).
     """
-    os.set_inheritable(lifeline, False)
     threading.Thread(target=_die_at_the_end_of, args=(lifeline,), daemon=True).start()
     if sys.platform == "linux" and os.getpgrp() == os.getpid():
         import fcntl
@@ -1255,10 +1301,8 @@ def limit_memory(size: int) -> None:
     Linux counts private writable memory, other systems count the whole address space. Windows has no such limit.
     """
     if sys.platform != "win32" and size:
-        import resource
-
-        what = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
-        resource.setrlimit(what, (size, size))
+        what = scope.resource.RLIMIT_DATA if sys.platform == "linux" else scope.resource.RLIMIT_AS
+        scope.resource.setrlimit(what, (size, size))
 
 
 def die_first() -> None:
@@ -1268,24 +1312,53 @@ def die_first() -> None:
             file.write(OOM_SCORE)
 
 
-def main() -> None:
-    """``child.py STDOUT STDERR WORKER RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA ENVIRONMENT RANK [LIFELINE]``.
+def prepare() -> None:
+    """Import what every task needs: what the parent of a process has imported, it need not."""
+    pickle_by_value()
 
-    Limits: bytes. ENVIRONMENT: what tells it from others; empty for that of the worker. RANK: empty, or "rank" for a
-    process of a rank of a gang, or the number of the descriptor with which such a rank starts MPI.
+
+def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
+    """Be a process for tasks until there are no more.
+
+    ``arguments``: STDOUT STDERR WORKER RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA ENVIRONMENT RANK TEMPORARY, and
+    variables as NAME=VALUE. Limits: bytes. ENVIRONMENT: what tells it from others; empty for that of the worker. RANK:
+    "rank" for a process of a rank of a gang, or empty. TEMPORARY: the folder for temporary files.
+
+    ``descriptors``: what becomes standard input, output and error, the lifeline, and what tasks inherit; none on
+    Windows.
     """
-    stdout, stderr, host, result_limit, capture_limit, memory, area, environment, rank, *lifeline = sys.argv[1:]
+    stdout, stderr, host, most, captured, memory, area, environment, rank, temporary = arguments[:ARGUMENTS]
     sys.argv[1:] = []
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C
+    if variables := arguments[ARGUMENTS:]:
+        os.environ.clear()
+        for variable in variables:
+            name, _, value = variable.partition("=")
+            os.environ[name] = value
+    for target, descriptor in enumerate(descriptors[:3]):
+        if target != descriptor:
+            os.dup2(descriptor, target)
+            os.close(descriptor)
+    scope.adopt(scope.SIGKILL)
     die_first()
-    limits = {"result_limit": int(result_limit), "capture_limit": int(capture_limit), "memory": int(memory)}
-    child = Child(stdout, stderr, host, area, environment=environment, rank=rank, **limits)
     limit_memory(int(memory))
+    if len(descriptors) > 3:
+        die_with(descriptors[3])
+    inherited = descriptors[4:]
+    for descriptor in inherited:
+        os.set_inheritable(descriptor, True)
+    child = Child(
+        stdout,
+        stderr,
+        host,
+        area,
+        environment=environment,
+        rank=rank,
+        result_limit=int(most),
+        capture_limit=int(captured),
+        memory=int(memory),
+        temporary=temporary,
+        inherited=inherited,
+    )
     faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
-    if lifeline:
-        die_with(int(lifeline[0]))
     child.serve()
-
-
-if __name__ == "__main__":
-    main()
+    atexit._run_exitfuncs()

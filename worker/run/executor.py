@@ -6,7 +6,8 @@ Rule 2: a process runs its jobs in the order in which it gets them, so the state
 is running, the others have not started. A process gets more jobs while it runs its last one, never earlier. So it never
 has to wait, and it has already read everything that was written to it before.
 Rule 3: reports of a killed process are ignored: a slot listens only to its current process.
-Rule 4: a process loads the modules of only one bundle, and runs in one environment. For others it is replaced.
+Rule 4: a process serves one run of one program of one person: it loads the modules of only one bundle, and runs in one
+environment. For others it is replaced, which is cheap: see `deskgrid.worker.run.parent`.
 
 ``now`` is seconds of one monotonic clock in all calls. A job's time starts at the first call with a ``now`` after the
 job was sent to a ready process, or at the poll that saw its predecessor end.
@@ -43,6 +44,8 @@ CAPTURE_LIMIT = 64 * 1024
 # Templates that no job needs are forgotten, those not used for longest first, beyond this many bytes of all: two of the
 # largest. The broker is asked for them again.
 TEMPLATES_BYTES = 2 * PAYLOAD_LIMIT
+# How long a process is kept for more tasks of its program. Seconds.
+IDLE_S = 60.0
 # Failed starts in a row before a job fails: two may be bad luck.
 START_ATTEMPTS = 3
 
@@ -70,6 +73,7 @@ class Executor:
         account: Account | None = None,
         tasks: Path | None = None,
         mpi: Mpi | None = None,
+        nice: int = 0,
     ) -> None:
         self._wake = wake
         self._woken = False
@@ -84,7 +88,7 @@ class Executor:
         self._saved: list[JobSaved] = []
         tasks = self.folder.path if tasks is None else tasks
         arguments = [name, str(result_limit), str(capture_limit), str(task_memory), str(tasks)]
-        self._spawner = Spawner(self.folder.path, arguments, account, self._keep)
+        self._spawner = Spawner(self.folder.path, arguments, account, self._keep, nice)
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [Slot(index) for index in range(slots)]
@@ -146,9 +150,9 @@ class Executor:
         target = self._slots[slot]
         if target.jobs and target.jobs[0].template != jobs[0].template:
             raise ValueError(f"slot {slot} has jobs of another template")
-        if target.jobs and target.environment != jobs[0].environment:
-            raise ValueError(f"slot {slot} has jobs in another environment")
-        target.environment = jobs[0].environment
+        if target.jobs and (target.environment != jobs[0].environment or target.program != jobs[0].program):
+            raise ValueError(f"slot {slot} has jobs in another environment, or of another program")
+        target.environment, target.program = jobs[0].environment, jobs[0].program
         if not target.jobs:
             target.since = None
         target.jobs.extend(jobs)
@@ -156,9 +160,10 @@ class Executor:
         bundle = self._templates[jobs[0].template].bundle
         if target.process and (
             target.process.environment != target.environment
+            or target.process.program not in (None, target.program)
             or (bundle is not None and target.process.bundle not in (None, bundle))
         ):
-            self._release(target)
+            self._retire(target)
         if target.process is None:
             self._start(target)
         elif target.process.ready:
@@ -170,6 +175,9 @@ class Executor:
         for slot in self._busy():
             slot.elapsed(now)
         ended: list[JobEnded] = []
+        for slot in self._slots:
+            if not slot.jobs and slot.process is not None and slot.process.program is not None:
+                self._renew(slot, now)
         while self._said:
             process, said = self._said.popleft()
             slot = self._slots[process.slot]
@@ -226,10 +234,11 @@ class Executor:
         """End the processes of all idle slots, until `start` or `run`."""
         for slot in self._slots:
             if not slot.jobs:
-                self._release(slot)
+                self._retire(slot)
 
     def close(self) -> None:
-        """Kill every process with its children, and remove the unpacked bundles. May be called again."""
+        """End all idle processes, kill the others, and remove the unpacked bundles. May be called again."""
+        self.rest()
         self._slots.clear()
         self._spawner.close()
         self.ranks.close()
@@ -275,6 +284,20 @@ class Executor:
         data = self.checkpoints.take(saved.task, saved.number, path)
         return None if data is None else saved._replace(data=data)
 
+    def _retire(self, slot: Slot) -> None:
+        """Let the slot's process end, if it has one: it is idle. Leave the slot without a process."""
+        if slot.process is not None:
+            slot.process.end()
+        slot.process, slot.sent, slot.since = None, 0, None
+
+    def _renew(self, slot: Slot, now: float) -> None:
+        """End the process of a program that has had nothing to do for long, so that its memory is free."""
+        if slot.idle_since is None:
+            slot.idle_since = now
+        elif now - slot.idle_since >= IDLE_S:
+            self._retire(slot)
+            self._start(slot)
+
     def _release(self, slot: Slot) -> None:
         """Kill the slot's process, if it has one, and leave the slot without a process."""
         if slot.process is not None:
@@ -295,6 +318,7 @@ class Executor:
             data = b"".join(frame(["forget", old, None]) for old in process.told.add(digest, template.size))
             data += frame(["template", digest, template.body])
         process.told.use(digest)
+        process.program, slot.idle_since = slot.program, None
         if not slot.sent:
             slot.since = None
         slot.sent += len(jobs)
@@ -329,7 +353,7 @@ class Executor:
                 slot.since = now
         elif said == "spent":
             # The process ends by itself; another one runs the jobs that it had not begun.
-            self._release(slot)
+            self._retire(slot)
             if slot.jobs:
                 self._start(slot)
                 slot.since = now

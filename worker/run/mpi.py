@@ -26,10 +26,9 @@ class Mpi(NamedTuple):
     interface: str = ""
     ports: tuple[int, int] | None = None
 
-    def variables(self, rank: int, size: int, descriptor: int) -> dict[str, str]:
-        """Return what an MPI program finds in its environment."""
+    def variables(self, rank: int, size: int) -> dict[str, str]:
+        """Return what an MPI program finds in its environment, beside PMI_FD, which only its process knows."""
         found = {
-            "PMI_FD": str(descriptor),
             "PMI_RANK": str(rank),
             "PMI_SIZE": str(size),
             "PMI_SPAWNED": "0",

@@ -1,6 +1,7 @@
 """One process that runs tasks, the thread that listens to it, and the differences between platforms.
 
-Rule: a process is killed together with everything that it started, and dies when the worker ends, however it ends.
+Rule 1: a process serves one run of one program of one person.
+Rule 2: it is killed together with everything that it started, and dies when the worker ends, however it ends.
 """
 
 import os
@@ -12,10 +13,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from deskgrid.wire import (
     PAYLOAD_LIMIT,
@@ -27,25 +28,28 @@ from deskgrid.wire import (
     Payload,
     results_of_tasks,
 )
-from deskgrid.worker.environments.site import Site
-from deskgrid.worker.run.accounts import Account, environment
+from deskgrid.worker.run.accounts import UMASK, Account
 from deskgrid.worker.run.child import (
+    ARGUMENTS,
     TIMES_BYTES,
     Raw,
     Reports,
     checkpoint_file_of,
     exit_text,
+    frame,
     read_ends,
     tasks_folder_of,
     times_file_of,
     write_all,
 )
-from deskgrid.worker.run.jobs import JobEnded, JobSaved, RankMeets
+from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
+from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.templates import Remembered
 
-PROGRAM = Path(__file__).with_name("child.py")
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
 CLOSE_LIMIT = 5.0
+# How long a process that is to end may take for what its program does at its end. Seconds.
+END_LIMIT = 1.0
 # Bytes. A write of at most this size never blocks if the process has read everything except possibly the previous
 # write, which was no larger: the smallest pipe is 4 KiB (Windows) or 16 KiB (macOS).
 PIPE_ROOM = 2048 if sys.platform == "win32" else 8192
@@ -77,28 +81,30 @@ class Process:
         self,
         slot: int,
         stem: Path,
-        arguments: list[str],
+        arguments: Sequence[str],
         tell: "Tell",
-        account: Account | None = None,
+        nursery: Nursery | Direct,
         *,
+        environment: str,
+        account: Account | None = None,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
-        site: "tuple[str, Site] | None" = None,
-        rank: str = "",
         inherited: Sequence[int] = (),
     ) -> None:
-        """``account``: the user that the process runs as; None: the worker's own user.
+        """``arguments``: of `deskgrid.worker.run.child`, after the captures.
+
+        ``environment``: the key of the environment in which it runs; empty: that of the worker. ``account``: the user
+        that it runs as from the start; None: the worker's own, or it has yet to `become` another.
 
         ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
         what is reported, or None.
 
-        ``site``: the key of the environment in which the process runs, and where that is; None: that of the worker.
-
-        ``rank``: as `deskgrid.worker.run.child` takes it. ``inherited``: descriptors that the process gets.
+        ``inherited``: descriptors that the process gets.
         """
         self.slot = slot
         self.ready = False
+        self.program: Program | None = None
         self.bundle: str | None = None
-        self.environment = "" if site is None else site[0]
+        self.environment = environment
         self.told = Remembered(TOLD_BYTES)
         self.undelivered = 0  # the last jobs written to the process, if they did not arrive
         # How many jobs were written, and how many results came. Only the listener changes `_heard`.
@@ -117,12 +123,22 @@ class Process:
         # Data not written yet, each with its number of jobs, and the thread that writes them.
         self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
-        self._popen, self._lifeline = _spawn(
-            self._captures, [*arguments, "" if site is None else site[1].identity, rank], account, site, inherited
-        )
-        self.pid = self._popen.pid
+        self._started = _spawn(self._captures, arguments, account, nursery, inherited)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+
+    @property
+    def pid(self) -> int:
+        """Its number, once it has one."""
+        return self._started.birth.pid
+
+    def become(self, account: Account, variables: Mapping[str, str]) -> None:
+        """Belong to a user from now on, with this environment: nobody's code has run in it."""
+        self._account = account
+        for path in self._captures:
+            account.own(path)
+        how = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "umask": UMASK, "cwd": account.home}
+        self.write([frame(["become", "", how | {"variables": variables}])], 0)
 
     def write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
         """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking."""
@@ -150,10 +166,9 @@ class Process:
             self._write(data, jobs)
 
     def _write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
-        assert self._popen.stdin is not None
         try:
             for piece in data:
-                write_all(self._popen.stdin.fileno(), piece)
+                write_all(self._started.stdin, piece)
         except OSError:
             self.undelivered += jobs
 
@@ -176,25 +191,28 @@ class Process:
     def captured(self, limit: int) -> tuple[bytes, bytes]:
         """Return what the running task has printed so far: stdout, stderr."""
         stdout, stderr = (_ends_of(path, limit) for path in self._captures)
-        return stdout, stderr
+        return stdout, stderr or self._started.birth.trouble.encode()
 
     def kill(self) -> None:
         """Kill the process and everything that it started, at once."""
         with self._dying:
             if not self._dead:
-                _kill_tree(self.pid)
+                self._started.birth.kill()
+
+    def end(self) -> None:
+        """Let the process end by itself: it is idle. Its program does what it does at its end, for a moment."""
+        with self._dying:
+            if not self._dead:
+                self._started.birth.end(END_LIMIT)
+                os.close(self._started.stdin)
+                self._started = self._started._replace(stdin=-1)
 
     def close(self) -> None:
         """Free the pipes and files; the process must have been killed or have reported "gone"."""
         self._listener.join(CLOSE_LIMIT)
         if self._listener.is_alive():
             return
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                pipe.close()
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+        self._started.close()
         for path in self._captures:
             path.unlink(missing_ok=True)
         if self._times is not None:
@@ -213,19 +231,19 @@ class Process:
             self._read()
         except Exception as error:  # of whatever kind: a task wrote into our pipe
             garbled = f"killed, because its report makes no sense ({error})"
-        # The process is not yet reaped, so nobody else has its id: this is the last moment to kill it safely by id.
+        birth = self._started.birth
         with self._dying:
             self._dead = True
-            _kill_tree(self.pid)
-        code = self._popen.wait()
+            if garbled:
+                birth.kill()
+        code = birth.wait()
         self.reason = garbled or _reason(code)
         if (writer := self._writer) is not None:
             writer.join()
         self._tell(self, ["gone"])
 
     def _read(self) -> None:
-        assert self._popen.stdout is not None
-        frames, count = Reports(self._popen.stdout.fileno()), 1
+        frames, count = Reports(self._started.stdout), 1
         while count:
             count, messages = frames.read()
             if messages:
@@ -318,76 +336,103 @@ def as_sent(payload: Payload) -> bytes | Raw:
 Tell = Callable[[Process, list[ProcessReport]], None]
 
 
+class _Started(NamedTuple):
+    """A process that was started, and our ends of its pipes. ``lifeline``: closes when this worker ends in any way."""
+
+    birth: "Birth | _WindowsBirth"
+    stdin: int
+    stdout: int
+    lifeline: int
+
+    def close(self) -> None:
+        for descriptor in (self.stdin, self.stdout, self.lifeline):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
 def _spawn(
     captures: tuple[Path, Path],
-    arguments: list[str],
+    arguments: Sequence[str],
     account: Account | None,
-    place: tuple[str, Site] | None,
+    nursery: Nursery | Direct,
     inherited: Sequence[int],
-) -> tuple[subprocess.Popen[bytes], int | None]:
-    """Start a process; return it and our end of its lifeline, a pipe that closes when this worker ends in any way.
-
-    The process inherits its pipes and what is ``inherited``: no other socket, no file, and no secret from the
-    environment.
-    """
-    site = None if place is None else place[1]
-    python = [sys.executable, "-P"] if site is None else [site.python, "-I"]
-    argv = [*python, str(PROGRAM), *map(str, captures), *arguments]
-    how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "close_fds": True}
-    if account is None:
-        how["env"] = environment(os.environ)
-    else:
-        how |= account.process()
-    if site is not None:
-        how["env"] = site.variables(how["env"])
-    if account is not None:
-        for path in captures:
-            path.touch(0o600, exist_ok=False)
+) -> _Started:
+    """Start a process, which gets its pipes and what is ``inherited``, and nothing else of ours. Raises OSError."""
+    for path in captures:
+        path.touch(0o600, exist_ok=False)
+        if account is not None:
             account.own(path)
-    with captures[1].open("ab") as stderr:
-        if sys.platform == "win32":
-            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-            return subprocess.Popen(argv, stderr=stderr, creationflags=flags, **how), None
-        else:
-            theirs, ours = os.pipe()
-            argv.append(str(theirs))
-            try:
-                how["pass_fds"] = (theirs, *inherited)
-                popen = subprocess.Popen(argv, stderr=stderr, start_new_session=True, **how)
-            except OSError:
-                os.close(ours)
-                raise
-            finally:
-                os.close(theirs)
-            _widen(popen)
-            return popen, ours
+    arguments = [*map(str, captures), *arguments]
+    if isinstance(nursery, Direct):
+        return _spawn_on_windows(nursery.python, captures[1], arguments)
+    pipes = [os.pipe() for _ in range(3)]
+    (input_, stdin), (stdout, output), (lifeline, ours) = pipes
+    stderr = -1
+    try:
+        stderr = os.open(captures[1], os.O_WRONLY | os.O_APPEND)
+        birth = nursery.start(arguments, [input_, output, stderr, lifeline, *inherited])
+    except OSError:
+        for descriptor in (stdin, stdout, ours):
+            os.close(descriptor)
+        raise
+    finally:
+        for descriptor in (input_, output, lifeline, stderr):
+            if descriptor >= 0:
+                os.close(descriptor)
+    _widen(stdin, stdout)
+    return _Started(birth, stdin, stdout, ours)
 
 
-def _widen(popen: subprocess.Popen[bytes]) -> None:
-    """Make the pipes of a process larger than the default."""
+def _widen(*pipes: int) -> None:
+    """Make pipes larger than the default."""
     if sys.platform == "linux":
         import fcntl
 
-        for pipe in (popen.stdin, popen.stdout):
+        for pipe in pipes:
             with suppress(OSError):  # this user has too many large ones
-                assert pipe is not None
-                fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def _kill_tree(pid: int) -> None:
-    """Kill a process that `_spawn` started and nobody has reaped yet, with everything that it started.
+class _WindowsBirth:
+    """A process on Windows, as a `Birth` elsewhere."""
 
-    On POSIX this kills the process group. Processes that left the group on purpose (daemons) survive.
-    """
+    trouble = ""
+
+    def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
+        self._popen = popen
+        self.pid = popen.pid
+
+    def kill(self) -> None:
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(self.pid)], capture_output=True, check=False)
+
+    def end(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, self.kill)
+        timer.daemon = True
+        timer.start()
+
+    def wait(self) -> int | None:
+        return self._popen.wait()
+
+
+def _spawn_on_windows(python: Sequence[str], stderr: Path, arguments: Sequence[str]) -> _Started:
+    how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
     if sys.platform == "win32":
-        subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True, check=False)
-    else:
-        with suppress(ProcessLookupError, PermissionError):  # the latter is macOS for "only a zombie is left"
-            os.killpg(pid, signal.SIGKILL)
+        how["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+    how["env"] = dict(variable.split("=", 1) for variable in arguments[ARGUMENTS:])
+    with stderr.open("ab") as file:
+        popen = subprocess.Popen([*python, str(PROGRAM), *arguments[:ARGUMENTS]], stderr=file, **how)
+    assert popen.stdin is not None
+    assert popen.stdout is not None
+    stdin, stdout = (os.dup(pipe.fileno()) for pipe in (popen.stdin, popen.stdout))
+    popen.stdin.close()
+    popen.stdout.close()
+    return _Started(_WindowsBirth(popen), stdin, stdout, -1)
 
 
-def _reason(code: int) -> str:
+def _reason(code: int | None) -> str:
     """Describe how a process ended that we did not kill."""
+    if code is None:
+        return "it was refused by the system"
     if sys.platform != "win32" and code == -signal.SIGKILL:
         return "killed, perhaps out of memory (SIGKILL)"
     return exit_text(code)

@@ -128,7 +128,8 @@ class Ranks:
                 job.slot,
                 job.environment,
                 self._tell,
-                rank="rank" if pmi is None else str(pmi.descriptor),
+                rank=True,
+                threads=job.slots,
                 inherited=() if pmi is None else (pmi.descriptor,),
             )
         except OSError as error:
@@ -151,7 +152,6 @@ class Ranks:
             "rank": job.rank,
             "hosts": gang.hosts,
             "variables": rank.variables | local | {"MASTER_ADDR": gang.hosts[0], "MASTER_PORT": str(gang.port)},
-            "defaults": {"OMP_NUM_THREADS": str(job.slots)},
         }
         behind: list[memoryview] = []
         row = [job.task, job.number, as_sent(job.payload), None]
@@ -247,7 +247,7 @@ class Ranks:
     def _variables(self, job: RankJob, pmi: PmiEnd | None) -> dict[str, str]:
         found = {"RANK": str(job.rank), "WORLD_SIZE": str(job.size)}
         if pmi is not None and self._mpi is not None:
-            found |= self._mpi.variables(job.rank, job.size, pmi.descriptor)
+            found |= self._mpi.variables(job.rank, job.size)
         return found
 
     def _refuse(self, key: RankKey, reason: str) -> None:

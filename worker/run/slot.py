@@ -4,7 +4,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from deskgrid.worker.run.jobs import Job
+from deskgrid.worker.run.jobs import NOBODYS, Job, Program
 from deskgrid.worker.run.process import Process
 
 # Seconds for a process to start. A cold start from a busy file server takes tens of seconds; a longer one is a hang.
@@ -28,6 +28,8 @@ class Slot:
     trouble: str = ""  # why there is no process
     roomless: bool = False  # because a disk is full
     environment: str = ""  # in which its last jobs ran
+    program: Program = NOBODYS  # of its last jobs
+    idle_since: float | None = None  # when its process was first seen without jobs
     closes: float = math.inf  # when the PC's window closes, as told last
 
     @property

@@ -1,50 +1,128 @@
 """Starts the processes of a worker, for its slots and for ranks of gangs, and knows all that have not ended yet."""
 
+import os
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from deskgrid.worker.environments.site import Site
-from deskgrid.worker.run.accounts import Account
+from deskgrid.worker.run.accounts import Account, environment
 from deskgrid.worker.run.jobs import JobSaved
+from deskgrid.worker.run.nursery import Direct, Nursery
 from deskgrid.worker.run.process import Process, Tell
 
 Keep = Callable[[JobSaved, Path | None], JobSaved | None]
+
+# How many threads libraries start, one for each processor unless they are told: by n tasks on n slots, n times n.
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+)
+# Where programs and libraries put temporary files.
+TEMPORARY = ("TMPDIR", "TMP", "TEMP", "JOBLIB_TEMP_FOLDER")
+# Nurseries of environments that are kept although nothing runs in them now.
+_KEPT = 4
 
 
 class Spawner:
     """``folder``: for what the processes capture. ``arguments``: of each process. ``account``: the user they run as.
 
     ``sites``: the environments that are ready, by key. ``processes``: those that have not ended, killed or not.
+    ``nice``: how far they give way to others on this PC.
     """
 
-    def __init__(self, folder: Path, arguments: list[str], account: Account | None, keep: Keep) -> None:
+    def __init__(self, folder: Path, arguments: list[str], account: Account | None, keep: Keep, nice: int = 0) -> None:
         self._folder = folder
         self._arguments = arguments
         self._account = account
         self._keep = keep
+        self._nice = nice
         self._spawned = 0
+        self._nurseries: dict[tuple[str, ...], Nursery | Direct] = {}
         self.sites: Mapping[str, Site] = {}
         self.processes: set[Process] = set()
 
     def spawn(
-        self, slot: int, environment: str, tell: Tell, *, rank: str = "", inherited: Sequence[int] = ()
+        self,
+        slot: int,
+        environment_key: str,
+        tell: Tell,
+        *,
+        rank: bool = False,
+        threads: int = 1,
+        inherited: Sequence[int] = (),
     ) -> Process:
-        """Start a process. Raises OSError. ``rank``, ``inherited``: as `Process` takes them."""
+        """Start a process. Raises OSError. ``threads``: how many slots it has. ``inherited``: as `Process` takes it."""
         self._spawned += 1
-        site = self.sites.get(environment)
-        process = Process(
-            slot,
-            self._folder / f"{slot}-{self._spawned}",
-            self._arguments,
-            tell,
-            self._account,
-            keep=self._keep,
-            site=None if site is None else (environment, site),
-            rank=rank,
-            inherited=inherited,
-        )
+        site = self.sites.get(environment_key)
+        stem = self._folder / f"{slot}-{self._spawned}"
+        temporary = stem.with_suffix(".tmp")
+        temporary.mkdir(0o700)
+        account = None if site is None else self._account
+        if account is not None:
+            account.own(temporary)
+        given = environment(os.environ) if self._account is None else self._account.environment()
+        variables = variables_of(given if site is None else site.variables(given), temporary, threads)
+        about = ["" if site is None else site.identity, "rank" if rank else "", str(temporary)]
+        try:
+            process = Process(
+                slot,
+                stem,
+                [*self._arguments, *about, *(f"{name}={value}" for name, value in variables.items())],
+                tell,
+                self._nursery(environment_key, site),
+                environment="" if site is None else environment_key,
+                account=account,
+                keep=self._keep,
+                inherited=inherited,
+            )
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        if self._account is not None and site is None:
+            process.become(self._account, variables)
         self.processes.add(process)
         return process
+
+    def _nursery(self, key: str, site: Site | None) -> Nursery | Direct:
+        """Return the nursery of an environment; each has one, for it runs that environment's Python."""
+        name = ("",) if site is None else (key, site.python)
+        nursery = self._nurseries.pop(name, None)
+        if nursery is not None and nursery.ended:
+            nursery.close()
+            nursery = None
+        if nursery is None:
+            python = [sys.executable, "-P"] if site is None else [site.python, "-I"]
+            nursery = self._new_nursery(python, site)
+        self._nurseries[name] = nursery
+        idle = [each for each in self._nurseries if each not in (name, ("",)) and self._nurseries[each].empty]
+        for each in idle[:-_KEPT]:
+            self._nurseries.pop(each).close()
+        return nursery
+
+    def _new_nursery(self, python: list[str], site: Site | None) -> Nursery | Direct:
+        how: dict[str, Any] = {"env": environment(os.environ)}
+        if site is not None:
+            how = how if self._account is None else self._account.process()
+            how["env"] = site.variables(how["env"])
+        log = self._folder / f"parent-{self._spawned}.log"
+        return Direct(python) if sys.platform == "win32" else Nursery(python, self._nice, log, how)
+
+    @property
+    def parents(self) -> list[int]:
+        """The numbers of the parents of its processes."""
+        return [each.pid for each in self._nurseries.values() if isinstance(each, Nursery)]
 
     def gone(self, process: Process) -> None:
         """A process has ended."""
@@ -58,3 +136,19 @@ class Spawner:
         for process in self.processes:
             process.close()
         self.processes.clear()
+        for nursery in self._nurseries.values():
+            nursery.close()
+        self._nurseries.clear()
+
+
+def variables_of(given: Mapping[str, str], temporary: Path, threads: int) -> dict[str, str]:
+    """Return the environment variables of a process. ``given``: those of its user. ``threads``: how many it may start.
+
+    Who runs the worker may have set how many threads libraries start.
+    """
+    variables = {**dict.fromkeys(THREADS, str(threads)), "MPLBACKEND": "Agg", **given}
+    variables |= dict.fromkeys(TEMPORARY, str(temporary))
+    with suppress(OSError):
+        if not os.access(variables.get("HOME") or "/", os.W_OK):
+            variables["HOME"] = str(temporary)
+    return variables

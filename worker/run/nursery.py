@@ -1,0 +1,207 @@
+"""The worker's end of `deskgrid.worker.run.parent`: asks it for processes, ends them, and hears when they have ended.
+
+Rule: one thread for each nursery reads what it says, and touches nothing else. Whoever waits for a process is told even
+if its parent dies: then all its processes have ended.
+"""
+
+import array
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+PROGRAM = Path(__file__).with_name("start.py")
+# How long a new process may take to have a number. Only tests ask for it. Seconds.
+BORN_LIMIT = 60.0
+# How long a parent may take to end everything. Seconds.
+CLOSE_LIMIT = 5.0
+# Bytes of the end of what a parent printed before it died: a screenful.
+TAIL = 4096
+
+
+class Birth:
+    """A process that was asked for. ``code``: how it ended, as `subprocess` has it; None: nobody knows."""
+
+    def __init__(self, nursery: "Nursery", token: int) -> None:
+        self._nursery = nursery
+        self._token = token
+        self._born = threading.Event()
+        self._gone = threading.Event()
+        self._pid = 0
+        self.code: int | None = None
+        self.trouble = ""
+
+    @property
+    def pid(self) -> int:
+        """Its number, once it has one."""
+        self._born.wait(BORN_LIMIT)
+        return self._pid
+
+    def kill(self) -> None:
+        """Kill it, and everything that it started."""
+        self._nursery.kill(self._token)
+
+    def end(self, seconds: float) -> None:
+        """Kill it if it has not ended by then."""
+        self._nursery.say(["end", self._token, seconds])
+
+    def wait(self) -> int | None:
+        """Wait until nothing is left of it; return its code."""
+        self._gone.wait()
+        return self.code
+
+    def is_born(self, pid: int) -> None:
+        """It has a number."""
+        self._pid = pid
+        self._born.set()
+
+    def is_gone(self, code: int | None, trouble: str = "") -> None:
+        """It has ended, or never began: ``trouble``."""
+        self.code, self.trouble = code, trouble
+        self._born.set()
+        self._gone.set()
+
+
+class Nursery:
+    """Starts a parent with ``python``, a program with its options. ``how``: more for `subprocess.Popen`.
+
+    ``log``: the file for what it prints. Raises OSError.
+    """
+
+    def __init__(self, python: Sequence[str], nice: int, log: Path, how: Mapping[str, Any]) -> None:
+        self._log = log
+        self._tokens = itertools.count(1)
+        self._births: dict[int, Birth] = {}
+        self._mine = threading.Lock()
+        self._up = False
+        self._ended = False
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            argv = [*python, str(PROGRAM), str(theirs.fileno()), str(nice)]
+            how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True, **how}
+            try:
+                with log.open("wb") as stderr:
+                    self._popen: subprocess.Popen[bytes] = subprocess.Popen(
+                        argv, stderr=stderr, pass_fds=(theirs.fileno(),), **how
+                    )
+            except OSError:
+                self._socket.close()
+                raise
+        self._thread = threading.Thread(target=self._listen, name="deskgrid-nursery", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The number of the parent."""
+        return self._popen.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the parent is dead: it makes no more processes."""
+        return self._ended
+
+    @property
+    def empty(self) -> bool:
+        """Whether all its processes have ended."""
+        return not self._births
+
+    def start(self, arguments: Sequence[str], descriptors: Sequence[int]) -> Birth:
+        """Ask for a process with these arguments and descriptors, which stay open here."""
+        token = next(self._tokens)
+        birth = self._births[token] = Birth(self, token)
+        packed = _frame(["start", token, list(arguments)])
+        with self._mine:
+            if not self._ended and self._send(packed, descriptors):
+                return birth
+        self._thread.join()
+        birth.is_gone(self._popen.returncode, self._trouble())
+        self._births.pop(token, None)
+        return birth
+
+    def _send(self, data: bytes, descriptors: Sequence[int]) -> bool:
+        """Send all of it; return whether the parent lives."""
+        if sys.platform != "win32":
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+            with suppress(OSError):
+                self._socket.sendall(data[self._socket.sendmsg([data], [rights] if descriptors else []) :])
+                return True
+        return False
+
+    def say(self, message: list[Any]) -> None:
+        """Tell the parent something."""
+        with self._mine:
+            self._send(_frame(message), ())
+
+    def kill(self, token: int) -> None:
+        """Kill a process. A parent that has not come up, and may never do, is killed itself."""
+        if self._up:
+            self.say(["kill", token])
+        else:
+            self._popen.kill()
+
+    def _listen(self) -> None:
+        with suppress(OSError), self._socket.makefile("rb") as said:
+            while len(head := said.read(4)) == 4:
+                kind, token, what = msgpack.unpackb(said.read(int.from_bytes(head, "big")))
+                self._up = True
+                birth = self._births[token]
+                if kind == "born":
+                    birth.is_born(what)
+                    continue
+                del self._births[token]
+                birth.is_gone(None, what) if kind == "failed" else birth.is_gone(_exit_code(what))
+        with self._mine:
+            self._ended = True
+        self._popen.kill()
+        self._popen.wait()
+        trouble = self._trouble()
+        for birth in list(self._births.values()):
+            birth.is_gone(self._popen.returncode, trouble)
+        self._births.clear()
+
+    def _trouble(self) -> str:
+        """What the parent has said before it died."""
+        text = b""
+        with suppress(OSError):
+            text = self._log.read_bytes()[-TAIL:]
+        return text.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """End the parent, and with it all its processes."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        self._thread.join(CLOSE_LIMIT)
+        self._popen.kill()
+        self._thread.join()
+        self._socket.close()
+        self._log.unlink(missing_ok=True)
+
+
+class Direct:
+    """Instead of a nursery on Windows, where no process can be copied: each is started by itself, with ``python``."""
+
+    ended = False
+    empty = True
+
+    def __init__(self, python: Sequence[str]) -> None:
+        self.python = python
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def _exit_code(status: int) -> int:
+    return os.waitstatus_to_exitcode(status)
+
+
+def _frame(message: list[Any]) -> bytes:
+    packed: bytes = msgpack.packb(message)
+    return len(packed).to_bytes(4, "big") + packed

@@ -1,0 +1,364 @@
+"""The scope of an attempt, from inside its process: it finds what the first one found, and what it leaves is ended.
+
+Rule 1: as `child.py`, this file imports nothing of ours.
+Rule 2: what an attempt finds is what was there when the code of its program had been loaded: what a module sets when it
+is imported is meant for all tasks, what a task sets is not. What a program keeps in its own globals stays.
+Rule 3: this runs after each task, however short it is. What is cheap to set is set; the rest is compared first, and
+what only an imported module can change is looked at only if that module has been imported.
+"""
+
+import _thread
+import faulthandler
+import gc
+import importlib
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any
+
+# Without an enum for each number, as `signal.getsignal` makes.
+_getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
+SIGKILL, _WNOHANG = getattr(signal, "SIGKILL", 9), getattr(os, "WNOHANG", 1)
+# The signals of POSIX; later ones are for programs that use them on purpose.
+_SIGNALS = range(1, 32) if sys.platform != "win32" else ()
+# How long children that were killed may take to end. Seconds.
+KILL_S = 2.0
+_LOOK_S = 0.002
+# The entry of a folder for temporary files that is clean has this age: no change of ours or of a task leaves it.
+_OLD_S = 3600
+# Linux: the processor and the disk only when nobody else wants them. See ioprio_set(2).
+_IDLE_DISK = 3 << 13
+_IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30}
+_SUBREAPER, _DUMPABLE, _DEATH_SIGNAL = 36, 4, 1
+# Numpy's, when it has just been imported.
+_FLOATING = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+
+
+def _unnoticed_resource() -> Any:
+    """Return `resource`, if this system has it, without letting it count as imported."""
+    if sys.platform == "win32":
+        return None
+    else:
+        import resource
+
+        return sys.modules.pop("resource", resource)
+
+
+resource = _unnoticed_resource()
+_RLIMITS = sorted({value for name, value in vars(resource or object).items() if name.startswith("RLIMIT_")})
+
+
+class Surroundings:
+    """What an attempt finds of the state that a process has for all of its code. Made, and used, by the main thread."""
+
+    def __init__(self) -> None:
+        self._folder = -1
+        self._threads = _thread._count()
+        self.note()
+
+    def note(self) -> None:
+        """Each attempt from now on finds what is there now."""
+        if self._folder >= 0:
+            os.close(self._folder)
+        self._folder, self._cwd = -1, ""
+        with suppress(OSError):
+            self._cwd = os.getcwd()
+            self._folder = os.open(".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        self._environ = os.environ
+        self._variables = dict(_variables())
+        self._umask = os.umask(0)
+        os.umask(self._umask)
+        self._handlers = list(map(_getsignal, _SIGNALS))
+        if sys.platform != "win32":
+            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self._values = [read() for read, _ in _ALWAYS]
+        self._limits = _read_limits()
+        self._modules = {name: read() for name, (read, _, _) in _MODULES.items() if name in sys.modules}
+        reseed()
+
+    def start_thread(self) -> None:
+        """One more of the threads that are here is ours."""
+        self._threads += 1
+
+    def restore(self) -> bool:
+        """Have the next attempt find what was noted; return whether that is possible in this process."""
+        try:
+            self._restore_process()
+            self._restore_python()
+            reseed()
+        except Exception:  # such as a limit that only root can raise again, or a module that a task has taken apart
+            return False
+        return _thread._count() <= self._threads
+
+    def _restore_process(self) -> None:
+        if sys.platform != "win32" and self._folder >= 0:
+            os.fchdir(self._folder)
+        elif self._cwd:
+            os.chdir(self._cwd)
+        if os.environ is not self._environ or _variables() != self._variables:
+            self._restore_variables()
+        os.umask(self._umask)
+        if sys.platform != "win32":
+            for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+                signal.setitimer(timer, 0.0)
+        if (handlers := list(map(_getsignal, _SIGNALS))) != self._handlers:
+            for number, now, before in zip(_SIGNALS, handlers, self._handlers, strict=True):
+                if now is not before and before is not None:
+                    signal.signal(number, before)
+        if sys.platform != "win32":
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        if "resource" in sys.modules and (limits := _read_limits()) != self._limits:
+            for each, now, before in zip(_RLIMITS, limits, self._limits, strict=True):
+                if now != before:
+                    resource.setrlimit(each, before)
+
+    def _restore_variables(self) -> None:
+        vars(os)["environ"] = self._environ
+        decode = vars(os.environ).get("decodevalue", str)
+        for name in [name for name in _variables() if name not in self._variables]:
+            del os.environ[decode(name)]
+        for name, value in self._variables.items():
+            if _variables().get(name) != value:
+                os.environ[decode(name)] = decode(value)
+
+    def _restore_python(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        for (read, write), before in zip(_ALWAYS, self._values, strict=True):
+            if read() != before:
+                write(before)
+        with warnings.catch_warnings():  # both ends of it make void what was shown once: it is shown again
+            pass
+        for name, (read, write, fresh) in _MODULES.items():
+            if name in sys.modules and read() != (before := self._modules.get(name, fresh)):
+                write(before)
+
+
+def _variables() -> dict[Any, Any]:
+    """The variables as `os.environ` keeps them, which can be compared quickly."""
+    found: dict[Any, Any] = vars(os.environ)["_data"]
+    return found
+
+
+def _read_limits() -> list[Any]:
+    return [resource.getrlimit(each) for each in _RLIMITS]
+
+
+def _set(module: str, name: str) -> Callable[[Any], Any]:
+    """Return what sets a variable of a module."""
+    return lambda value: setattr(sys.modules[module], name, value)
+
+
+def _call(module: str, name: str) -> Callable[..., Any]:
+    """Return what calls a function of a module that may not be imported yet."""
+
+    def call(*values: Any) -> Any:
+        return getattr(sys.modules[module], name)(*values)
+
+    return call
+
+
+_FILTERS: Any = warnings.filters
+# State of Python that a task may change: how to read it, and how to set it.
+_ALWAYS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (lambda: [*sys.path], lambda path: sys.path.__setitem__(slice(None), path)),
+    (lambda: [*_FILTERS], lambda filters: _FILTERS.__setitem__(slice(None), filters)),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+    (sys.getswitchinterval, sys.setswitchinterval),
+    (sys.gettrace, sys.settrace),
+    (sys.getprofile, sys.setprofile),
+    (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    (lambda: logging.root.level, logging.root.setLevel),
+    (lambda: logging.root.manager.disable, logging.disable),
+)
+# State that a module keeps: how to read it, how to set it, and what it is when the module has just been imported.
+_MODULES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
+    "socket": (_call("socket", "getdefaulttimeout"), _call("socket", "setdefaulttimeout"), None),
+    "tempfile": (lambda: sys.modules["tempfile"].tempdir, _set("tempfile", "tempdir"), None),
+    "numpy": (_call("numpy", "geterr"), lambda how: sys.modules["numpy"].seterr(**how), _FLOATING),
+}
+
+
+def reseed() -> None:
+    """Have what draws random numbers without a seed of its own begin anew, from the system's entropy."""
+    modules = sys.modules
+    if "random" in modules:
+        modules["random"].seed()
+    if "numpy.random" in modules:
+        modules["numpy.random"].seed()
+    if "torch" in modules:
+        modules["torch"].seed()
+
+
+class Temporary:
+    """The folder for temporary files of a process, which each attempt finds empty."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._clean = int(time.time() - _OLD_S) * 10**9
+        self.clean()
+
+    def clean(self) -> bool:
+        """Remove what is in it; return whether it is there and can be used."""
+        try:
+            if os.stat(self.path).st_mtime_ns != self._clean:
+                with os.scandir(self.path) as entries:
+                    for entry in entries:
+                        _remove(entry)
+                os.utime(self.path, ns=(self._clean, self._clean))
+        except OSError:
+            return False
+        return True
+
+
+def _remove(entry: "os.DirEntry[str]") -> None:
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path, onerror=_open_and_remove)
+    else:
+        with suppress(OSError):
+            os.unlink(entry.path)
+
+
+def _open_and_remove(function: Callable[..., Any], path: str, _: Any) -> None:
+    """Remove what is in a folder that its maker has closed to himself."""
+    with suppress(OSError):
+        os.chmod(os.path.dirname(path) if function is os.unlink else path, 0o700)
+        os.unlink(path) if function is os.unlink else shutil.rmtree(path, ignore_errors=True)
+
+
+def have_children() -> bool:
+    """Whether this process has children, dead or alive."""
+    if sys.platform == "win32":
+        return False
+    else:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+
+def end_children() -> bool:
+    """Kill everything that descends from this process; return whether there was anything but Python's own helpers.
+
+    On Linux, what has lost its parent has become a child of this process.
+    """
+    mine = _helpers()
+    found = _kill_children(mine)
+    for stop in mine.values():
+        with suppress(Exception):
+            stop()
+    return _kill_children(()) or found
+
+
+def _helpers() -> dict[int, Callable[[], None]]:
+    """The processes that `multiprocessing` starts once and keeps, with how each is ended: it then tidies up."""
+    found: dict[int, Callable[[], None]] = {}
+    for module, pid, helper in (
+        ("multiprocessing.forkserver", "_forkserver_pid", "_forkserver"),
+        ("multiprocessing.resource_tracker", "_pid", "_resource_tracker"),
+    ):
+        one: Any = getattr(sys.modules.get(module), helper, None)
+        if isinstance(number := getattr(one, pid, None), int):
+            found[number] = one._stop
+    return found
+
+
+def _kill_children(but: Collection[int]) -> bool:
+    """Kill the children of this process, and theirs; return whether any was alive."""
+    found, until = False, time.monotonic() + KILL_S
+    while True:
+        alive = [pid for pid in children() if pid not in but and not _reaped(pid)]
+        if not alive or time.monotonic() > until:
+            return found
+        found = True
+        for pid in alive:
+            with suppress(OSError):
+                os.kill(pid, SIGKILL)
+        time.sleep(_LOOK_S)
+
+
+def _reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, _WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def children() -> list[int]:
+    """Return the processes whose parent this is; none on systems that do not tell."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except FileNotFoundError:
+        return _children_of(os.getpid())
+    except OSError:
+        return []
+    return found
+
+
+def _children_of(parent: int) -> list[int]:
+    """Return the same on a kernel that does not list them; none on a system that does not tell at all."""
+    found = []
+    with suppress(OSError):
+        for name in os.listdir("/proc"):
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                if int(file.read().rpartition(b")")[2].split()[1]) == parent:
+                    found.append(int(name))
+    return found
+
+
+def give_way(nice: int) -> None:
+    """Let everybody else on this PC come first: this process and its copies get what is left. ``nice``: 0 to 19.
+
+    With the largest, the processor only when it would be idle.
+    """
+    if nice <= 0:
+        return
+    if sys.platform != "win32":
+        with suppress(OSError):
+            os.nice(nice)
+    if sys.platform == "linux":
+        if nice >= 19:
+            with suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        number = _IOPRIO_SET.get(os.uname().machine)
+        if number is not None:
+            libc("syscall", number, 1, 0, _IDLE_DISK)
+
+
+def adopt(parent_s_end: int = 0) -> None:
+    """On Linux, become the parent of everything that descends from this process and loses its own.
+
+    ``parent_s_end``: the signal with which this process ends when its parent does; 0: none.
+    """
+    if sys.platform == "linux":
+        libc("prctl", _SUBREAPER, 1, 0, 0, 0)
+        libc("prctl", _DEATH_SIGNAL, parent_s_end, 0, 0, 0)
+
+
+def become(uid: int, gid: int, groups: list[int], folder: str) -> None:
+    """Become another user, as root, for good, who owns a folder that is out of his reach so far."""
+    if sys.platform != "win32":
+        os.chown(folder, uid, gid)
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+        if sys.platform == "linux":
+            libc("prctl", _DUMPABLE, 1, 0, 0, 0)  # else what is below /proc/self stays root's
+        adopt(SIGKILL)
+
+
+def libc(function: str, *arguments: int) -> None:
+    """Call a function of the C library that Python does not have; nothing happens where it cannot be found."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        getattr(ctypes.CDLL(None), function)(*map(ctypes.c_long, arguments))

@@ -1,0 +1,44 @@
+"""The program that a worker starts for tasks: the parent of their processes or, on Windows, one of them.
+
+Rule: it stands alone, with the other files of the process of a task. They are loaded by their folder, which is not on
+the import path: nothing that a task imports is found there.
+"""
+
+import gc
+import importlib
+import os
+import sys
+import types
+from typing import Any
+
+PACKAGE = "_deskgrid_run"
+_OF_A_PARENT = 2
+
+
+def _load(name: str) -> Any:
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def main() -> None:
+    """``start.py SOCKET NICE``: the number of a descriptor; how far this gives way. Or what `child.main` takes."""
+    package: Any = types.ModuleType(PACKAGE)
+    package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
+    sys.modules[PACKAGE] = package
+    arguments, child = sys.argv[1:], _load("child")
+    sys.argv[1:] = []
+    child.prepare()
+    if sys.platform == "win32" or len(arguments) > _OF_A_PARENT:
+        child.main(arguments)
+    else:
+        scope, parent = _load("scope"), _load("parent")
+        scope.give_way(int(arguments[1]))
+        scope.adopt()
+        gc.collect()
+        gc.freeze()  # what copies share stays shared
+        copy = parent.Parent(int(arguments[0]), scope.children).serve()
+        if copy is not None:
+            child.main(copy.arguments, copy.descriptors)
+
+
+if __name__ == "__main__":
+    main()
