@@ -169,10 +169,10 @@ def test_a_copy_that_a_task_forks_neither_speaks_nor_keeps_a_crash_unseen(rig: R
 @pytest.mark.parametrize("kernel_helps", [True, False])
 def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Path, kernel_helps: bool) -> None:
     """As when the worker dies while a task runs."""
-    note, files = tmp_path / "pid", [str(tmp_path / "out"), str(tmp_path / "err")]
+    note = tmp_path / "pid"
     template = {"kind": "command", "argv": [sys.executable, "-c", WAITS, str(note)], "in_folder": False}
     theirs, ours = os.pipe()
-    argv = [str(PROGRAM), *files, "name", "1000", "1000", "0", str(tmp_path), "", "", str(theirs)]
+    argv = [str(PROGRAM), "2", str(tmp_path / "times"), "name", "1000", "0", str(tmp_path), "", "", str(theirs)]
     program = f"import runpy, sys\nsys.platform = sys.platform if {kernel_helps} else 'another'\nsys.argv = {argv}\n"
     command = [sys.executable, "-P", "-c", f"{program}runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"]
     with subprocess.Popen(
@@ -193,8 +193,8 @@ def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Pa
 
 
 def test_the_end_of_its_input_ends_an_idle_process(tmp_path: Path) -> None:
-    files = [str(tmp_path / "out"), str(tmp_path / "err")]
-    argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000", "0", str(tmp_path), "", ""]
+    times = str(tmp_path / "times")
+    argv = [sys.executable, "-P", str(PROGRAM), "2", times, "name", "1000", "0", str(tmp_path), "", ""]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdin is not None

@@ -30,17 +30,17 @@ from deskgrid.wire import (
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account, environment
 from deskgrid.worker.run.child import (
+    MARK_BYTES,
     TIMES_BYTES,
     Raw,
     Reports,
     checkpoint_file_of,
     exit_text,
-    read_ends,
     tasks_folder_of,
-    times_file_of,
     write_all,
 )
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, RankMeets
+from deskgrid.worker.run.output import Outputs, last_lines
 from deskgrid.worker.run.templates import Remembered
 
 PROGRAM = Path(__file__).with_name("child.py")
@@ -81,12 +81,15 @@ class Process:
         tell: "Tell",
         account: Account | None = None,
         *,
+        capture_limit: int,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         site: "tuple[str, Site] | None" = None,
         rank: str = "",
         inherited: Sequence[int] = (),
     ) -> None:
-        """``account``: the user that the process runs as; None: the worker's own user.
+        """``stem``: of the files for its checkpoints. ``account``: the user that it runs as; None: the worker's own.
+
+        ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
         ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
         what is reported, or None.
@@ -111,15 +114,26 @@ class Process:
         self._keep = keep
         self._account = account
         self._times: int | None = None
-        self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
+        self._times_file = str(stem.with_suffix(".due"))
+        self._outputs = Outputs(capture_limit, lambda: self._written - self._heard)
         self._dying = threading.Lock()
         self._dead = False
         # Data not written yet, each with its number of jobs, and the thread that writes them.
         self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
-        self._popen, self._lifeline = _spawn(
-            self._captures, [*arguments, "" if site is None else site[1].identity, rank], account, site, inherited
-        )
+        try:
+            self._popen, self._lifeline = _spawn(
+                self._outputs,
+                [self._times_file, *arguments, "" if site is None else site[1].identity, rank],
+                account,
+                site,
+                inherited,
+            )
+        except OSError:
+            self._outputs.spawned()
+            self._outputs.close()
+            raise
+        self._outputs.spawned()
         self.pid = self._popen.pid
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -164,7 +178,7 @@ class Process:
         Raises OSError.
         """
         if self._times is None:
-            path = Path(times_file_of(str(self._captures[0])))
+            path = Path(self._times_file)
             path.write_bytes(bytes(TIMES_BYTES))
             path.chmod(0o600)
             if self._account is not None:
@@ -173,10 +187,9 @@ class Process:
         os.lseek(self._times, 0, os.SEEK_SET)
         os.write(self._times, struct.pack("ddd", due, closes, float(last)))
 
-    def captured(self, limit: int) -> tuple[bytes, bytes]:
-        """Return what the running task has printed so far: stdout, stderr."""
-        stdout, stderr = (_ends_of(path, limit) for path in self._captures)
-        return stdout, stderr
+    def captured(self) -> tuple[bytes, bytes]:
+        """Return what the running task of a killed process has printed: stdout, stderr."""
+        return self._outputs.unreported()
 
     def kill(self) -> None:
         """Kill the process and everything that it started, at once."""
@@ -195,14 +208,12 @@ class Process:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
-        for path in self._captures:
-            path.unlink(missing_ok=True)
+        self._outputs.close()
         if self._times is not None:
             os.close(self._times)
             self._times = None
-            times_file = times_file_of(str(self._captures[0]))
-            Path(times_file).unlink(missing_ok=True)
-            folder = Path(tasks_folder_of(times_file))
+            Path(self._times_file).unlink(missing_ok=True)
+            folder = Path(tasks_folder_of(self._times_file))
             shutil.rmtree(folder, ignore_errors=True)
             for path in folder.parent.glob(f"{folder.name}.checkpoint-*"):
                 path.unlink(missing_ok=True)
@@ -225,9 +236,11 @@ class Process:
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
-        frames, count = Reports(self._popen.stdout.fileno()), 1
-        while count:
+        frames = Reports(self._popen.stdout.fileno())
+        for _ in self._outputs.reports(self._popen.stdout.fileno()):
             count, messages = frames.read()
+            if not count:
+                return
             if messages:
                 said = self._understood(messages)
                 self._heard += sum(isinstance(one, JobEnded) for one in said)
@@ -235,12 +248,13 @@ class Process:
                     raise ValueError("more results than tasks")
                 more = self._heard < self._written  # before `_tell`, since the executor may then write more
                 self._tell(self, said)
-                if more and count <= LULL_BYTES * len(messages):
+                if self._outputs.is_calm and more and count <= LULL_BYTES * len(messages):
                     time.sleep(LULL_S)
 
     def _understood(self, messages: list[list[Any]]) -> list[ProcessReport]:
         """Convert messages to reports; raises ValueError."""
-        results = iter(results_of_tasks([_result(message) for message in messages if message[0] == "ended"]))
+        rows = [_result(message, self._outputs.take()) for message in messages if message[0] == "ended"]
+        results = iter(results_of_tasks(rows))
         said: list[ProcessReport] = []
         for message in messages:
             if message[0] == "ended":
@@ -255,6 +269,7 @@ class Process:
                 said.append(_meets(message))
             elif message[0] == "ready" and not self._is_up:
                 self._is_up = True
+                self._outputs.begin(_mark(message))
                 said.append("ready")
             elif message[0] == "spent":
                 said.append("spent")
@@ -267,7 +282,7 @@ class Process:
         if type(number := message[-1]) is not int:
             saved = self._keep(_saved(self.slot, message), None)
         elif number:
-            path = Path(checkpoint_file_of(times_file_of(str(self._captures[0])), number))
+            path = Path(checkpoint_file_of(self._times_file, number))
             saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
             path.unlink(missing_ok=True)
         else:
@@ -305,9 +320,22 @@ def _meets(message: list[Any]) -> RankMeets:
     return RankMeets(task, number, serial, gathers, overdue, value)
 
 
-def _result(message: list[Any]) -> list[Any]:
+def _mark(message: list[Any]) -> bytes:
+    """Return what a process that is ready says of its marks; raises ValueError."""
+    _, _, mark = message
+    if type(mark) is not bytes or len(mark) != MARK_BYTES:
+        raise ValueError("no mark is like that")
+    return mark
+
+
+def _result(message: list[Any], printed: tuple[bytes, bytes]) -> list[Any]:
     """Return the values of a result from the pipe in the form that a `Result` has."""
-    return [Chunks([memoryview(value)]) if isinstance(value, bytearray) else value for value in message[1:]]
+    *values, payload = message[1:]
+    if isinstance(payload, bytearray):
+        payload = Chunks([memoryview(payload)])
+    elif isinstance(payload, str):
+        payload = Failure("CommandFailed", payload, last_lines(printed[1])).packed()
+    return [*values, payload, *printed]
 
 
 def as_sent(payload: Payload) -> bytes | Raw:
@@ -319,7 +347,7 @@ Tell = Callable[[Process, list[ProcessReport]], None]
 
 
 def _spawn(
-    captures: tuple[Path, Path],
+    outputs: Outputs,
     arguments: list[str],
     account: Account | None,
     place: tuple[str, Site] | None,
@@ -332,35 +360,40 @@ def _spawn(
     """
     site = None if place is None else place[1]
     python = [sys.executable, "-P"] if site is None else [site.python, "-I"]
-    argv = [*python, str(PROGRAM), *map(str, captures), *arguments]
+    stdout = outputs.stdout.theirs
     how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "close_fds": True}
+    how["stderr"] = outputs.stderr.theirs
     if account is None:
         how["env"] = environment(os.environ)
     else:
         how |= account.process()
     if site is not None:
         how["env"] = site.variables(how["env"])
-    if account is not None:
-        for path in captures:
-            path.touch(0o600, exist_ok=False)
-            account.own(path)
-    with captures[1].open("ab") as stderr:
-        if sys.platform == "win32":
-            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-            return subprocess.Popen(argv, stderr=stderr, creationflags=flags, **how), None
-        else:
-            theirs, ours = os.pipe()
-            argv.append(str(theirs))
-            try:
-                how["pass_fds"] = (theirs, *inherited)
-                popen = subprocess.Popen(argv, stderr=stderr, start_new_session=True, **how)
-            except OSError:
-                os.close(ours)
-                raise
-            finally:
-                os.close(theirs)
-            _widen(popen)
-            return popen, ours
+    if sys.platform == "win32":
+        import msvcrt
+
+        handle = msvcrt.get_osfhandle(stdout)
+        os.set_handle_inheritable(handle, True)
+        argv = [*python, str(PROGRAM), str(handle), *arguments]
+        how["startupinfo"] = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+        return subprocess.Popen(argv, creationflags=flags, **how), None
+    else:
+        if account is not None and sys.platform == "linux":
+            for pipe in (stdout, outputs.stderr.theirs):
+                os.fchown(pipe, account.uid, account.gid)  # so that it can open /dev/stdout
+        theirs, ours = os.pipe()
+        argv = [*python, str(PROGRAM), str(stdout), *arguments, str(theirs)]
+        try:
+            how["pass_fds"] = (stdout, theirs, *inherited)
+            popen = subprocess.Popen(argv, start_new_session=True, **how)
+        except OSError:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        _widen(popen)
+        return popen, ours
 
 
 def _widen(popen: subprocess.Popen[bytes]) -> None:
@@ -391,9 +424,3 @@ def _reason(code: int) -> str:
     if sys.platform != "win32" and code == -signal.SIGKILL:
         return "killed, perhaps out of memory (SIGKILL)"
     return exit_text(code)
-
-
-def _ends_of(path: Path, limit: int) -> bytes:
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        return read_ends(file.fileno(), limit)
-    return b""

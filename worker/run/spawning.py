@@ -12,14 +12,19 @@ Keep = Callable[[JobSaved, Path | None], JobSaved | None]
 
 
 class Spawner:
-    """``folder``: for what the processes capture. ``arguments``: of each process. ``account``: the user they run as.
+    """``folder``: for the files of their checkpoints. ``arguments``: of each process. ``account``: whom they run as.
+
+    ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
     ``sites``: the environments that are ready, by key. ``processes``: those that have not ended, killed or not.
     """
 
-    def __init__(self, folder: Path, arguments: list[str], account: Account | None, keep: Keep) -> None:
+    def __init__(
+        self, folder: Path, arguments: list[str], capture_limit: int, account: Account | None, keep: Keep
+    ) -> None:
         self._folder = folder
         self._arguments = arguments
+        self._capture_limit = capture_limit
         self._account = account
         self._keep = keep
         self._spawned = 0
@@ -38,6 +43,7 @@ class Spawner:
             self._arguments,
             tell,
             self._account,
+            capture_limit=self._capture_limit,
             keep=self._keep,
             site=None if site is None else (environment, site),
             rank=rank,
