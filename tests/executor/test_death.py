@@ -169,14 +169,14 @@ def test_a_copy_that_a_task_forks_neither_speaks_nor_keeps_a_crash_unseen(rig: R
 @pytest.mark.parametrize("kernel_helps", [True, False])
 def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Path, kernel_helps: bool) -> None:
     """As when the worker dies while a task runs."""
-    note, files = tmp_path / "pid", [str(tmp_path / "out"), str(tmp_path / "err")]
+    note = tmp_path / "pid"
     template = {"kind": "command", "argv": [sys.executable, "-c", WAITS, str(note)], "in_folder": False}
     theirs, ours = os.pipe()
     (tmp_path / "temporary").mkdir()
-    argv = [*files, "name", "1000", "1000", "0", str(tmp_path), "", "", str(tmp_path / "temporary")]
+    argv = ["", str(tmp_path / "times"), "name", "1000", "0", str(tmp_path), "", "", str(tmp_path / "temporary")]
     program = "import sys\nfrom deskgrid.worker.run import child\n"
     program += f"sys.platform = sys.platform if {kernel_helps} else 'another'\n"
-    command = [sys.executable, "-c", f"{program}child.main({argv}, [0, 1, 2, {theirs}])"]
+    command = [sys.executable, "-c", f"{program}child.main({argv}, [0, 1, 2, __import__('os').dup(2), {theirs}])"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, pass_fds=(theirs,)
     ) as process:
@@ -195,10 +195,9 @@ def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Pa
 
 
 def test_the_end_of_its_input_ends_an_idle_process(tmp_path: Path) -> None:
-    files = [str(tmp_path / "out"), str(tmp_path / "err")]
-    argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000", "0", str(tmp_path), "", ""]
     (tmp_path / "temporary").mkdir()
-    argv.append(str(tmp_path / "temporary"))
+    places = [str(tmp_path), "", "", str(tmp_path / "temporary")]
+    argv = [sys.executable, "-P", str(PROGRAM), "2", str(tmp_path / "times"), "name", "1000", "0", *places]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdin is not None

@@ -1,13 +1,24 @@
 """The output of a task is captured, wherever it comes from, and never more than the limit."""
 
+import ctypes
 import io
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from deskgrid.wire import Outcome
-from tests.executor.rig import Rig, call, python_template, value
+from deskgrid.worker.run.executor import CAPTURE_LIMIT
+from tests.executor.rig import Rig, call, command_template, error, python_template, value, written
+from tests.waiting import eventually
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="names of descriptors as on Linux")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such calls")
 
 
 def test_prints_of_each_task_come_with_that_task(rig: Rig) -> None:
@@ -101,3 +112,208 @@ def test_what_was_printed_before_a_crash_is_kept(rig: Rig) -> None:
     ended = rig.call(task)
     assert ended.outcome is Outcome.CRASH
     assert (ended.stdout, ended.stderr) == (b"last words\n", b"last complaint\n")
+
+
+# --- every way to write to the pipe ----------------------------------------------------------------------------------
+
+BY_NAME = {
+    "> /dev/stdout": ("echo a; echo b > /dev/stdout; echo c", "a\nb\nc\n"),
+    "/proc/self/fd/1": ("echo a; echo b > /proc/self/fd/1; echo c", "a\nb\nc\n"),
+    "dd of=/dev/stdout": ("echo a; echo b | dd of=/dev/stdout 2> /dev/null; echo c", "a\nb\nc\n"),
+    "tee /dev/stdout": ("echo a; echo b | tee /dev/stdout; echo c", "a\nb\nb\nc\n"),
+    "sort -o": ("echo a; echo b | sort -o /dev/stdout; echo c", "a\nb\nc\n"),
+    "awk": ('echo a; awk \'BEGIN { print "b" > "/dev/stdout" }\'; echo c', "a\nb\nc\n"),
+    "truncate": (": > /dev/stdout; echo a; : > /dev/stdout; echo b", "a\nb\n"),
+}
+
+
+@linux
+@pytest.mark.parametrize("script", BY_NAME)
+def test_a_program_that_opens_its_output_by_name_cuts_nothing(rig: Rig, script: str) -> None:
+    program, printed = BY_NAME[script]
+    (ended,) = rig.run(rig.know(command_template("sh", "-c", program)), b"")
+    assert (value(ended), ended.stdout) == (printed, printed.encode())
+
+
+@linux
+def test_neither_does_one_that_opens_stderr_by_name(rig: Rig) -> None:
+    program = "echo a >&2; echo b | tee /dev/stderr; echo c >&2"
+    (ended,) = rig.run(rig.know(command_template("sh", "-c", program)), b"")
+    assert (value(ended), ended.stderr) == ("b\n", b"a\nb\nc\n")
+
+
+@linux
+def test_the_output_of_a_function_is_in_the_order_in_which_it_was_written_whoever_wrote_it(rig: Rig) -> None:
+    def task() -> None:
+        print("print")
+        os.write(1, b"write\n")
+        with open("/dev/stdout", "w") as file:
+            file.write("open\n")
+        subprocess.run(["echo", "subprocess"], check=True)
+        thread = threading.Thread(target=print, args=("thread",))
+        thread.start()
+        thread.join()
+        print("end", end="")
+
+    assert rig.call(task).stdout == b"print\nwrite\nopen\nsubprocess\nthread\nend"
+
+
+@pytest.mark.parametrize(
+    "data", [b"caf\xe9\n", b"a\r\nb\0c\xef\xbb\xbf", b"no end of line", bytes(range(256)) * 999, b""]
+)
+def test_the_bytes_of_a_command_can_be_had_back_from_its_text(rig: Rig, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "data").write_bytes(data)
+    (ended,) = rig.run(rig.know(command_template("cat", "{}")), str(tmp_path / "data").encode())
+    assert value(ended).encode("utf-8", "surrogateescape") == data
+    assert ended.stdout.startswith(data[:1000])
+
+
+@posix
+def test_the_output_of_c_code_comes_with_its_task(rig: Rig) -> None:
+    def task(x: int) -> None:
+        library = ctypes.CDLL(None)
+        library.puts(b"from C %d" % x)
+
+    ended = rig.run(rig.know(python_template(task)), call(1), call(2))
+    assert [one.stdout for one in ended] == [b"from C 1\n", b"from C 2\n"]
+
+
+@posix
+def test_c_code_that_holds_the_interpreter_may_print_more_than_a_pipe_holds(rig: Rig) -> None:
+    def task() -> int:
+        data = b"head" + b"x" * (100_000_000 - 8) + b"tail"
+        written: int = ctypes.PyDLL(None).write(1, data, len(data))
+        while written < len(data):
+            written += ctypes.PyDLL(None).write(1, data[written:], len(data) - written)
+        return written
+
+    ended = rig.call(task)
+    assert value(ended) == 100_000_000
+    assert ended.stdout.startswith(b"headxxx")
+    assert ended.stdout.endswith(b"xxxtail")
+    assert b"\n[... %d bytes cut ...]\n" % (100_000_000 - CAPTURE_LIMIT) in ended.stdout
+
+
+def test_no_task_takes_its_output_for_a_terminal(rig: Rig) -> None:
+    assert value(rig.call(lambda: (sys.stdout.isatty(), os.isatty(1), os.isatty(2), sys.stdout.fileno()))) == (
+        False,
+        False,
+        False,
+        1,
+    )
+
+
+# --- what a task leaves ----------------------------------------------------------------------------------------------
+
+
+def test_descriptors_that_a_task_closed_or_replaced_are_there_again_for_the_next(rig: Rig, tmp_path: Path) -> None:
+    def close() -> None:
+        print("before", end="")
+        os.close(1)
+        os.close(2)
+
+    def replace(path: str) -> None:
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), 1)
+        os.write(1, b"to the file")
+
+    ended = rig.call(close)
+    assert ended.stdout == b"before"
+    assert rig.call(lambda: print("after close")).stdout == b"after close\n"
+    assert rig.call(replace, str(tmp_path / "file")).stdout == b""
+    assert rig.call(lambda: print("after replace")).stdout == b"after replace\n"
+    assert (tmp_path / "file").read_bytes() == b"to the file"
+
+
+@posix
+def test_a_pipe_that_a_program_made_non_blocking_loses_nothing_of_later_output(rig: Rig) -> None:
+    def task() -> None:
+        os.set_blocking(1, False)
+        print("x" * 1_000_000)
+
+    def later() -> tuple[bool, bool]:
+        return os.get_blocking(1), os.get_blocking(2)
+
+    size = CAPTURE_LIMIT
+    assert b"[... %d bytes cut ...]" % (1_000_001 - size) in rig.call(task).stdout
+    assert value(rig.call(lambda: os.set_blocking(2, False))) is None
+    assert value(rig.call(later)) == (True, True)
+
+
+@posix
+def test_a_command_ends_though_what_it_started_goes_on_and_that_is_not_in_the_next_result(
+    rig: Rig, tmp_path: Path
+) -> None:
+    script = f"cd {tmp_path}; (until [ -e go ]; do sleep 0.01; done; echo ghost; touch written) & echo one"
+    (one,) = rig.run(rig.know(command_template("sh", "-c", script)), b"")
+    follow = f"cd {tmp_path}; touch go; for _ in 1 2 3 4 5; do [ -e written ] || sleep 0.02; done; echo two"
+    (two,) = rig.run(rig.know(command_template("sh", "-c", follow)), b"")
+    assert (value(one), value(two)) == ("one\n", "two\n")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_process_whose_task_marks_the_end_of_its_output_itself_is_killed(rig: Rig, count: int) -> None:
+    def task() -> None:
+        import gc
+
+        mark = next(one.mark for one in gc.get_objects() if type(one).__name__ == "Output")
+        os.write(1, mark * count)
+
+    digest = rig.know(python_template(task))
+    rig.executor.run(0, rig.jobs(digest, call()))
+    rig.until(1)
+    assert eventually(lambda: (rig.poll(), rig.executor.processes == set())[1])
+    assert rig.call(lambda: print("next")).stdout == b"next\n"
+
+
+@linux
+def test_a_process_whose_task_takes_the_marks_out_of_the_pipe_is_killed(rig: Rig) -> None:
+    def task() -> None:
+        ours = os.open("/proc/self/fd/1", os.O_RDONLY)
+        threading.Thread(target=lambda: [os.read(ours, 9) for _ in range(10**9)], daemon=True).start()
+
+    jobs = rig.jobs(rig.know(python_template(task)), *[call()] * 50)
+    rig.executor.run(0, jobs)
+    ended = rig.until(50)
+    assert any("the end of its output is not marked" in error(one)[1] for one in ended if one.outcome is Outcome.CRASH)
+
+
+# --- ends by force ---------------------------------------------------------------------------------------------------
+
+DEATHS: dict[str, Callable[[], object]] = {
+    "exit": lambda: os._exit(9),
+    "kill": lambda: os.kill(os.getpid(), 9),
+    "abort": os.abort,
+    "segfault": lambda: ctypes.string_at(0),
+}
+
+
+@posix
+@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("size", [20, 30_000])
+def test_what_was_printed_before_a_process_died_is_kept(rig: Rig, death: str, size: int) -> None:
+    die = DEATHS[death]
+
+    def task() -> None:
+        print("x" * size)
+        print("y" * size, file=sys.stderr)
+        die()
+
+    ended = rig.call(task)
+    assert ended.outcome is Outcome.CRASH
+    assert ended.stdout == b"x" * size + b"\n"
+    assert ended.stderr.startswith(b"y" * size + b"\n")
+
+
+def test_what_was_printed_by_a_task_that_is_over_its_time_is_kept(rig: Rig, tmp_path: Path) -> None:
+    def task(note: str) -> None:
+        print("working")
+        with open(note, "w") as file:
+            file.write("printed")
+        threading.Event().wait(300)
+
+    note = tmp_path / "note"
+    rig.executor.run(0, rig.jobs(rig.know(python_template(task)), call(str(note)), timeout=1000.0))
+    rig.until_running()
+    assert written(note) == "printed"
+    (late,) = rig.executor.poll(time.monotonic() + 10_000.0)
+    assert (late.outcome, late.stdout) == (Outcome.TIMEOUT, b"working\n")

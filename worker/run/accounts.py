@@ -50,8 +50,8 @@ class Account:
         who = {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
         return {**who, "umask": UMASK, "cwd": self.home, "env": self.environment()}
 
-    def own(self, path: Path) -> None:
-        """Make this user the owner of a file."""
+    def own(self, path: Path | int) -> None:
+        """Make this user the owner of a file: a path, or a descriptor."""
         if sys.platform != "win32":
             os.chown(path, self.uid, self.gid)
 

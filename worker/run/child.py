@@ -3,8 +3,10 @@
 Rule 1: this file stands alone, with `scope.py`. `parent.py` loads both by their path: with ``-P``, which keeps this
 folder off the import path; in an environment with ``-I``, so that nothing of the worker's is on that path. They import
 none of our modules, and everything they need before the user's folder is on the import path.
-Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are files. The
-files capture the output of C code, subprocesses and dying processes, and nothing printed can be mistaken for a frame.
+Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are pipes that the
+worker drains. So the output of C code, subprocesses and dying processes arrives, no program can cut what was printed
+before, and nothing printed can be mistaken for a frame. After each task both pipes get a mark, before the end of the
+task is reported: what is before the k-th mark is the output of the k-th task.
 Rule 3: the child reports the end of a task before it starts the next one, in one write unless the result is large. So
 a crash costs only that task.
 Rule 4: the child never outlives the worker. When its input ends, or its lifeline while a task runs, it dies with its
@@ -15,7 +17,8 @@ A frame is a 4-byte big-endian length and a msgpack array. The child receives ``
 perhaps ``["forget", digest, nil]`` later, and ``["run", digest, [[task, number, payload, checkpoint], ...]]``, but only
 when it runs its last task or is idle. A ``checkpoint`` is what a checkpointable task goes on from (empty: from its
 start); it is nil for other tasks.
-The child sends ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``,
+The child sends ``["ready", pid, mark]``, ``["ended", task, number, outcome, seconds, payload]`` (the payload of a
+command that failed is text: how it ended; the worker adds the end of its stderr),
 ``["saved", task, number, progress, seconds, cost, checkpoint]`` (a number instead of a checkpoint is that of the file
 which contains it), and ``["spent"]`` before it exits: it cannot be what the next attempt has to find, which begins in
 another process. See `scope.py`.
@@ -26,6 +29,7 @@ values]]`` answers ``["meet", task, number, serial, gathers, overdue, value]``.
 """
 
 import atexit
+import codecs
 import errno
 import faulthandler
 import importlib
@@ -47,7 +51,7 @@ import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from importlib.machinery import ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -67,8 +71,8 @@ LARGE_BYTES = 2**20
 # Bytes per read of a pipe: more than a pipe holds by default on any system.
 CHUNK = 256 * 1024
 # Maximum bytes of a frame. We never make a larger one, so a larger length means that a task wrote into the pipe.
-# FRAME_LIMIT: frames to the child, with a template or a batch of tasks. REPORT_LIMIT: frames from the child, with the
-# captured output and a result that does not travel behind its frame.
+# FRAME_LIMIT: frames to the child, with a template or a batch of tasks. REPORT_LIMIT: frames from the child, with a
+# result that does not travel behind its frame.
 FRAME_LIMIT = 2**27
 REPORT_LIMIT = 2**21
 # Maximum bytes of a payload behind a frame, as in deskgrid.wire.
@@ -92,12 +96,14 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 ROOM_BYTES = 2**20
 # The name by which `deskgrid.files`, which a task may load, finds the files of the task that runs.
 TASK = "_deskgrid_task"
-# Bytes of the end of stderr that go into an error's text: a screenful.
-TAIL = 4096
+# Bytes of the mark that ends the output of a task: so many random ones that nobody prints them by chance.
+MARK_BYTES = 16
+# What the names of the files of C code end with.
+C_ENDINGS = tuple(EXTENSION_SUFFIXES)
+# The folders in which Python has its own.
+PYTHONS_OWN = ("lib-dynload", "DLLs")
 # Maximum characters of an error's message, and of its traceback. Nobody reads more, even if a huge object was printed.
 TEXT_LIMIT = 64 * 1024
-# How often the captured output of a running task is checked and, if too long, cut in the middle. Seconds.
-TRIM_S = 0.25
 # When memory runs out, Linux kills the largest process first. This score makes it prefer a task over the programs of
 # the PC's owner.
 OOM_SCORE = "1000"
@@ -120,8 +126,9 @@ OVERDUE_S = 10.0
 # An object pickled by reference is the same object only on the same minor version of Python.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
-# Arguments of `main`, before the variables.
-ARGUMENTS = 10
+# Arguments of `main`, before the variables; its descriptors before those that tasks inherit.
+ARGUMENTS = 9
+DESCRIPTORS = 5
 
 
 class TaskFailure(Exception):
@@ -131,6 +138,10 @@ class TaskFailure(Exception):
         super().__init__(message)
         self.kind = kind
         self.trace = trace
+
+
+class CommandFailed(Exception):
+    """A command ended with another exit code than 0, or a signal; its message says which."""
 
 
 class PieceEnded(BaseException):
@@ -151,11 +162,17 @@ class Raw:
         return sum(map(len, self.pieces))
 
 
+# Each report needs one, and to make one takes longer than to pack a report.
+_PACKER = msgpack.Packer()
+
+
 def frame(message: list[Any], behind: list[memoryview] | None = None) -> bytes:
     """Encode ``message`` for a pipe; append its large payloads, which follow the frame, to ``behind``."""
+    if behind is None:
+        plain: bytes = _PACKER.pack(message)
+        return len(plain).to_bytes(4, "big") + plain
 
     def outside(raw: Raw) -> msgpack.ExtType:
-        assert behind is not None
         behind.extend(raw.pieces)
         return msgpack.ExtType(_RAW, len(raw).to_bytes(8, "big"))
 
@@ -276,6 +293,24 @@ class Reports(Frames):
         return message
 
 
+class Splitter:
+    """Splits a stream at its marks, however its parts are cut."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        # The end of what came, if it may be the beginning of a mark.
+        self.held = b""
+
+    def split(self, data: bytes) -> list[bytes]:
+        """Return what came before each mark, and at last what came after all of them, which may go on."""
+        *ended, last = (self.held + data).split(self._mark)
+        start = last.find(self._mark[:1], max(0, len(last) - len(self._mark) + 1))
+        while start >= 0 and not self._mark.startswith(last[start:]):
+            start = last.find(self._mark[:1], start + 1)
+        last, self.held = (last, b"") if start < 0 else (last[:start], last[start:])
+        return [*ended, last]
+
+
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write all of ``data``, in one call unless a signal or the system makes the write short."""
     written = os.write(descriptor, data)
@@ -311,23 +346,6 @@ def exit_text(code: int) -> str:
             return f"exit code {code} ({signal.Signals(-code).name})"
     # People know Windows' own codes by their hexadecimal form.
     return f"exit code {code} (0x{code:X})" if code > 0xFFFF else f"exit code {code}"
-
-
-def read_ends(descriptor: int, limit: int) -> bytes:
-    """Return the file's content, or its head, a note on the cut and its tail if it is longer than ``limit`` bytes."""
-    size = os.lseek(descriptor, 0, os.SEEK_END)
-    if not size:
-        return b""
-    if size <= limit:
-        return _read_at(descriptor, 0, size)
-    half = limit // 2
-    cut = b"\n[... %d bytes cut ...]\n" % (size - 2 * half)
-    return _read_at(descriptor, 0, half) + cut + _read_at(descriptor, size - half, half)
-
-
-def _read_at(descriptor: int, place: int, count: int) -> bytes:
-    os.lseek(descriptor, place, os.SEEK_SET)
-    return os.read(descriptor, count)
 
 
 def _shortened(text: str) -> str:
@@ -572,16 +590,17 @@ def _around(value: bytes) -> Raw:
 class Command:
     """A program and its arguments. The task's text replaces "{}", or is appended if there is no "{}".
 
-    ``inherited``: descriptors that it gets beside the usual three.
+    ``onward``: the descriptor to which its stdout goes on. ``most``: bytes of a result. ``inherited``: descriptors that
+    it gets beside the usual three.
     """
 
     def __init__(
         self,
         template: dict[str, Any],
         host: str,
-        stdout: "Capture",
-        stderr: "Capture",
         files: TaskFiles,
+        onward: int,
+        most: int,
         *,
         inherited: Sequence[int] = (),
     ) -> None:
@@ -591,18 +610,22 @@ class Command:
         self._in_folder: bool = template["in_folder"]
         self._files = files
         self._host = host
-        self._stdout = stdout
-        self._stderr = stderr
+        self._onward = onward
+        self._most = most
 
     def result(self, payload: bytes, piece: "Piece | None" = None) -> bytes:
-        """Run one task and return its pickled stdout. Raises TaskFailure, and PieceEnded for a ``piece``."""
+        """Run one task and return its pickled stdout.
+
+        Raises CommandFailed or TaskFailure, and PieceEnded for a ``piece``.
+        """
         argv = self._filled(payload.decode())
         cwd = self._files.work() if self._in_folder else None
         try:
-            if piece is None or self._saves is None:
-                code = self._run(argv, cwd)
-            else:
-                code = self._go_on(argv, piece, self._saves, cwd)
+            with CommandOutput(self._onward, self._most) as output:
+                if piece is None or self._saves is None:
+                    code = self._run(argv, cwd, output.descriptor)
+                else:
+                    code = self._go_on(argv, piece, self._saves, cwd, output.descriptor)
         except OSError as error:
             if lacks_room(error):
                 raise
@@ -611,18 +634,18 @@ class Command:
         if code and self._is_full():
             raise OSError(errno.ENOSPC, f"{exit_text(code)}, and the disk is full")
         if code:
-            raise TaskFailure("CommandFailed", exit_text(code), self._stderr.tail())
-        return pickle.dumps(self._stdout.whole().decode("utf-8", "replace"), HIGHEST)
+            raise CommandFailed(exit_text(code))
+        return _pickled_text(output.whole())
 
     def _is_full(self) -> bool:
-        """Whether there is hardly any room where commands write, or where their output goes."""
-        return any(shutil.disk_usage(place).free < ROOM_BYTES for place in (self._files.area, self._stdout.folder))
+        """Whether there is hardly any room where commands write."""
+        return shutil.disk_usage(self._files.area).free < ROOM_BYTES
 
-    def _run(self, argv: list[str], cwd: str | None) -> int:
-        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": 1, "stderr": 2, "pass_fds": self._inherited}
-        return subprocess.run(argv, cwd=cwd, check=False, **how).returncode
+    def _run(self, argv: list[str], cwd: str | None, stdout: int) -> int:
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": 2, "pass_fds": self._inherited}
+        return subprocess.run(argv, stdout=stdout, cwd=cwd, check=False, **how).returncode
 
-    def _go_on(self, argv: list[str], piece: "Piece", saves: dict[str, Any], cwd: str | None) -> int:
+    def _go_on(self, argv: list[str], piece: "Piece", saves: dict[str, Any], cwd: str | None, stdout: int) -> int:
         """Run a checkpointable command in its folder, with the files that it has saved.
 
         ``cwd``: the folder, if it has one for other reasons.
@@ -630,7 +653,7 @@ class Command:
         with _fresh_folder(saves["folder"]) if cwd is None else nullcontext(Path(cwd)) as folder:
             inputs = _stamps(folder.rglob("*"))
             unpack_files(piece.load(b""), folder)
-            code = _run_until_due(argv, folder, piece, saves["signal"])
+            code = _run_until_due(argv, folder, piece, saves["signal"], stdout)
             if code == saves["exit"] and (files := pack_files(folder, saves["patterns"], inputs)):
                 piece.keep(files)
                 raise PieceEnded
@@ -652,9 +675,75 @@ def _fresh_folder(name: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_until_due(argv: list[str], folder: Path, piece: "Piece", name: str) -> int:
+class CommandOutput:
+    """The stdout of a command: its result, which goes on to the worker as it comes.
+
+    It ends with a mark of its own, because a process that the command leaves behind may keep the pipe open. ``onward``:
+    the descriptor to which it goes on. ``most``: bytes of a result.
+    """
+
+    def __init__(self, onward: int, most: int) -> None:
+        self._onward = onward
+        self._most = most
+        self._size = 0
+        self._parts: list[bytes] = []
+        self._mark = os.urandom(MARK_BYTES)
+        self._end, self.descriptor = os.pipe()
+        self._reader = threading.Thread(target=self._pass_on, daemon=True)
+
+    def __enter__(self) -> "CommandOutput":
+        self._reader.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """The command has ended."""
+        make_blocking(self.descriptor)
+        write_all(self.descriptor, self._mark)
+        self._reader.join()
+        os.close(self.descriptor)
+        os.close(self._end)
+
+    def _pass_on(self) -> None:
+        splitter, ended = Splitter(self._mark), False
+        while not ended:
+            data, *after = splitter.split(os.read(self._end, CHUNK))
+            ended = bool(after)
+            self._size += len(data)
+            if self._size <= self._most:
+                self._parts.append(data)
+            else:
+                self._parts.clear()
+            if data:
+                write_all(self._onward, data)
+
+    def whole(self) -> bytes:
+        """Return all of it. Raises TaskFailure if there is too much."""
+        if self._size > self._most:
+            raise too_large(self._size, self._most)
+        return b"".join(self._parts)
+
+
+class _Undecoded:
+    """Bytes that are unpickled as text: those that are not UTF-8 become lone surrogates, as with `os.fsdecode`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return codecs.decode, (self._data, "utf-8", "surrogateescape")
+
+
+def _pickled_text(data: bytes) -> bytes:
+    """Pickle the output of a command as text, from which its bytes can be had back."""
+    try:
+        return pickle.dumps(data.decode(), HIGHEST)
+    except UnicodeDecodeError:
+        return pickle.dumps(_Undecoded(data), HIGHEST)
+
+
+def _run_until_due(argv: list[str], folder: Path, piece: "Piece", name: str, stdout: int) -> int:
     """Run a command; when a checkpoint is due, send it the signal of that name, once for each."""
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, cwd=folder) as process:
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=2, cwd=folder) as process:
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(COMMAND_S)
@@ -899,66 +988,84 @@ def finalize_mpi() -> None:
         mpi.Finalize()
 
 
-class Capture:
-    """Captures the output written to one descriptor in a file, which is emptied after each task."""
+class Output:
+    """What this process prints: descriptors 1 and 2, which are pipes to the worker, and Python's streams on them.
 
-    def __init__(self, path: str, target: int, keep: int, most: int) -> None:
-        binary = getattr(os, "O_BINARY", 0)
-        self.folder = os.path.dirname(path)
-        self._target = target
-        self._keep = keep
-        self._most = most
-        # The file's size when its middle was last cut out, and the lock for changing the file.
-        self._trimmed = 0
-        self._mine = threading.Lock()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | binary, 0o600)
-        self._writer = os.open(path, os.O_WRONLY | os.O_APPEND | binary)
-        os.dup2(self._writer, target)
+    ``stdout``: the descriptor of the pipe for descriptor 1; descriptor 2 is such a pipe already.
+    """
 
-    def take(self) -> bytes:
-        """Return the output written since the last call, shortened, and empty the file."""
-        with self._mine:
-            text = read_ends(self._file, self._keep)
-            if text:
-                self._trimmed = 0
-                os.ftruncate(self._file, 0)
-                if sys.platform == "win32":
-                    # On Windows a subprocess does not append: it writes at its current position.
-                    os.lseek(self._target, 0, os.SEEK_SET)
-            return text
+    def __init__(self, stdout: int) -> None:
+        self.mark = b""
+        os.set_inheritable(stdout, False)
+        os.dup2(stdout, 1)
+        # Private copies of the pipes, on which the marks travel, and whose pipes they are.
+        self.stdout = stdout
+        self._pipes = ((stdout, 1), (os.dup(2), 2))
+        self._modules: set[str] = set()
+        self._flush_c: Callable[[None], int] | None = None
 
-    def trim(self) -> None:
-        """Free the disk space of the middle of the output, if the output has outgrown the limit of a result.
+    def open(self) -> None:
+        """Open Python's streams, and draw the mark."""
+        self.mark = os.urandom(MARK_BYTES)
+        self._modules.update(sys.modules)
+        self._streams = [_text_stream(1), _text_stream(2)]
+        sys.stdout, sys.stderr = self._streams
 
-        The file keeps its length, with a hole. Output that is written at this moment may be lost.
-        """
-        with self._mine:
-            size = os.fstat(self._file).st_size
-            if size - self._trimmed <= self._most:
+    def flush(self) -> None:
+        """Flush what was printed, and restore the streams if a task closed or replaced them."""
+        stdout, stderr = self._streams
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if sys.stdout is stdout and sys.stderr is stderr:
                 return
-            half = self._keep // 2
-            tail = _read_at(self._file, size - half, half)
-            os.ftruncate(self._file, half)
-            os.ftruncate(self._file, size - half)
-            write_all(self._writer, tail)
-            self._trimmed = size
+        except Exception:
+            pass  # it is closed, or what a task put there has no `flush`
+        for stream in self._streams:
+            with suppress(Exception):
+                stream.flush()
+        self._streams = [_text_stream(1), _text_stream(2)]
+        sys.stdout, sys.stderr = self._streams
 
-    def whole(self) -> bytes:
-        """Return all output, as a command's result. Raises TaskFailure if there is too much."""
-        size = os.lseek(self._file, 0, os.SEEK_END)
-        if size > self._most:
-            raise too_large(size, self._most)
-        return _read_at(self._file, 0, size)
+    def end(self) -> None:
+        """A task has ended: restore the descriptors if it closed or replaced them, flush, and mark the end."""
+        for pipe, descriptor in self._pipes:
+            os.dup2(pipe, descriptor)
+            make_blocking(pipe)
+        self.flush()
+        if len(sys.modules) != len(self._modules):
+            self._look_for_c()
+        if self._flush_c is not None:
+            self._flush_c(None)
+        for pipe, _ in self._pipes:
+            os.write(pipe, self.mark)
 
-    def tail(self) -> str:
-        """Return the end of the output."""
-        size = os.lseek(self._file, 0, os.SEEK_END)
-        return _read_at(self._file, max(0, size - TAIL), TAIL).decode("utf-8", "replace")
+    def _look_for_c(self) -> None:
+        """From now on flush the buffers of C, too, if a task has loaded C code, which may print."""
+        new = sys.modules.keys() - self._modules
+        self._modules = set(sys.modules)
+        if self._flush_c is None and ("ctypes" in new or any(_is_c(sys.modules.get(name)) for name in new)):
+            import ctypes
+
+            self._flush_c = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).fflush
+
+    def close(self) -> None:
+        """Close the private copies."""
+        for pipe, _ in self._pipes:
+            with suppress(OSError):
+                os.close(pipe)
 
 
-def times_file_of(stdout: str) -> str:
-    """Return the name of the file with the times of checkpoints, beside the capture of stdout."""
-    return f"{stdout.removesuffix('.out')}.due"
+def _is_c(module: object) -> bool:
+    """Whether a module is C code, but not of Python itself, which prints nothing by itself."""
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and file.endswith(C_ENDINGS) and not any(part in file for part in PYTHONS_OWN)
+
+
+def make_blocking(descriptor: int) -> None:
+    """Let writes wait for room again: a program that made them fail instead did it for all who share the pipe."""
+    if sys.platform != "win32":
+        os.set_blocking(descriptor, True)
 
 
 def tasks_folder_of(times_file: str) -> str:
@@ -978,19 +1085,21 @@ def too_large(size: int, limit: int) -> TaskFailure:
 
 
 class Child:
-    """This process: two pipes, two captures, the templates that it has received."""
+    """This process: its pipes, and the templates that it has received.
+
+    ``times_file``: has the times of checkpoints, once there is one. ``stdout``: as `Output` takes it.
+    """
 
     def __init__(
         self,
-        stdout: str,
-        stderr: str,
+        times_file: str,
+        stdout: int,
         host: str,
         area: str,
         *,
         environment: str,
         rank: str,
         result_limit: int,
-        capture_limit: int,
         memory: int,
         temporary: str,
         inherited: Sequence[int],
@@ -999,8 +1108,7 @@ class Child:
         empty = os.open(os.devnull, os.O_RDONLY)
         os.dup2(empty, 0)
         os.close(empty)
-        self._stdout = Capture(stdout, 1, capture_limit, result_limit)
-        self._stderr = Capture(stderr, 2, capture_limit, result_limit)
+        self._output = Output(stdout)
         self._host = host
         self._environment = environment
         self._limit = result_limit
@@ -1008,13 +1116,14 @@ class Child:
         self._is_rank = bool(rank)
         self._rank: tuple[int, ...] = ()
         self._inherited = tuple(inherited)
+        # Whether tasks run, and whether one has run.
+        self._busy = False
         self._served = False
         self._temporary = scope.Temporary(temporary)
         self._surroundings = scope.Surroundings()
         self._answers: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
-        self._running = threading.Event()
         self._templates: dict[str, Function | Command] = {}
-        self._times_file = times_file_of(stdout)
+        self._times_file = times_file
         self._written = 0  # checkpoints in files
         self._times: Sequence[float] | None = None
         sys.meta_path.append(TaskModules)
@@ -1027,9 +1136,8 @@ class Child:
 
     def serve(self) -> None:
         """Run the tasks that come, until the input ends."""
-        self._start_thread(self._trim)
-        self._open_streams()
-        write_all(self._out, frame(["ready", os.getpid()]))
+        self._output.open()
+        write_all(self._out, frame(["ready", os.getpid(), self._output.mark]))
         if self._is_rank:
             gang_module()
         ahead = self._is_rank or sys.platform == "win32"
@@ -1077,7 +1185,7 @@ class Child:
     def _run(self, digest: str, tasks: list[Any]) -> bool:
         """Run tasks; return whether another one may follow in this process."""
         template = self._templates[digest]
-        self._running.set()
+        self._busy = True
         for task, number, payload, checkpoint in tasks:
             if checkpoint is None:
                 goes_on = self._attempt(template, task, number, payload)
@@ -1087,12 +1195,12 @@ class Child:
             if not goes_on:
                 write_all(self._out, frame(["spent"]))
                 return False
-        self._running.clear()
+        self._busy = False
         return True
 
     def _piece(self, digest: str, task: int, number: int, checkpoint: bytes) -> Piece:
         def send(progress: float | None, seconds: float, cost: float, data: tuple[bytes, bytes]) -> None:
-            self._flush()
+            self._output.flush()
             large = sum(map(len, data)) > self._limit
             sent = self._write_large(data) if large else _in_a_report(b"".join(data))
             self._tell(["saved", task, number, progress, seconds, cost, sent])
@@ -1127,13 +1235,6 @@ class Child:
         finally:
             module._piece, module._times = None, (float("inf"), float("inf"))
 
-    def _trim(self) -> None:
-        while self._running.wait():
-            time.sleep(TRIM_S)
-            for capture in (self._stdout, self._stderr):
-                with suppress(OSError):  # such as a full disk
-                    capture.trim()
-
     def _read(self) -> Iterator[list[Any]]:
         """Yield the messages that come, until the input ends."""
         frames, count = Frames(self._in), 1
@@ -1154,7 +1255,7 @@ class Child:
                         inbox.put(message)
             finally:
                 inbox.put(None)
-                if self._running.is_set():
+                if self._busy:
                     end_everything()
 
         self._start_thread(read)
@@ -1165,7 +1266,9 @@ class Child:
         if template["kind"] == "command":
             if "saves" in template:
                 template["saves"]["folder"] = tasks_folder_of(self._times_file)
-            return Command(template, self._host, self._stdout, self._stderr, self._files, inherited=self._inherited)
+            return Command(
+                template, self._host, self._files, self._output.stdout, self._limit, inherited=self._inherited
+            )
         return Function(template, self._host, self._files, self._environment, self._surroundings.note)
 
     def _attempt(
@@ -1175,7 +1278,7 @@ class Child:
         self._files.begin(task, number, *self._rank)
         start = time.perf_counter()
         outcome, goes_on = DONE, True
-        result: bytes | Raw
+        result: bytes | Raw | str
         try:
             result = template.result(payload, piece)
             if self._is_rank:
@@ -1193,6 +1296,8 @@ class Child:
             outcome, result = PIECE, b""
         except Unreadable:
             outcome, result = UNREADABLE, b""
+        except CommandFailed as error:
+            outcome, result = ERROR, str(error)
         # Every exception: SystemExit ends the task, not this process.
         except BaseException as error:
             # The ranks of a gang end together, with an error.
@@ -1202,11 +1307,11 @@ class Child:
         self._served = True
         if self._files.used:
             self._files.end()
-        self._flush()
         goes_on = self._tidy(template) and goes_on
         if isinstance(result, bytes):
             result = _in_a_report(result)
-        self._tell(["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()])
+        self._output.end()
+        self._tell(["ended", task, number, outcome, elapsed, result])
         return goes_on
 
     def _tidy(self, template: "Function | Command") -> bool:
@@ -1218,10 +1323,13 @@ class Child:
         return isinstance(template, Command) or (self._surroundings.restore() and not left)
 
     def _tell(self, report: list[Any]) -> None:
-        behind: list[memoryview] = []
-        write_all(self._out, frame(report, behind))
-        for data in behind:
-            write_all(self._out, data)
+        if isinstance(report[-1], Raw):
+            behind: list[memoryview] = []
+            write_all(self._out, frame(report, behind))
+            for data in behind:
+                write_all(self._out, data)
+        else:
+            write_all(self._out, frame(report))
 
     def _explained(self, error: MemoryError) -> MemoryError:
         """Add the memory limit, if there is one, to ``error``."""
@@ -1230,27 +1338,12 @@ class Child:
             error.add_note(text) if error.args else setattr(error, "args", (text,))
         return error
 
-    def _open_streams(self) -> None:
-        self._streams = [_text_stream(1), _text_stream(2)]
-        sys.stdout, sys.stderr = self._streams
-
-    def _flush(self) -> None:
-        """Flush what was printed, and restore the streams if a task closed or replaced them."""
-        with suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-            if [sys.stdout, sys.stderr] == self._streams:
-                return
-        for stream in self._streams:
-            with suppress(Exception):
-                stream.flush()
-        self._open_streams()
-
     def _forked(self) -> None:
         """Close the pipes in the copy after a task forked: it must not keep them open or write frames."""
         for descriptor in (self._in, self._out):
             with suppress(OSError):
                 os.close(descriptor)
+        self._output.close()
         self._in = self._out = -1
         if (module := sys.modules.get("deskgrid.checkpoint")) is not None:
             vars(module).update(_piece=None, _times=(float("inf"), float("inf")))
@@ -1263,9 +1356,19 @@ def _in_a_report(data: bytes) -> bytes | Raw:
     return data if len(data) < LARGE_BYTES else Raw([memoryview(data)])
 
 
+class _Patient(io.FileIO):
+    """A descriptor whose writes wait for room, even if another program that shares the pipe made them fail instead."""
+
+    def write(self, data: Any) -> int:
+        """Write some of ``data``; return how much."""
+        while (count := super().write(data)) is None:
+            make_blocking(self.fileno())
+        return count
+
+
 def _text_stream(descriptor: int) -> TextIO:
     # Line buffering, so that little output is lost when the process dies; UTF-8 regardless of the PC's locale.
-    raw = io.FileIO(descriptor, "w", closefd=False)
+    raw = _Patient(descriptor, "w", closefd=False)
     return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", "\n", line_buffering=True)
 
 
@@ -1317,17 +1420,28 @@ def prepare() -> None:
     pickle_by_value()
 
 
+def _descriptor(handle: str) -> int:
+    """Return the descriptor of a pipe that the worker opened."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        return msvcrt.open_osfhandle(int(handle), os.O_WRONLY | os.O_BINARY)
+    else:
+        return int(handle)
+
+
 def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     """Be a process for tasks until there are no more.
 
-    ``arguments``: STDOUT STDERR WORKER RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA ENVIRONMENT RANK TEMPORARY, and
-    variables as NAME=VALUE. Limits: bytes. ENVIRONMENT: what tells it from others; empty for that of the worker. RANK:
-    "rank" for a process of a rank of a gang, or empty. TEMPORARY: the folder for temporary files.
+    ``arguments``: STDOUT TIMES WORKER RESULT_LIMIT TASK_MEMORY AREA ENVIRONMENT RANK TEMPORARY, and variables as
+    NAME=VALUE. TIMES: the file with the times of checkpoints. Limits: bytes. ENVIRONMENT: what tells it from others;
+    empty for that of the worker. RANK: "rank" for a process of a rank of a gang, or empty. TEMPORARY: the folder for
+    temporary files.
 
-    ``descriptors``: what becomes standard input, output and error, the lifeline, and what tasks inherit; none on
-    Windows.
+    ``descriptors``: of standard input, of reports, of stderr and of stdout, the lifeline, and what tasks inherit. None
+    on Windows: reports then go to standard output, and STDOUT is the handle of the pipe for stdout.
     """
-    stdout, stderr, host, most, captured, memory, area, environment, rank, temporary = arguments[:ARGUMENTS]
+    stdout, times_file, host, most, memory, area, environment, rank, temporary = arguments[:ARGUMENTS]
     sys.argv[1:] = []
     if variables := arguments[ARGUMENTS:]:
         os.environ.clear()
@@ -1341,20 +1455,20 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     scope.adopt(scope.SIGKILL)
     die_first()
     limit_memory(int(memory))
-    if len(descriptors) > 3:
-        die_with(descriptors[3])
-    inherited = descriptors[4:]
+    printed = _descriptor(stdout) if stdout else descriptors[3]
+    if len(descriptors) >= DESCRIPTORS:
+        die_with(descriptors[DESCRIPTORS - 1])
+    inherited = descriptors[DESCRIPTORS:]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)
     child = Child(
-        stdout,
-        stderr,
+        times_file,
+        printed,
         host,
         area,
         environment=environment,
         rank=rank,
         result_limit=int(most),
-        capture_limit=int(captured),
         memory=int(memory),
         temporary=temporary,
         inherited=inherited,

@@ -26,10 +26,11 @@ from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.child import TAIL, TASKS, frame, lacks_room
+from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
 from deskgrid.worker.run.mpi import Mpi
+from deskgrid.worker.run.output import last_lines
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
 from deskgrid.worker.run.slot import Slot
@@ -77,7 +78,6 @@ class Executor:
     ) -> None:
         self._wake = wake
         self._woken = False
-        self._capture_limit = capture_limit
         self._memory_note = f"; a task here may use at most {task_memory:,} bytes of memory" if task_memory else ""
         self._account = account
         self.folder = Folder()
@@ -87,13 +87,13 @@ class Executor:
         self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints")
         self._saved: list[JobSaved] = []
         tasks = self.folder.path if tasks is None else tasks
-        arguments = [name, str(result_limit), str(capture_limit), str(task_memory), str(tasks)]
-        self._spawner = Spawner(self.folder.path, arguments, account, self._keep, nice)
+        arguments = [name, str(result_limit), str(task_memory), str(tasks)]
+        self._spawner = Spawner(self.folder.path, arguments, capture_limit, account, self._keep, nice=nice)
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [Slot(index) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
-        about: dict[str, Any] = {"capture_limit": capture_limit, "memory_note": self._memory_note, "mpi": mpi}
+        about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi}
         self.ranks = Ranks(self._spawner, self.template, wake, **about, uid=None if account is None else account.uid)
 
     @property
@@ -402,12 +402,11 @@ class Executor:
         self._release(slot)
         slot.failures = 0 if started else slot.failures + 1
         if started or slot.failures >= START_ATTEMPTS:
-            stdout, stderr = process.captured(self._capture_limit) if process else (b"", b"")
+            stdout, stderr = process.captured() if process else (b"", b"")
             told = started or outcome is Outcome.NO_ROOM
             what = reason if told else f"no process for tasks could be started: {reason}"
-            trace = stderr[-TAIL:].decode("utf-8", "replace")
             kind = "NoRoom" if outcome is Outcome.NO_ROOM else outcome.name.capitalize()
-            payload = Failure(kind, what, trace).packed()
+            payload = Failure(kind, what, last_lines(stderr)).packed()
             job, spent = slot.jobs.popleft(), elapsed if started else 0.0
             ended.append(JobEnded(slot.index, job.task, job.number, outcome, spent, payload, stdout, stderr))
         if slot.jobs:

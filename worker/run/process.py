@@ -31,19 +31,19 @@ from deskgrid.wire import (
 from deskgrid.worker.run.accounts import UMASK, Account
 from deskgrid.worker.run.child import (
     ARGUMENTS,
+    MARK_BYTES,
     TIMES_BYTES,
     Raw,
     Reports,
     checkpoint_file_of,
     exit_text,
     frame,
-    read_ends,
     tasks_folder_of,
-    times_file_of,
     write_all,
 )
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
+from deskgrid.worker.run.output import Outputs, last_lines
 from deskgrid.worker.run.templates import Remembered
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -86,14 +86,17 @@ class Process:
         nursery: Nursery | Direct,
         *,
         environment: str,
+        capture_limit: int,
         account: Account | None = None,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         inherited: Sequence[int] = (),
     ) -> None:
-        """``arguments``: of `deskgrid.worker.run.child`, after the captures.
+        """``stem``: of the files for its checkpoints. ``arguments``: of `deskgrid.worker.run.child`, after TIMES.
 
         ``environment``: the key of the environment in which it runs; empty: that of the worker. ``account``: the user
         that it runs as from the start; None: the worker's own, or it has yet to `become` another.
+
+        ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
         ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
         what is reported, or None.
@@ -117,13 +120,20 @@ class Process:
         self._keep = keep
         self._account = account
         self._times: int | None = None
-        self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
+        self._times_file = str(stem.with_suffix(".due"))
+        self._outputs = Outputs(capture_limit, lambda: self._written - self._heard)
         self._dying = threading.Lock()
         self._dead = False
         # Data not written yet, each with its number of jobs, and the thread that writes them.
         self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
-        self._started = _spawn(self._captures, arguments, account, nursery, inherited)
+        try:
+            self._started = _spawn(self._outputs, [self._times_file, *arguments], account, nursery, inherited)
+        except OSError:
+            self._outputs.spawned()
+            self._outputs.close()
+            raise
+        self._outputs.spawned()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -135,8 +145,6 @@ class Process:
     def become(self, account: Account, variables: Mapping[str, str]) -> None:
         """Belong to a user from now on, with this environment: nobody's code has run in it."""
         self._account = account
-        for path in self._captures:
-            account.own(path)
         how = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "umask": UMASK, "cwd": account.home}
         self.write([frame(["become", "", how | {"variables": variables}])], 0)
 
@@ -179,7 +187,7 @@ class Process:
         Raises OSError.
         """
         if self._times is None:
-            path = Path(times_file_of(str(self._captures[0])))
+            path = Path(self._times_file)
             path.write_bytes(bytes(TIMES_BYTES))
             path.chmod(0o600)
             if self._account is not None:
@@ -188,9 +196,9 @@ class Process:
         os.lseek(self._times, 0, os.SEEK_SET)
         os.write(self._times, struct.pack("ddd", due, closes, float(last)))
 
-    def captured(self, limit: int) -> tuple[bytes, bytes]:
-        """Return what the running task has printed so far: stdout, stderr."""
-        stdout, stderr = (_ends_of(path, limit) for path in self._captures)
+    def captured(self) -> tuple[bytes, bytes]:
+        """Return what the running task of a killed process has printed: stdout, stderr."""
+        stdout, stderr = self._outputs.unreported()
         return stdout, stderr or self._started.birth.trouble.encode()
 
     def kill(self) -> None:
@@ -213,14 +221,12 @@ class Process:
         if self._listener.is_alive():
             return
         self._started.close()
-        for path in self._captures:
-            path.unlink(missing_ok=True)
+        self._outputs.close()
         if self._times is not None:
             os.close(self._times)
             self._times = None
-            times_file = times_file_of(str(self._captures[0]))
-            Path(times_file).unlink(missing_ok=True)
-            folder = Path(tasks_folder_of(times_file))
+            Path(self._times_file).unlink(missing_ok=True)
+            folder = Path(tasks_folder_of(self._times_file))
             shutil.rmtree(folder, ignore_errors=True)
             for path in folder.parent.glob(f"{folder.name}.checkpoint-*"):
                 path.unlink(missing_ok=True)
@@ -243,9 +249,11 @@ class Process:
         self._tell(self, ["gone"])
 
     def _read(self) -> None:
-        frames, count = Reports(self._started.stdout), 1
-        while count:
+        frames = Reports(self._started.stdout)
+        for _ in self._outputs.reports(self._started.stdout):
             count, messages = frames.read()
+            if not count:
+                return
             if messages:
                 said = self._understood(messages)
                 self._heard += sum(isinstance(one, JobEnded) for one in said)
@@ -253,12 +261,13 @@ class Process:
                     raise ValueError("more results than tasks")
                 more = self._heard < self._written  # before `_tell`, since the executor may then write more
                 self._tell(self, said)
-                if more and count <= LULL_BYTES * len(messages):
+                if self._outputs.is_calm and more and count <= LULL_BYTES * len(messages):
                     time.sleep(LULL_S)
 
     def _understood(self, messages: list[list[Any]]) -> list[ProcessReport]:
         """Convert messages to reports; raises ValueError."""
-        results = iter(results_of_tasks([_result(message) for message in messages if message[0] == "ended"]))
+        rows = [_result(message, self._outputs.take()) for message in messages if message[0] == "ended"]
+        results = iter(results_of_tasks(rows))
         said: list[ProcessReport] = []
         for message in messages:
             if message[0] == "ended":
@@ -273,6 +282,7 @@ class Process:
                 said.append(_meets(message))
             elif message[0] == "ready" and not self._is_up:
                 self._is_up = True
+                self._outputs.begin(_mark(message))
                 said.append("ready")
             elif message[0] == "spent":
                 said.append("spent")
@@ -285,7 +295,7 @@ class Process:
         if type(number := message[-1]) is not int:
             saved = self._keep(_saved(self.slot, message), None)
         elif number:
-            path = Path(checkpoint_file_of(times_file_of(str(self._captures[0])), number))
+            path = Path(checkpoint_file_of(self._times_file, number))
             saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
             path.unlink(missing_ok=True)
         else:
@@ -323,9 +333,22 @@ def _meets(message: list[Any]) -> RankMeets:
     return RankMeets(task, number, serial, gathers, overdue, value)
 
 
-def _result(message: list[Any]) -> list[Any]:
+def _mark(message: list[Any]) -> bytes:
+    """Return what a process that is ready says of its marks; raises ValueError."""
+    _, _, mark = message
+    if type(mark) is not bytes or len(mark) != MARK_BYTES:
+        raise ValueError("no mark is like that")
+    return mark
+
+
+def _result(message: list[Any], printed: tuple[bytes, bytes]) -> list[Any]:
     """Return the values of a result from the pipe in the form that a `Result` has."""
-    return [Chunks([memoryview(value)]) if isinstance(value, bytearray) else value for value in message[1:]]
+    *values, payload = message[1:]
+    if isinstance(payload, bytearray):
+        payload = Chunks([memoryview(payload)])
+    elif isinstance(payload, str):
+        payload = Failure("CommandFailed", payload, last_lines(printed[1])).packed()
+    return [*values, payload, *printed]
 
 
 def as_sent(payload: Payload) -> bytes | Raw:
@@ -351,34 +374,24 @@ class _Started(NamedTuple):
 
 
 def _spawn(
-    captures: tuple[Path, Path],
+    outputs: Outputs,
     arguments: Sequence[str],
     account: Account | None,
     nursery: Nursery | Direct,
     inherited: Sequence[int],
 ) -> _Started:
     """Start a process, which gets its pipes and what is ``inherited``, and nothing else of ours. Raises OSError."""
-    for path in captures:
-        path.touch(0o600, exist_ok=False)
-        if account is not None:
-            account.own(path)
-    arguments = [*map(str, captures), *arguments]
     if isinstance(nursery, Direct):
-        return _spawn_on_windows(nursery.python, captures[1], arguments)
+        return _spawn_on_windows(nursery.python, outputs, arguments)
+    if account is not None:
+        for stream in (outputs.stdout, outputs.stderr):
+            account.own(stream.theirs)  # so that it can open /dev/stdout
     pipes = [os.pipe() for _ in range(3)]
-    (input_, stdin), (stdout, output), (lifeline, ours) = pipes
-    stderr = -1
-    try:
-        stderr = os.open(captures[1], os.O_WRONLY | os.O_APPEND)
-        birth = nursery.start(arguments, [input_, output, stderr, lifeline, *inherited])
-    except OSError:
-        for descriptor in (stdin, stdout, ours):
-            os.close(descriptor)
-        raise
-    finally:
-        for descriptor in (input_, output, lifeline, stderr):
-            if descriptor >= 0:
-                os.close(descriptor)
+    (input_, stdin), (stdout, reports), (lifeline, ours) = pipes
+    descriptors = [input_, reports, outputs.stderr.theirs, outputs.stdout.theirs, lifeline, *inherited]
+    birth = nursery.start(["", *arguments], descriptors)
+    for descriptor in (input_, reports, lifeline):
+        os.close(descriptor)
     _widen(stdin, stdout)
     return _Started(birth, stdin, stdout, ours)
 
@@ -414,13 +427,19 @@ class _WindowsBirth:
         return self._popen.wait()
 
 
-def _spawn_on_windows(python: Sequence[str], stderr: Path, arguments: Sequence[str]) -> _Started:
+def _spawn_on_windows(python: Sequence[str], outputs: Outputs, arguments: Sequence[str]) -> _Started:
     how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+    how["env"] = dict(variable.split("=", 1) for variable in arguments[ARGUMENTS - 1 :])
+    argv = [*python, str(PROGRAM), str(outputs.stdout.theirs), *arguments[: ARGUMENTS - 1]]
     if sys.platform == "win32":
+        import msvcrt
+
+        handle = msvcrt.get_osfhandle(outputs.stdout.theirs)
+        os.set_handle_inheritable(handle, True)
+        argv[len(python) + 1] = str(handle)
+        how["startupinfo"] = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
         how["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-    how["env"] = dict(variable.split("=", 1) for variable in arguments[ARGUMENTS:])
-    with stderr.open("ab") as file:
-        popen = subprocess.Popen([*python, str(PROGRAM), *arguments[:ARGUMENTS]], stderr=file, **how)
+    popen: subprocess.Popen[bytes] = subprocess.Popen(argv, stderr=outputs.stderr.theirs, **how)
     assert popen.stdin is not None
     assert popen.stdout is not None
     stdin, stdout = (os.dup(pipe.fileno()) for pipe in (popen.stdin, popen.stdout))
@@ -436,9 +455,3 @@ def _reason(code: int | None) -> str:
     if sys.platform != "win32" and code == -signal.SIGKILL:
         return "killed, perhaps out of memory (SIGKILL)"
     return exit_text(code)
-
-
-def _ends_of(path: Path, limit: int) -> bytes:
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        return read_ends(file.fileno(), limit)
-    return b""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from deskgrid.durations import precise
 from deskgrid.wire import Failure, Outcome, Payload
 from deskgrid.worker.pc.shared_memory import Leftovers
-from deskgrid.worker.run.child import TAIL, frame
+from deskgrid.worker.run.child import frame
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
@@ -31,6 +31,7 @@ from deskgrid.worker.run.jobs import (
     RankStopped,
 )
 from deskgrid.worker.run.mpi import UNANSWERED_BYTES, Mpi, PmiEnd
+from deskgrid.worker.run.output import last_lines
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.spawning import Spawner
 from deskgrid.worker.run.templates import UnpackedTemplate
@@ -59,8 +60,7 @@ class _Rank:
 class Ranks:
     """``template``: finds a known template. ``mpi``: how MPI programs start here; None: they do not.
 
-    ``capture_limit``: bytes of stdout, and of stderr. ``memory_note``: what to say of a rank that crashed.
-    ``uid``: of the user that ranks run as; None: our own.
+    ``memory_note``: what to say of a rank that crashed. ``uid``: of the user that ranks run as; None: our own.
     """
 
     def __init__(
@@ -69,7 +69,6 @@ class Ranks:
         template: TemplateOf,
         wake: Callable[[], None],
         *,
-        capture_limit: int,
         memory_note: str,
         mpi: Mpi | None,
         uid: int | None,
@@ -77,7 +76,6 @@ class Ranks:
         self._spawner = spawner
         self._template = template
         self._wake = wake
-        self._capture_limit = capture_limit
         self._memory_note = memory_note
         self._mpi = mpi
         self._leftovers = Leftovers(uid)
@@ -164,7 +162,7 @@ class Ranks:
             self._release(rank)
         self._reports = [report for report in self._reports if report.key[:2] != (task, number)]
         return [
-            RankStopped(rank.job.key, rank.elapsed(now), *rank.process.captured(self._capture_limit))
+            RankStopped(rank.job.key, rank.elapsed(now), *rank.process.captured())
             for rank in ranks
             if rank.began is not None
         ]
@@ -261,8 +259,8 @@ class Ranks:
         if rank.began is None:
             self._reports.append(RankRefused(job.key, f"its process did not come up: {reason}"))
             return
-        stdout, stderr = rank.process.captured(self._capture_limit)
-        payload = Failure(outcome.name.capitalize(), reason, stderr[-TAIL:].decode("utf-8", "replace")).packed()
+        stdout, stderr = rank.process.captured()
+        payload = Failure(outcome.name.capitalize(), reason, last_lines(stderr)).packed()
         ended = JobEnded(job.slot, job.task, job.number, outcome, elapsed, payload, stdout, stderr)
         self._reports.append(RankEnded(job.key, ended))
 

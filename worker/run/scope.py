@@ -348,6 +348,9 @@ def become(uid: int, gid: int, groups: list[int], folder: str) -> None:
     """Become another user, as root, for good, who owns a folder that is out of his reach so far."""
     if sys.platform != "win32":
         os.chown(folder, uid, gid)
+        for descriptor in (1, 2):
+            with suppress(OSError):  # a system where pipes belong to nobody
+                os.fchown(descriptor, uid, gid)  # so that it can open /dev/stdout
         os.setgroups(groups)
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)

@@ -36,15 +36,27 @@ _KEPT = 4
 
 
 class Spawner:
-    """``folder``: for what the processes capture. ``arguments``: of each process. ``account``: the user they run as.
+    """``folder``: for the files of their checkpoints. ``arguments``: of each process. ``account``: whom they run as.
+
+    ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
     ``sites``: the environments that are ready, by key. ``processes``: those that have not ended, killed or not.
     ``nice``: how far they give way to others on this PC.
     """
 
-    def __init__(self, folder: Path, arguments: list[str], account: Account | None, keep: Keep, nice: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        arguments: list[str],
+        capture_limit: int,
+        account: Account | None,
+        keep: Keep,
+        *,
+        nice: int = 0,
+    ) -> None:
         self._folder = folder
         self._arguments = arguments
+        self._capture_limit = capture_limit
         self._account = account
         self._keep = keep
         self._nice = nice
@@ -83,6 +95,7 @@ class Spawner:
                 tell,
                 self._nursery(environment_key, site),
                 environment="" if site is None else environment_key,
+                capture_limit=self._capture_limit,
                 account=account,
                 keep=self._keep,
                 inherited=inherited,

@@ -1,0 +1,233 @@
+"""What a process prints: its two pipes are drained, and of each task the head and the tail are kept.
+
+Rule 1: the pipes are drained as long as the process lives, so no task waits for room for long, and none sees that
+nobody reads. What a process printed before it died is still in its pipes, and is read then.
+Rule 2: the process writes a mark on both pipes when a task has ended, before it reports that. So whoever has read the
+report finds the marks in the pipes, unless a task has meddled with them.
+Rule 3: what a process can make us keep and read is bounded: a piece for each of its tasks, and at once no more than a
+pipe holds.
+"""
+
+import math
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from deskgrid.worker.run.child import Splitter
+
+# Bytes of the end of stderr that go into an error's text: a screenful.
+TAIL = 4096
+# Bytes per read of a pipe: what it holds by default on Linux.
+CHUNK = 64 * 1024
+# No pipe holds more bytes, unless root made it larger.
+PIPE_MOST = 2**20
+# After a read of less than this, the pipes are left alone for a while, or until there is a report: a task that prints
+# line by line does not wake us for each. The while doubles up to this, and begins anew after a larger read, because a
+# full pipe would block the task. Bytes, milliseconds.
+PLENTY = CHUNK // 4
+LULL_MS = 16
+# How long to wait on Windows, where threads drain the pipes, until they have read what is there. Seconds.
+THREADS_S = 5.0
+
+
+def last_lines(stderr: bytes) -> str:
+    """Return the end of stderr as the text of an error has it."""
+    return stderr[-TAIL:].decode("utf-8", "backslashreplace")
+
+
+class Ends:
+    """The output of one task: all of it, or its head and its tail if there are more than ``limit`` bytes."""
+
+    __slots__ = ("_half", "_head", "_limit", "_tail", "size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._half = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        """More was printed."""
+        self.size += len(data)
+        room = self._limit - self._half - len(self._head)
+        self._head += data[:room]
+        if len(data) > room:
+            self._tail += data[room:]
+            if len(self._tail) > self._limit:
+                del self._tail[: -self._half or None]
+
+    def whole(self, more: bytes = b"") -> bytes:
+        """Return it, and ``more``, with a note where something was cut."""
+        tail, size = self._tail + more, self.size + len(more)
+        if size <= self._limit:
+            return bytes(self._head + tail)
+        cut = b"\n[... %d bytes cut ...]\n" % (size - 2 * self._half)
+        return bytes(self._head[: self._half] + cut + tail[len(tail) - self._half :])
+
+
+class Stream:
+    """One of the pipes: what the tasks have printed that have ended, in order, and what the running one has."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._splitter: Splitter | None = None
+        self._current = Ends(limit)
+        self.ended: deque[bytes] = deque()
+        self.ours, self.theirs = os.pipe()
+        self.is_open = True
+
+    def begin(self, mark: bytes) -> None:
+        """From now on a mark ends what a task printed."""
+        self._splitter = Splitter(mark)
+
+    def add(self, data: bytes) -> None:
+        """Take what came; nothing, if nobody can write any more."""
+        self.is_open = bool(data)
+        *ended, last = [data] if self._splitter is None else self._splitter.split(data)
+        for piece in ended:
+            if piece:
+                self._current.add(piece)
+            self.ended.append(self._current.whole() if self._current.size else b"")
+            if self._current.size:
+                self._current = Ends(self._limit)
+        if last:
+            self._current.add(last)
+
+    def unreported(self) -> bytes:
+        """Return what the first task printed whose end was not reported."""
+        if self.ended:
+            return self.ended[0]
+        return self._current.whole(b"" if self._splitter is None else self._splitter.held)
+
+
+class Outputs:
+    """Both pipes of a process. ``limit``: bytes kept of each for a task.
+
+    ``expected``: says how many tasks may have ended that were not taken yet.
+    """
+
+    def __init__(self, limit: int, expected: Callable[[], int]) -> None:
+        self._expected = expected
+        self.stdout, self.stderr = self._streams = (Stream(limit), Stream(limit))
+        self._came = threading.Condition()
+        self._readers: list[threading.Thread] = []
+        # How much came since `is_calm` was asked last.
+        self._fresh = 0
+
+    def begin(self, mark: bytes) -> None:
+        """The process is ready, and will mark the end of each task so."""
+        for stream in self._streams:
+            stream.begin(mark)
+
+    def spawned(self) -> None:
+        """The process has its ends, or there is none: close them here, and begin to read."""
+        for stream in self._streams:
+            os.close(stream.theirs)
+            if sys.platform == "win32":
+                self._readers.append(threading.Thread(target=self._read_on, args=(stream,), daemon=True))
+                self._readers[-1].start()
+            else:
+                os.set_blocking(stream.ours, False)
+
+    def reports(self, descriptor: int) -> Iterator[None]:
+        """Yield whenever there is a report to read; drain the pipes meanwhile. Raises ValueError for too many marks."""
+        if sys.platform == "win32":
+            while True:
+                yield
+        else:
+            import select
+
+            every, only = select.poll(), select.poll()
+            for each in (descriptor, *(stream.ours for stream in self._streams)):
+                every.register(each, select.POLLIN)
+            only.register(descriptor, select.POLLIN)
+            lull = 1
+            while True:
+                ready = {each for each, _ in every.poll()}
+                came = 0
+                for stream in self._streams:
+                    if stream.ours in ready:
+                        came += self._read(stream)
+                        if not stream.is_open:
+                            every.unregister(stream.ours)
+                if max(len(stream.ended) for stream in self._streams) > self._expected():
+                    raise ValueError("it marked the end of more tasks than it has")
+                lull = 1 if came >= PLENTY else min(2 * lull, LULL_MS)
+                if descriptor in ready or (0 < came < PLENTY and only.poll(lull)):
+                    yield
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether little came since this was asked last: whoever prints can wait."""
+        fresh, self._fresh = self._fresh, 0
+        return fresh < PLENTY
+
+    def take(self) -> tuple[bytes, bytes]:
+        """Return what the next task printed whose end was reported. Raises ValueError if its end is not marked."""
+        stdout, stderr = self._streams
+        if not stdout.ended or not stderr.ended:
+            self._catch_up()
+        if not stdout.ended or not stderr.ended:
+            raise ValueError("the end of its output is not marked")
+        return stdout.ended.popleft(), stderr.ended.popleft()
+
+    def unreported(self) -> tuple[bytes, bytes]:
+        """Return what the first task printed whose end was not reported, of a process that was killed."""
+        for reader in self._readers:
+            reader.join(THREADS_S)
+        for stream in self._streams:
+            self._drain(stream)
+        with self._came:
+            return self.stdout.unreported(), self.stderr.unreported()
+
+    def close(self) -> None:
+        """Free the pipes of a process that has ended."""
+        for reader in self._readers:
+            reader.join(THREADS_S)
+        with self._came:
+            for stream in self._streams:
+                if stream.ours >= 0 and not any(reader.is_alive() for reader in self._readers):
+                    os.close(stream.ours)
+                    stream.ours = -1
+
+    def _catch_up(self) -> None:
+        """Read until a task has ended on both pipes, or all that is there."""
+        if self._readers:
+            with self._came:
+                self._came.wait_for(lambda: all(stream.ended for stream in self._streams), THREADS_S)
+        for stream in self._streams:
+            self._drain(stream, 1)
+
+    def _drain(self, stream: Stream, tasks: float = math.inf) -> None:
+        """Read what is there until so many tasks have ended, but no more than a pipe holds."""
+        total, count = 0, -1
+        while not self._readers and count and total < PIPE_MOST and len(stream.ended) < tasks:
+            total += (count := self._read(stream))
+
+    def _read(self, stream: Stream) -> int:
+        """Read once what is there; return how much that was."""
+        with self._came, suppress(BlockingIOError):
+            if stream.ours >= 0 and stream.is_open:
+                data = os.read(stream.ours, CHUNK)
+                stream.add(data)
+                self._fresh += len(data)
+                return len(data)
+        return 0
+
+    def _read_on(self, stream: Stream) -> None:
+        """Read all that comes: the thread of a pipe on Windows."""
+        while stream.is_open:
+            try:
+                data = os.read(stream.ours, CHUNK)
+            except OSError:  # nobody can write any more
+                data = b""
+            with self._came:
+                self._fresh += len(data)
+                stream.add(data)
+                if max(len(each.ended) for each in self._streams) > self._expected():
+                    stream.ended.clear()  # so the next report finds nothing
+                self._came.notify_all()
