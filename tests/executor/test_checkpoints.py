@@ -525,6 +525,7 @@ def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
         "-S",
         "-P",
         str(PROGRAM),
+        "",
         "2",
         str(times),
         "name",

@@ -197,7 +197,7 @@ def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Pa
 def test_the_end_of_its_input_ends_an_idle_process(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     places = [str(tmp_path), "", "", str(tmp_path / "temporary")]
-    argv = [sys.executable, "-P", str(PROGRAM), "2", str(tmp_path / "times"), "name", "1000", "0", *places]
+    argv = [sys.executable, "-P", str(PROGRAM), "", "2", str(tmp_path / "times"), "name", "1000", "0", *places]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdin is not None

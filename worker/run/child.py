@@ -1384,6 +1384,7 @@ def die_with(lifeline: int) -> None:
 
     A thread waits for that. On Linux the kernel sends SIGKILL, too (F_SETSIG of fcntl(2)).
     """
+    os.set_inheritable(lifeline, False)
     threading.Thread(target=_die_at_the_end_of, args=(lifeline,), daemon=True).start()
     if sys.platform == "linux" and os.getpgrp() == os.getpid():
         import fcntl

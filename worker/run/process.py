@@ -430,13 +430,13 @@ class _WindowsBirth:
 def _spawn_on_windows(python: Sequence[str], outputs: Outputs, arguments: Sequence[str]) -> _Started:
     how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
     how["env"] = dict(variable.split("=", 1) for variable in arguments[ARGUMENTS - 1 :])
-    argv = [*python, str(PROGRAM), str(outputs.stdout.theirs), *arguments[: ARGUMENTS - 1]]
+    argv = [*python, str(PROGRAM), "", str(outputs.stdout.theirs), *arguments[: ARGUMENTS - 1]]
     if sys.platform == "win32":
         import msvcrt
 
         handle = msvcrt.get_osfhandle(outputs.stdout.theirs)
         os.set_handle_inheritable(handle, True)
-        argv[len(python) + 1] = str(handle)
+        argv[len(python) + 2] = str(handle)
         how["startupinfo"] = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
         how["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
     popen: subprocess.Popen[bytes] = subprocess.Popen(argv, stderr=outputs.stderr.theirs, **how)

@@ -20,7 +20,10 @@ def _load(name: str) -> Any:
 
 
 def main() -> None:
-    """``start.py SOCKET NICE``: the number of a descriptor; how far this gives way. Or what `child.main` takes."""
+    """``start.py SOCKET NICE``: the number of a descriptor; how far this gives way.
+
+    Or ``start.py DESCRIPTORS ARGUMENTS``, to be what `child.main` makes of them: DESCRIPTORS are joined by commas.
+    """
     package: Any = types.ModuleType(PACKAGE)
     package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
     sys.modules[PACKAGE] = package
@@ -28,7 +31,7 @@ def main() -> None:
     sys.argv[1:] = []
     child.prepare()
     if sys.platform == "win32" or len(arguments) > _OF_A_PARENT:
-        child.main(arguments)
+        child.main(arguments[1:], [int(each) for each in arguments[0].split(",") if each])
     else:
         scope, parent = _load("scope"), _load("parent")
         scope.give_way(int(arguments[1]))
