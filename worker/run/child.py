@@ -32,6 +32,7 @@ import atexit
 import codecs
 import errno
 import faulthandler
+import gc
 import importlib
 import importlib.util
 import io
@@ -1156,6 +1157,20 @@ class Child:
             elif not self._run(digest, body):
                 break
 
+    def end(self) -> None:
+        """End this process as a program ends, but faster: its modules are not taken apart.
+
+        Exit handlers run, what only the program's functions refer to is freed, and files are flushed.
+        """
+        atexit._run_exitfuncs()
+        self._templates.clear()
+        gc.collect()
+        for each in gc.get_objects():
+            if isinstance(each, io.IOBase):
+                with suppress(Exception):
+                    each.flush()
+        os._exit(0)
+
     def _start_thread(self, target: Callable[[], None]) -> None:
         threading.Thread(target=target, daemon=True).start()
         self._surroundings.start_thread()
@@ -1482,4 +1497,4 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     )
     faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child.serve()
-    atexit._run_exitfuncs()
+    child.end()

@@ -98,8 +98,8 @@ class Executor:
 
     @property
     def processes(self) -> set[Process]:
-        """The processes of the slots and ranks, and killed processes that have not ended yet."""
-        return self._spawner.processes
+        """The processes of the slots and ranks, and killed processes that have not ended yet; no spare ones."""
+        return self._spawner.processes - {slot.spare for slot in self._slots if slot.spare is not None}
 
     @property
     def sites(self) -> Mapping[str, Site]:
@@ -181,9 +181,11 @@ class Executor:
         while self._said:
             process, said = self._said.popleft()
             slot = self._slots[process.slot]
+            process.ready |= said == "ready"
             if slot.process is process:
                 self._hear(slot, process, said, now, ended)
             if said == "gone":
+                slot.spare = None if slot.spare is process else slot.spare
                 self._spawner.gone(process)
         for slot in self._busy():
             self._check(slot, now, ended)
@@ -235,6 +237,7 @@ class Executor:
         for slot in self._slots:
             if not slot.jobs:
                 self._retire(slot)
+                self._drop_spare(slot)
 
     def close(self) -> None:
         """End all idle processes, kill the others, and remove the unpacked bundles. May be called again."""
@@ -263,10 +266,27 @@ class Executor:
     def _start(self, slot: Slot) -> None:
         if slot.environment not in self.sites:
             slot.environment = ""
+        if slot.spare is not None and slot.spare.environment == slot.environment:
+            slot.process, slot.spare = slot.spare, None
+            if slot.process.ready and slot.jobs:
+                self._supply(slot, slot.process)
+            return
+        self._drop_spare(slot)
         try:
             slot.process = self._spawner.spawn(slot.index, slot.environment, self._tell)
         except OSError as error:
             self._fail(slot, error)
+
+    def _start_spare(self, slot: Slot) -> None:
+        """Start the process for the next program, so that its first task does not wait for it."""
+        if slot.spare is None:
+            with suppress(OSError):  # the next start tells
+                slot.spare = self._spawner.spawn(slot.index, slot.environment, self._tell)
+
+    def _drop_spare(self, slot: Slot) -> None:
+        if slot.spare is not None:
+            slot.spare.kill()
+        slot.spare = None
 
     def _fail(self, slot: Slot, error: OSError) -> None:
         """The process of a slot cannot be started, or told something: the next poll handles this."""
@@ -318,7 +338,10 @@ class Executor:
             data = b"".join(frame(["forget", old, None]) for old in process.told.add(digest, template.size))
             data += frame(["template", digest, template.body])
         process.told.use(digest)
-        process.program, slot.idle_since = slot.program, None
+        if process.program is None:
+            process.program = slot.program
+            self._start_spare(slot)
+        slot.idle_since = None
         if not slot.sent:
             slot.since = None
         slot.sent += len(jobs)
@@ -347,7 +370,6 @@ class Executor:
         elif isinstance(said, RankMeets):
             self._distrust(slot, now, ended)
         elif said == "ready":
-            process.ready = True
             if slot.jobs:
                 self._supply(slot, process)
                 slot.since = now
