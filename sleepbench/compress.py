@@ -8,6 +8,7 @@ Rule 3: predictions come from measurements: the cost of a setting per file and p
 
 import bz2
 import lzma
+import os
 import sysconfig
 import time
 import zlib
@@ -107,14 +108,17 @@ def library() -> Path:
 
 
 def sources(root: Path) -> list[Source]:
-    """Every file of a known kind below ``root``, sorted; without installed packages and optimised bytecode."""
+    """Every file of a known kind below ``root``, sorted; without installed packages and optimised bytecode.
+
+    A link to a file counts as that file, also where it leads out of ``root``. What nobody may read is left out.
+    """
     kinds = {suffix: kind for kind, suffixes in KINDS.items() for suffix in suffixes}
     found = []
     for path in sorted(root.rglob("*")):
         place = path.relative_to(root)
         kind = kinds.get(path.suffix)
         skipped = {"site-packages", "dist-packages"} & set(place.parts) or ".opt-" in path.name
-        if kind and not skipped and path.is_file() and path.stat().st_size:
+        if kind and not skipped and path.is_file() and path.stat().st_size and os.access(path, os.R_OK):
             found.append(Source(place.as_posix(), kind, path.stat().st_size))
     return found
 

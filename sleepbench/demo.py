@@ -162,8 +162,8 @@ def _work(console: "Console") -> tuple[list[Source], list[Group]]:
     """The files, and the short tasks: every file with every setting that there is time for."""
     root = library()
     files = sources(root)
-    if not files:
-        raise click.ClickException(f"there are no files of the standard library in {root}")
+    if not any(file.kind == "source" for file in files):
+        raise click.ClickException(f"there is no source of the standard library in {root}")
     with console.status("Measuring how fast this machine compresses"):
         costs = measure(root, files)
     cores = min(len(WINDOWS), os.cpu_count() or 1)

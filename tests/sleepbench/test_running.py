@@ -108,6 +108,14 @@ def test_the_demo_compresses_what_it_finds_and_says_what_came_of_it(
     assert last.endswith("tasks killed by a planned departure: 0")
 
 
+def test_a_python_without_the_source_of_its_library_has_no_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = [file for file in compress.sources(compress.library()) if file.kind != "source"]
+    monkeypatch.setattr(demo, "sources", lambda root: compiled)
+    result = CliRunner().invoke(demo.demo_command)
+    assert result.exit_code == 1
+    assert f"there is no source of the standard library in {compress.library()}" in result.output
+
+
 def start_demo() -> "subprocess.Popen[str]":
     """The demo as a process, at work: its first lines have been read."""
     command = [sys.executable, "-P", "-m", "deskgrid.cli", "demo"]
