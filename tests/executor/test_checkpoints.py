@@ -495,9 +495,7 @@ def test_a_checkpoint_has_nothing_but_files(tmp_path: Path, kind: bytes) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_come_back_with_their_times_and_whether_they_are_programs_also_those_that_were_one(
-    tmp_path: Path,
-) -> None:
+def test_files_come_back_with_their_times_and_whether_they_are_programs_also_links_to_one_file(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()
