@@ -24,7 +24,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick cover soak bench bench-scale bench-peers profile check docs types pictures format lock clean
+.PHONY: help demo test quick cover soak machines bench bench-scale bench-peers profile check docs types pictures format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ cover: $(READY) ## fail unless the last "make test" covered every branch of sche
 soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a part of it: ARGS="--only days"
 	-$(PIP_INSTALL) atheris
 	$(BIN)/python -m tests.soak $(ARGS)
+
+machines: ## the demo and the quick tests on bare machines of Debian 12, 13 and the next, as root; some: ARGS="bookworm"
+	tests/machines/run.sh $(ARGS)
 
 bench: $(READY) ## deskgrid and its peers, measured beside each other; smaller with ARGS=--quick; written with ARGS="--out FOLDER"
 	$(BIN)/python -m benchmarks $(ARGS)

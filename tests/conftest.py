@@ -1,8 +1,10 @@
 """Settings for all tests: Hypothesis tries the same examples on every machine, every time.
 
-Its time limits are off, because they would fail tests only on busy machines; pytest-timeout ends tests that hang. To
-search beyond the fixed examples, use ``pytest --hypothesis-profile=explore``. It draws new examples each time, and
-prints the line that reproduces a failure.
+A change of the source does not change them either: the seed is in pyproject.toml (``derandomize`` would make one of the
+source of each test), nothing is remembered, and numbers and texts in the source are not drawn. Its time limits are off,
+because they would fail tests only on busy machines; pytest-timeout ends tests that hang. To search beyond the fixed
+examples, use ``pytest --hypothesis-profile=explore --hypothesis-seed=$RANDOM``. The seed, and a line that is printed,
+reproduce a failure.
 
 In a checkout our folders could also be imported by their own names. Tests refuse that, as an installation does.
 """
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.architecture.reading import ROOMS
 from tests.counting import COUNTS
@@ -38,10 +41,18 @@ sys.meta_path.insert(0, OneName())
 COVERING = tuple(f"tests/{folder}/" for folder in ("scheduler", "wire", "broker", "client", "cli", "screen", "worker"))
 
 settings.register_profile(
-    "fixed", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "fixed",
+    derandomize=False,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("explore", settings.get_profile("fixed"), derandomize=False, max_examples=2000)
+settings.register_profile("explore", settings.get_profile("fixed"), max_examples=2000)
 settings.load_profile("fixed")
+# Hypothesis draws constants of all modules that are loaded, and has no setting for that.
+NO_CONSTANTS = providers.Constants()
+providers._get_local_constants = lambda: NO_CONSTANTS
 
 
 @pytest.fixture
