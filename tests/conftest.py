@@ -37,7 +37,8 @@ class OneName(MetaPathFinder):
 
 sys.meta_path.insert(0, OneName())
 
-# The folders whose tests reach every branch of scheduler/ and deskgrid/wire/.
+# The folders whose tests reach every branch of scheduler/ and deskgrid/wire/. Generated tests are not among them: what
+# they reach may change with every line of the source.
 COVERING = tuple(f"tests/{folder}/" for folder in ("scheduler", "wire", "broker", "client", "cli", "screen", "worker"))
 
 settings.register_profile(
@@ -74,10 +75,12 @@ def pytest_configure(config: pytest.Config) -> None:
         plugin.cov_controller.pause()
 
 
+@pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Count lines where that is needed: it makes whatever runs the scheduler take three times as long."""
     for item in items:
-        if item.get_closest_marker("slow") or not item.nodeid.startswith(COVERING):
+        marks = {mark.name for mark in item.iter_markers()}
+        if marks & {"slow", "alone", "hypothesis"} or not item.nodeid.startswith(COVERING):
             item.add_marker("no_cover")
 
 
