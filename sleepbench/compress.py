@@ -9,6 +9,7 @@ Rule 3: predictions come from measurements: the cost of a setting per file and p
 import bz2
 import lzma
 import os
+import sys
 import sysconfig
 import time
 import zlib
@@ -25,8 +26,21 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "archive": (".whl", ".zip", ".gz", ".tar", ".tgz", ".bz2", ".xz"),
 }
 
+
+def _zstd() -> dict[str, Callable[[bytes], bytes]]:
+    """Settings of Zstandard, which Python has since 3.14, unless it was built without."""
+    if sys.version_info < (3, 14):
+        return {}
+    try:
+        from compression import zstd
+    except ImportError:
+        return {}
+    return {"zstd 3": lambda data: zstd.compress(data, 3), "zstd 12": lambda data: zstd.compress(data, 12)}
+
+
 # Roughly from fast to thorough: when time is short, the last ones are left out. lzma from 7 on is for larger files.
 SETTINGS: Mapping[str, Callable[[bytes], bytes]] = {
+    **_zstd(),
     "zlib 1": lambda data: zlib.compress(data, 1),
     "zlib 6": lambda data: zlib.compress(data, 6),
     "bz2 1": lambda data: bz2.compress(data, 1),

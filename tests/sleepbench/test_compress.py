@@ -2,6 +2,7 @@
 
 import bz2
 import lzma
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,10 @@ from deskgrid.sleepbench import compress as sq
 from deskgrid.sleepbench.compress import Cost, Group, Source, Squeezed
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {"zlib": zlib.decompress, "bz2": bz2.decompress, "lzma": lzma.decompress}
+if sys.version_info >= (3, 14):
+    from compression import zstd
+
+    UNPACK["zstd"] = zstd.decompress
 
 
 def put(root: Path, name: str, size: int = 100) -> None:
