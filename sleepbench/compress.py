@@ -14,6 +14,7 @@ import sysconfig
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +30,12 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 
 def _zstd() -> dict[str, Callable[[bytes], bytes]]:
     """Settings of Zstandard, which Python has since 3.14, unless it was built without."""
-    if sys.version_info < (3, 14):
-        return {}
-    try:
-        from compression import zstd
-    except ImportError:
-        return {}
-    return {"zstd 3": lambda data: zstd.compress(data, 3), "zstd 12": lambda data: zstd.compress(data, 12)}
+    if sys.version_info >= (3, 14):
+        with suppress(ImportError):
+            from compression import zstd
+
+            return {"zstd 3": lambda data: zstd.compress(data, 3), "zstd 12": lambda data: zstd.compress(data, 12)}
+    return {}
 
 
 # Roughly from fast to thorough: when time is short, the last ones are left out. lzma from 7 on is for larger files.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.architecture.reading import ROOMS
 from tests.counting import COUNTS
@@ -52,7 +53,7 @@ settings.register_profile(
 settings.register_profile("explore", settings.get_profile("fixed"), max_examples=2000)
 settings.load_profile("fixed")
 # Hypothesis draws constants of all modules that are loaded, and has no setting for that.
-NO_CONSTANTS = providers.Constants()
+NO_CONSTANTS = Constants()
 providers._get_local_constants = lambda: NO_CONSTANTS
 
 
