@@ -40,8 +40,11 @@ test: $(READY) types ## all tests; then that the pure parts are covered complete
 	$(if $(COVER),$(BIN)/python -m pytest -m alone)
 	$(if $(COVER),@$(MAKE) --no-print-directory cover)
 
-quick: $(READY) ## all but the slowest tests, and those with a bound of time; on another Python: PYTHON=python3.13
-	$(BIN)/python -m pytest -m 'not slow and not alone' --numprocesses $(BESIDE) --dist worksteal $(ARGS)
+# Generated tests try the same examples on each Python, and those with a bound of time need a quiet machine.
+QUICK = not slow and not alone and not hypothesis
+
+quick: $(READY) ## all but the slowest tests, and those that find nothing more on another Python: PYTHON=python3.14
+	$(BIN)/python -m pytest -m '$(QUICK)' --numprocesses $(BESIDE) --dist worksteal $(ARGS)
 
 cover: $(READY) ## what the last "make test" has not covered of scheduler/ and deskgrid/wire/; fails if there is any
 	@$(BIN)/python -m coverage report --precision=2 --fail-under=$(COVERED)
