@@ -2,7 +2,7 @@
 
 A fault is tried if its module has changed, its row, or what hunts it, since the last landing: the commit in which
 `.ci/run` has passed here, or from which this branch has left the one that it follows. Where neither is known (there is
-no git, no remote, only a part of the history, or nothing of this branch's own), all are tried.
+no git, no remote, only a part of the history, or a clone in which nothing was changed), all are tried.
 """
 
 import inspect
@@ -19,8 +19,9 @@ from tests.mutations.mutating import Mutation
 from tests.mutations.scripts import SCRIPTS
 
 TABLE, HERE, GRID = "tests/mutations/table.py", "tests/mutations/mutating.py", "tests/grid/"
-# Where the last landing may be found, in this order; `.ci/run` writes the first.
-LANDED = ("refs/ci/passed", "@{upstream}", "refs/remotes/origin/HEAD")
+# What `.ci/run` writes when it has passed, and branches that this one may follow.
+PASSED = "refs/ci/passed"
+FOLLOWED = ("@{upstream}", "refs/remotes/origin/HEAD")
 
 
 def chosen(mutations: Sequence[Mutation], root: Path = ROOT) -> list[int]:
@@ -40,7 +41,9 @@ def chosen(mutations: Sequence[Mutation], root: Path = ROOT) -> list[int]:
 def last_landing(root: Path) -> str:
     """The commit that changes are counted from; "" if it is not known."""
     head = _git(root, "rev-parse", "--verify", "HEAD").strip()
-    bases = [_git(root, "merge-base", "HEAD", place).strip() for place in LANDED]
+    if passed := _git(root, "merge-base", "HEAD", PASSED).strip():
+        return passed
+    bases = [_git(root, "merge-base", "HEAD", branch).strip() for branch in FOLLOWED]
     return next((base for base in bases if base and base != head), "")
 
 
