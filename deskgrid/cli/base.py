@@ -28,8 +28,22 @@ class Refusal(click.ClickException):
 
 
 def default_home() -> Path:
-    """Return the folder where this machine's broker keeps its state by default."""
-    return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
+    """Return the folder where this machine's broker keeps its state by default. Raises `Refusal`.
+
+    An account may have no home folder: in a container, it may even have no name.
+    """
+    try:
+        return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
+    except RuntimeError as error:
+        raise Refusal("this account has no home folder: set HOME, or DESKGRID_HOME") from error
+
+
+def expanded(path: Path) -> Path:
+    """Return ``path`` with the home folder that ~ stands for. Raises `Refusal` if there is none."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise Refusal(f"{path}: there is no such home folder") from error
 
 
 def is_loopback(host: str) -> bool:

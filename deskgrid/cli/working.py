@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, Whole, default_home, is_loopback
+from deskgrid.cli.base import Folder, Refusal, Whole, default_home, expanded, is_loopback
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels
@@ -197,14 +197,14 @@ def _options(
     from deskgrid.worker.pc.processors import cores
     from deskgrid.worker.run.accounts import find_account
 
-    line, known_as = _place(join, address, name, home.expanduser())
+    line, known_as = _place(join, address, name, expanded(home))
     return WorkerOptions(
         join=line,
         name=known_as,
-        home=home.expanduser(),
+        home=expanded(home),
         slots=slots or min(cores(), SLOTS_LIMIT),
         run_as=None if run_as is None else find_account(run_as),
-        files=None if files is None else files.expanduser().absolute(),
+        files=None if files is None else expanded(files).absolute(),
         memory=memory or None,
         plan=_plan(windows, until, cycle),
         **as_given,

@@ -769,7 +769,8 @@ def pack_files(folder: Path, patterns: Sequence[str], inputs: Mapping[Path, int]
     if not found:
         return b""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+    # Each file with its content, also where two of them are links to the same.
+    with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
         for path in sorted(found):
             archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
     return packed.getvalue()
@@ -781,19 +782,29 @@ def unpack_files(packed: object, folder: Path) -> None:
         return
     try:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(folder, filter=_replacing)
+            for member in archive:
+                _replace(archive, member, folder)
     except (tarfile.TarError, OSError) as error:
         if lacks_room(error):
             raise
         raise Unreadable(str(error)) from error
 
 
-def _replacing(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    """Let a file replace an input, which is read-only, and which other tasks have as well. Raises FilterError."""
-    member = tarfile.data_filter(member, folder)
-    with suppress(FileNotFoundError):
-        Path(folder, member.name).unlink()
-    return member
+def _replace(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a file of an archive. It may replace an input, which is read-only, and which other tasks have as well.
+
+    What `tarfile` would do itself has no filter before Python 3.11.4: any name would be written.
+    """
+    target = folder / member.name
+    content = archive.extractfile(member) if member.isreg() else None
+    if content is None or not target.parent.resolve().is_relative_to(folder.resolve()):
+        raise tarfile.ExtractError(f"{member.name!r} is no file in the task's folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    with content, target.open("xb") as file:
+        shutil.copyfileobj(content, file)
+    target.chmod(member.mode & 0o755 | 0o600)
+    os.utime(target, (member.mtime, member.mtime))
 
 
 class Piece:
