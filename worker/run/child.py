@@ -164,6 +164,8 @@ class Raw:
         return sum(map(len, self.pieces))
 
 
+# As it is before `scope.watch` has it noticed.
+_dup2 = os.dup2
 # Each report needs one, and to make one takes longer than to pack a report.
 _PACKER = msgpack.Packer()
 
@@ -1048,8 +1050,8 @@ class Output:
     def end(self, elapsed: float) -> None:
         """A task has ended: restore the descriptors if it closed or replaced them, flush, and mark the end."""
         (stdout, _), (stderr, _) = self._pipes
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
+        _dup2(stdout, 1)
+        _dup2(stderr, 2)
         if elapsed > scope.QUICK_S:
             make_blocking(stdout)
             make_blocking(stderr)
@@ -1126,9 +1128,8 @@ class Child:
         inherited: Sequence[int],
     ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
-        empty = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(empty, 0)
-        os.close(empty)
+        self._empty = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(self._empty, 0)
         self._output = Output(stdout)
         self._host = host
         self._environment = environment
@@ -1340,6 +1341,7 @@ class Child:
     def _tidy(self, template: "Function | Command", elapsed: float) -> bool:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""
         left = False
+        _dup2(self._empty, 0)
         if elapsed > scope.QUICK_S:
             left = scope.have_children() and scope.end_children()
             if not self._temporary.clean():
