@@ -257,6 +257,8 @@ _SET: tuple[Callable[[Any], Any], ...] = (
     _ROOT.setLevel,
     logging.disable,
 )
+
+
 def _read_locale() -> str:
     return locale.setlocale(locale.LC_ALL)
 
