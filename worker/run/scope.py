@@ -27,6 +27,8 @@ from typing import Any
 
 # Without an enum for each number, as `signal.getsignal` makes.
 _getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
+# As they are before `watch` has them noticed.
+_set_wakeup_fd, _setlocale = signal.set_wakeup_fd, importlib.import_module("_locale").setlocale
 SIGKILL, _WNOHANG = getattr(signal, "SIGKILL", 9), getattr(os, "WNOHANG", 1)
 # The signals of POSIX; later ones are for programs that use them on purpose.
 _SIGNALS = range(1, 32) if sys.platform != "win32" else ()
@@ -131,7 +133,7 @@ class Surroundings:
         if os.environ is not self._environ or _variables() != self._variables:
             self._restore_variables()
         os.umask(self._umask)
-        signal.set_wakeup_fd(-1)
+        _set_wakeup_fd(-1)
         if (handlers := list(map(_getsignal, _SIGNALS))) != self._handlers:
             for number, now, before in zip(_SIGNALS, handlers, self._handlers, strict=True):
                 if now is not before and before is not None:
@@ -259,8 +261,8 @@ _SET: tuple[Callable[[Any], Any], ...] = (
 )
 
 
-def _read_locale() -> str:
-    return locale.setlocale(locale.LC_ALL)
+def _read_locale() -> Any:
+    return _setlocale(locale.LC_ALL)
 
 
 def _read_time_zone(_: object) -> None:
@@ -284,7 +286,7 @@ _SELDOM: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
     (threading.gettrace, threading.settrace),
     (threading.getprofile, threading.setprofile),
     (lambda: (time.tzname, time.timezone), _read_time_zone),
-    (_read_locale, lambda name: locale.setlocale(locale.LC_ALL, name)),
+    (_read_locale, lambda name: _setlocale(locale.LC_ALL, name)),
     *_system_state(),
 )
 
