@@ -216,8 +216,8 @@ class Grid(Executor):
         """Share an object with all tasks of a bag. Use the returned handle in the function or in the items of the bag.
 
         In a task, the handle is the object itself. The object travels to each PC once. All tasks there read its large
-        arrays (everything that supports pickle's out-of-band buffers) from one copy, so these are read-only. Do not
-        change the object afterwards.
+        arrays (everything that supports pickle's out-of-band buffers) from one copy, so these are read-only. What a
+        task changes otherwise, no other task sees. Do not change the object in your program afterwards.
 
         Raises `PicklingFailed`.
         """

@@ -124,6 +124,8 @@ COMMAND_S = 0.1
 # is over waits to be told which ranks have not come. Seconds.
 GATHER_LIMIT = 2**20
 OVERDUE_S = 10.0
+# What is said of an error that a task may have raised because it has changed an array of a shared object.
+READ_ONLY = "deskgrid: arrays of shared objects are read-only: change a copy, such as array.copy() or frame.copy()"
 # An object pickled by reference is the same object only on the same minor version of Python.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
@@ -163,6 +165,8 @@ class Raw:
         return sum(map(len, self.pieces))
 
 
+# As it is before `scope.watch` has it noticed.
+_dup2 = os.dup2
 # Each report needs one, and to make one takes longer than to pack a report.
 _PACKER = msgpack.Packer()
 
@@ -403,19 +407,21 @@ class TaskFiles:
 
     def __init__(self, area: str) -> None:
         self.area = area
-        self._attempt: tuple[int, ...] = (0, 0)
+        self.attempt: tuple[int, ...] = (0, 0)
+        # The shared objects that were loaded since this was emptied, by tree.
+        self.shared: dict[str, object] = {}
         # The files that the result refers to: where each is, by its name.
         self._left: dict[str, str] = {}
         self._made = False
 
     def begin(self, *attempt: int) -> None:
         """Another attempt runs now: task, number, and the rank if it is one of a gang."""
-        self._attempt = attempt
+        self.attempt = attempt
 
     @property
     def _name(self) -> str:
         """The attempt, as the worker names its folders. Few tasks need it, so it is not made for each."""
-        return ".".join(map(str, self._attempt))
+        return ".".join(map(str, self.attempt))
 
     @property
     def used(self) -> bool:
@@ -515,25 +521,39 @@ class Function:
         self._host = host
         self._folder: str = template["folder"]
         self._function: Callable[..., object] | None = None
+        # The shared objects that it holds, by tree.
+        self._shared: dict[str, object] = {}
 
     def result(self, payload: bytes, piece: "Piece | None" = None) -> bytes | Raw:
         """Run one task and return its pickled value. Raises what the task raises, or TaskFailure."""
         self._check_python()
         try:
-            if self._function is None:
-                if self._folder and self._folder not in sys.path:
-                    sys.path.insert(0, self._folder)
-                self._function = pickle.loads(self._pickled)
-                self._pickled = b""  # it is not needed any more, and may be large
-                self._loaded()
+            if (function := self._function) is None or (self._shared and self._has_changed()):
+                function = self._function = self._load()
             args, kwargs = self._call(payload)
-            value = self._function(*args, **kwargs)
+            value = function(*args, **kwargs)
         except ModuleNotFoundError as error:
             if error.name is not None:
                 error.msg = self._missing(error.name)
                 error.args = (error.msg,)
             raise
         return _pickled(value)
+
+    def _load(self) -> Callable[..., object]:
+        if self._folder and self._folder not in sys.path:
+            sys.path.insert(0, self._folder)
+        self._files.shared.clear()
+        function: Callable[..., object] = pickle.loads(self._pickled)
+        self._shared = dict(self._files.shared)
+        if not self._shared:
+            self._pickled = b""  # it is not needed any more, and may be large
+        self._loaded()
+        return function
+
+    def _has_changed(self) -> bool:
+        """Whether a task has changed a shared object that the function holds: then all of it is loaded anew."""
+        load = sys.modules["deskgrid.files"]._load_shared
+        return any(load(tree) is not value for tree, value in self._shared.items())
 
     def _call(self, payload: bytes) -> Any:
         """Unpickle the arguments of a task, which may need stored files, or be one."""
@@ -1042,8 +1062,8 @@ class Output:
     def end(self, elapsed: float) -> None:
         """A task has ended: restore the descriptors if it closed or replaced them, flush, and mark the end."""
         (stdout, _), (stderr, _) = self._pipes
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
+        _dup2(stdout, 1)
+        _dup2(stderr, 2)
         if elapsed > scope.QUICK_S:
             make_blocking(stdout)
             make_blocking(stderr)
@@ -1120,9 +1140,8 @@ class Child:
         inherited: Sequence[int],
     ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
-        empty = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(empty, 0)
-        os.close(empty)
+        self._empty = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(self._empty, 0)
         self._output = Output(stdout)
         self._host = host
         self._environment = environment
@@ -1331,6 +1350,8 @@ class Child:
         except BaseException as error:
             # The ranks of a gang end together, with an error.
             outcome = NO_ROOM if lacks_room(error) and not self._is_rank else ERROR
+            if self._files.shared:
+                _explain(error)
             result = describe(error)
         elapsed = time.perf_counter() - start
         self._served = True
@@ -1346,6 +1367,7 @@ class Child:
     def _tidy(self, template: "Function | Command", elapsed: float) -> bool:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""
         left = False
+        _dup2(self._empty, 0)
         if elapsed > scope.QUICK_S:
             left = scope.have_children() and scope.end_children()
             if not self._temporary.clean():
@@ -1380,6 +1402,13 @@ class Child:
             vars(module).update(_piece=None, _times=(float("inf"), float("inf")))
         if (module := sys.modules.get("deskgrid.gang")) is not None:
             vars(module).update(_meeting=None, rank=0, size=1, hosts=vars(module)["hosts"][:1])
+
+
+def _explain(error: BaseException) -> None:
+    """Say what to do about an array that cannot be changed."""
+    with suppress(Exception):  # its text may be code of the task
+        if "read-only" in str(error):
+            error.add_note(READ_ONLY)
 
 
 def _in_a_report(data: bytes) -> bytes | Raw:

@@ -44,6 +44,7 @@ from deskgrid.worker.run.child import (
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines
+from deskgrid.worker.run.scope import remove_folder
 from deskgrid.worker.run.templates import Remembered
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -87,6 +88,7 @@ class Process:
         *,
         environment: str,
         capture_limit: int,
+        temporary: str,
         account: Account | None = None,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         inherited: Sequence[int] = (),
@@ -96,7 +98,8 @@ class Process:
         ``environment``: the key of the environment in which it runs; empty: that of the worker. ``account``: the user
         that it runs as from the start; None: the worker's own, or it has yet to `become` another.
 
-        ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
+        ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr. ``temporary``: its folder for
+        temporary files, which goes with it.
 
         ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
         what is reported, or None.
@@ -122,6 +125,7 @@ class Process:
         self._account = account
         self._times: int | None = None
         self._times_file = str(stem.with_suffix(".due"))
+        self._temporary = temporary
         self._outputs = Outputs(capture_limit, lambda: self._written - self._heard)
         self._dying = threading.Lock()
         self._dead = False
@@ -246,6 +250,7 @@ class Process:
                 birth.kill()
         code = birth.wait()
         self.reason = garbled or _reason(code)
+        remove_folder(self._temporary)
         if (writer := self._writer) is not None:
             writer.join()
         self._tell(self, ["gone"])

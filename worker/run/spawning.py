@@ -96,6 +96,7 @@ class Spawner:
                 self._nursery(environment_key, site),
                 environment="" if site is None else environment_key,
                 capture_limit=self._capture_limit,
+                temporary=str(temporary),
                 account=account,
                 keep=self._keep,
                 inherited=inherited,
