@@ -110,7 +110,11 @@ class Rig:
         self.processes.templates["command"] = UnpackedTemplate(None, {}, trees, outputs)
 
     def run(self, task: int, template: str = "command", payload: wire.Payload = b"") -> None:
-        self.stage.run(0, [Job(task, 1, template, payload, wire.TaskOptions())])
+        self.stage.run(0, [self.job(task, template, payload)])
+
+    @staticmethod
+    def job(task: int, template: str = "command", payload: wire.Payload = b"") -> Job:
+        return Job(task, 1, template, payload, wire.TaskOptions())
 
     @property
     def ran(self) -> list[int]:

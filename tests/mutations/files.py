@@ -10,7 +10,7 @@ from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.wire.trees import TreeRefused
 from deskgrid.worker.files.cache import FileCache, link
-from deskgrid.worker.files.task_folder import open_file
+from deskgrid.worker.run.beneath import open_file
 from tests.broker.office import Office
 from tests.broker.test_transfers import attempt, digest, fetched, held, lacked, later, offer, part_of, send, store
 from tests.files.fakes import entry

@@ -925,9 +925,9 @@ MUTATIONS = (
     ),
     Mutation(
         "follow a link that a task left",
-        "deskgrid.worker.files.task_folder:_open",
-        'getattr(os, "O_NOFOLLOW", 0)',
-        "0",
+        "deskgrid.worker.run.beneath:_open",
+        "_READ | more)",
+        "(_READ | more) & ~os.O_NOFOLLOW)",
         "files in folders",
     ),
     Mutation(

@@ -1,14 +1,14 @@
 """What a task needs before it can run: the folders of tasks, filled with stored files that are fetched if necessary."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.cache import FileCache, ThisPc
+from deskgrid.worker.files.cache import FileCache, ThisPc, bytes_of
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.files.errands import Errand, Errands
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.templates import UnpackedTemplate
 
@@ -28,6 +28,7 @@ class _Getting:
     then: Then
     rounds: int = 0
     left: int = 0
+    errand: Errand | None = None
 
 
 @dataclass(slots=True)
@@ -58,17 +59,21 @@ class Inputs:
 
     def drop(self, holder: str) -> None:
         """An attempt was stopped: nobody needs its files."""
-        self._getting.pop(holder, None)
+        getting = self._getting.pop(holder, None)
+        if getting is not None and getting.errand is not None:
+            getting.errand.drop()
         self._downloads.drop(holder)
 
     def tidy(self, holder: str) -> None:
         """Remove an attempt's folder."""
-        self._errands.do(lambda: task_folder.remove(self._area, holder), lambda found: None)
+        self._errands.do(lambda: task_folder.remove(self._area, holder), lambda found: None, holder)
 
     def _look(self, getting: _Getting) -> None:
         """Find out what an attempt lacks."""
         getting.rounds += 1
-        self._errands.do(lambda: _lookup(self._cache, getting.trees), lambda found: self._found(getting, found))
+        getting.errand = self._errands.do(
+            lambda: _lookup(self._cache, getting.trees), lambda found: self._found(getting, found), getting.holder
+        )
 
     def _found(self, getting: _Getting, found: _Lookup | Exception) -> None:
         if not self._is_wanted(getting):
@@ -97,13 +102,14 @@ class Inputs:
         area, cache, account = self._area, self._cache, self._account
         digests = [digest for digest in getting.trees if source is None or digest != source[0]]
 
-        def unpack() -> bool:
-            if len(digests) < len(getting.trees) and source is not None and not task_folder.lay_out(*source, cache):
+        def unpack() -> Generator[None, None, bool]:
+            is_laid_out = source is None or len(digests) == len(getting.trees)
+            if source is not None and not is_laid_out and not (yield from task_folder.lay_out(*source, cache)):
                 return False
             trees = task_folder.trees_in(cache, digests)
-            return task_folder.unpack(area, getting.holder, trees, cache, account, command=command)
+            return (yield from task_folder.unpack(area, getting.holder, trees, cache, account, command=command))
 
-        self._errands.do(unpack, lambda found: self._unpacked(getting, found))
+        getting.errand = self._errands.do(unpack, lambda found: self._unpacked(getting, found), getting.holder)
 
     def _unpacked(self, getting: _Getting, found: bool | Exception) -> None:
         if not self._is_wanted(getting):
@@ -149,8 +155,8 @@ def has_files(payload: wire.Payload) -> bool:
     return first[:1] == wire.MARK
 
 
-def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
-    """Look for trees and their files. Raises `TreeRefused` if they have too many names."""
+def _lookup(cache: FileCache, digests: Sequence[bytes]) -> Generator[None, None, _Lookup]:
+    """Look for trees and their files. Raises `TreeRefused` if they have too many names, and `NoRoomHere`."""
     found, names = _Lookup([]), 0
     for digest in dict.fromkeys(digests):
         data = cache.tree(digest)
@@ -161,6 +167,9 @@ def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
         names += len(tree.entries) + len(tree.folders)
         if names > task_folder.NAMES_LIMIT:
             raise wire.TreeRefused(f"the task needs more than {task_folder.NAMES_LIMIT:,} files and folders")
-        missing = [entry for entry in tree.entries if cache.find(entry) is None]
-        found.files_missing.update((entry.id, entry) for entry in missing)
+        for some in task_folder.batched(tree.entries):
+            missing = [entry for entry in some if cache.find(entry) is None]
+            found.files_missing.update((entry.id, entry) for entry in missing)
+            yield
+    cache.check_room(sum([bytes_of(entry) for entry in found.files_missing.values()]))
     return found

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.files.errands import Errand, Errands, TookTooLong
 from deskgrid.worker.files.inputs import has_files
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused
 from deskgrid.worker.files.uploads import Uploads
+from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.jobs import JobEnded
 
 # Called once, with the end as it is to be reported.
@@ -23,13 +24,22 @@ class _Leaving:
     holder: str
     ended: JobEnded
     then: Then
+    errand: Errand | None = None
 
 
 class Outputs:
-    """``area``: where the folders of tasks are. ``tidy`` removes the folder of a holder."""
+    """``area``: where the folders of tasks are. ``account``: the user that they run as. ``tidy`` removes a folder."""
 
-    def __init__(self, area: Path, errands: Errands, uploads: Uploads, tidy: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        area: Path,
+        errands: Errands,
+        uploads: Uploads,
+        tidy: Callable[[str], None],
+        account: Account | None,
+    ) -> None:
         self._area = area
+        self._account = account
         self._errands = errands
         self._uploads = uploads
         self._tidy = tidy
@@ -38,9 +48,11 @@ class Outputs:
     def leave(self, holder: str, ended: JobEnded, patterns: Sequence[str] | None, then: Then) -> None:
         """Send the files of an attempt: those that match, or those that its result names."""
         leaving = self._leaving[holder] = _Leaving(holder, ended, then)
-        self._errands.do(
-            lambda: task_folder.collect(self._area, holder, patterns or None),
+        uid = None if self._account is None else self._account.uid
+        leaving.errand = self._errands.do(
+            lambda: task_folder.collect(self._area, holder, patterns or None, uid),
             lambda found: self._collected(leaving, found),
+            holder,
         )
 
     def leaving(self, holders: Iterable[str]) -> list[JobEnded]:
@@ -52,6 +64,8 @@ class Outputs:
         leaving = self._leaving.pop(holder, None)
         if leaving is None:
             return None
+        if leaving.errand is not None:
+            leaving.errand.drop()
         self._uploads.drop(holder)
         return leaving.ended
 
@@ -59,7 +73,8 @@ class Outputs:
         if self._leaving.get(leaving.holder) is not leaving:
             self._tidy(leaving.holder)
         elif isinstance(found, Exception):
-            self._left(leaving, (), str(found) if isinstance(found, OutputsRefused) else f"its files: {found}")
+            told = isinstance(found, OutputsRefused | TookTooLong)
+            self._left(leaving, (), str(found) if told else f"its files: {found}")
         else:
             self._uploads.add(leaving.holder, found, lambda reason: self._left(leaving, found.trees, reason))
 

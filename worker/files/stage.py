@@ -90,7 +90,7 @@ class Stage:
         self._downloads = Downloads(cache, self._errands, numbers)
         self._uploads = Uploads(self._errands, numbers)
         self._inputs = Inputs(cache, area, self._errands, self._downloads, account)
-        self._outputs = Outputs(area, self._errands, self._uploads, self._inputs.tidy)
+        self._outputs = Outputs(area, self._errands, self._uploads, self._inputs.tidy, account)
         self.environments: Environments | None = None
         if wheels is not None:
             self.environments = Environments(wheels, cache, area, self._downloads, wake=wake, in_use=self._uses)

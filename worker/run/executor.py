@@ -84,7 +84,8 @@ class Executor:
         if account is not None:
             account.let_pass(self.folder.path)
         self._bundles = self.folder.path / "bundles"
-        self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints")
+        uid = None if account is None else account.uid
+        self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints", uid=uid)
         self._saved: list[JobSaved] = []
         tasks = self.folder.path if tasks is None else tasks
         arguments = [name, str(result_limit), str(task_memory), str(tasks)]
@@ -94,7 +95,7 @@ class Executor:
         self._slots = [Slot(index) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
         about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi}
-        self.ranks = Ranks(self._spawner, self.template, wake, **about, uid=None if account is None else account.uid)
+        self.ranks = Ranks(self._spawner, self.template, wake, **about, uid=uid)
 
     @property
     def processes(self) -> set[Process]:

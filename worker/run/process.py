@@ -5,7 +5,6 @@ Rule 2: it is killed together with everything that it started, and dies when the
 """
 
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -14,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +28,7 @@ from deskgrid.wire import (
     results_of_tasks,
 )
 from deskgrid.worker.run.accounts import UMASK, Account
+from deskgrid.worker.run.beneath import names_in, remove
 from deskgrid.worker.run.child import (
     ARGUMENTS,
     MARK_BYTES,
@@ -229,9 +229,9 @@ class Process:
             self._times = None
             Path(self._times_file).unlink(missing_ok=True)
             folder = Path(tasks_folder_of(self._times_file))
-            shutil.rmtree(folder, ignore_errors=True)
-            for path in folder.parent.glob(f"{folder.name}.checkpoint-*"):
-                path.unlink(missing_ok=True)
+            with suppress(OSError), closing(names_in(folder.parent.parent, folder.parent.name)) as names:
+                for name in [name for name, _ in names if name.partition(".")[0] == folder.name]:
+                    remove(folder.parent.parent, name, folder.parent.name)
 
     def _listen(self) -> None:
         garbled = ""
@@ -299,7 +299,7 @@ class Process:
         elif number:
             path = Path(checkpoint_file_of(self._times_file, number))
             saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
-            path.unlink(missing_ok=True)
+            remove(path.parent.parent, path.name, path.parent.name)
         else:
             saved = None
         self._unkept = saved is None
