@@ -272,7 +272,7 @@ def test_what_a_task_wrote_is_copied_and_only_if_it_is_a_file(tmp_path: Path) ->
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can do it")
 def test_a_second_name_for_a_file_of_somebody_else_is_no_checkpoint(tmp_path: Path) -> None:
-    store, secret = CheckpointFiles(tmp_path / "checkpoints", uid=65534), tmp_path / "secret"
+    store, secret = CheckpointFiles(tmp_path / "checkpoints", uids=[65534]), tmp_path / "secret"
     secret.write_bytes(b"secret")
     secret.chmod(0o600)
     (tmp_path / "left").hardlink_to(secret)

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, ThisPc, bytes_of
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errand, Errands
-from deskgrid.worker.run.accounts import Account
+from deskgrid.worker.files.places import Places
+from deskgrid.worker.run.accounts import NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 # How often the files of a task may turn out to be gone from the cache again before it fails.
@@ -23,6 +24,7 @@ class _Getting:
     """``left``: files and trees that have yet to come."""
 
     holder: str
+    owner: str
     trees: tuple[bytes, ...]
     template: UnpackedTemplate
     then: Then
@@ -40,22 +42,28 @@ class _Lookup:
 
 
 class Inputs:
-    """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as."""
+    """``places``: where the folders of tasks are, on the disk of the cache."""
 
-    def __init__(
-        self, cache: FileCache, area: Path, errands: Errands, downloads: Downloads, account: Account | None
-    ) -> None:
+    def __init__(self, cache: FileCache, places: Places, errands: Errands, downloads: Downloads) -> None:
         self._cache = cache
-        self._area = area
+        self._places = places
         self._errands = errands
         self._downloads = downloads
-        self._account = account
         self._getting: dict[str, _Getting] = {}
+        # Those whose files are here, and that wait for an account.
+        self._unplaced: list[_Getting] = []
 
-    def get(self, holder: str, trees: tuple[bytes, ...], template: UnpackedTemplate, then: Then) -> None:
-        """Make the folder of an attempt of a template with these trees."""
-        getting = self._getting[holder] = _Getting(holder, trees, template, then)
+    def get(self, holder: str, owner: str, trees: tuple[bytes, ...], template: UnpackedTemplate, then: Then) -> None:
+        """Make the folder of ``owner``'s attempt of a template with these trees."""
+        getting = self._getting[holder] = _Getting(holder, owner, trees, template, then)
         self._look(getting)
+
+    def poll(self) -> None:
+        """Look whether there are accounts for the attempts that wait for one."""
+        unplaced, self._unplaced = self._unplaced, []
+        for getting in unplaced:
+            if self._is_wanted(getting):
+                self._unpack(getting)
 
     def drop(self, holder: str) -> None:
         """An attempt was stopped: nobody needs its files."""
@@ -65,8 +73,10 @@ class Inputs:
         self._downloads.drop(holder)
 
     def tidy(self, holder: str) -> None:
-        """Remove an attempt's folder."""
-        self._errands.do(lambda: task_folder.remove(self._area, holder), lambda found: None, holder)
+        """Remove an attempt's folder, and let go of its place."""
+        if (place := self._places.of(holder)) is not None:
+            removal = partial(task_folder.remove, place.area, holder)
+            self._errands.do(removal, lambda found: self._places.release(holder), holder)
 
     def _look(self, getting: _Getting) -> None:
         """Find out what an attempt lacks."""
@@ -98,8 +108,16 @@ class Inputs:
                 self._look(getting)
 
     def _unpack(self, getting: _Getting) -> None:
-        command, source = getting.template.outputs is not None, getting.template.source
-        area, cache, account = self._area, self._cache, self._account
+        try:
+            place = self._places.take(getting.holder, getting.owner)
+        except NoAccount as error:
+            self._end(getting, ThisPc(str(error)))
+            return
+        if place is None:
+            self._unplaced.append(getting)
+            return
+        command, source, cache = getting.template.outputs is not None, getting.template.source, self._cache
+        area, account = place.area, place.account
         digests = [digest for digest in getting.trees if source is None or digest != source[0]]
 
         def unpack() -> Generator[None, None, bool]:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.errands import Errand, Errands, TookTooLong
 from deskgrid.worker.files.inputs import has_files
+from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused
 from deskgrid.worker.files.uploads import Uploads
-from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.jobs import JobEnded
 
 # Called once, with the end as it is to be reported.
@@ -28,18 +28,10 @@ class _Leaving:
 
 
 class Outputs:
-    """``area``: where the folders of tasks are. ``account``: the user that they run as. ``tidy`` removes a folder."""
+    """``places``: where the folders of tasks are. ``tidy`` removes the folder of a holder."""
 
-    def __init__(
-        self,
-        area: Path,
-        errands: Errands,
-        uploads: Uploads,
-        tidy: Callable[[str], None],
-        account: Account | None,
-    ) -> None:
-        self._area = area
-        self._account = account
+    def __init__(self, places: Places, errands: Errands, uploads: Uploads, tidy: Callable[[str], None]) -> None:
+        self._places = places
         self._errands = errands
         self._uploads = uploads
         self._tidy = tidy
@@ -48,9 +40,10 @@ class Outputs:
     def leave(self, holder: str, ended: JobEnded, patterns: Sequence[str] | None, then: Then) -> None:
         """Send the files of an attempt: those that match, or those that its result names."""
         leaving = self._leaving[holder] = _Leaving(holder, ended, then)
-        uid = None if self._account is None else self._account.uid
+        place = self._places.of(holder)
+        assert place is not None  # since it was handed on
         leaving.errand = self._errands.do(
-            lambda: task_folder.collect(self._area, holder, patterns or None, uid),
+            partial(task_folder.collect, place.area, holder, patterns or None, place.uid),
             lambda found: self._collected(leaving, found),
             holder,
         )

@@ -205,7 +205,7 @@ class _Room:
     def open(self, path: str) -> int:
         """Open a file here. Raises `OutputsRefused`, and OSError."""
         try:
-            return beneath.open_file(self.area, f"{self.root}/{path}", self.uid)
+            return beneath.open_file(self.area, f"{self.root}/{path}", () if self.uid is None else (self.uid,))
         except beneath.NotAFile as error:
             raise OutputsRefused(f"{path!r:.200} is not a file of the task") from error
 

@@ -14,7 +14,7 @@ import itertools
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,11 +30,14 @@ class NotAFile(OSError):
     """What has this name is no file of the task's user: a link, a pipe, a device, or a file of somebody else."""
 
 
-def open_file(top: Path, path: str, uid: int | None = None) -> int:
-    """Open a file below ``top`` for reading. ``uid``: of the task's user; None: our own. Raises `NotAFile`, OSError."""
+def open_file(top: Path, path: str, uids: Collection[int] = ()) -> int:
+    """Open a file below ``top`` for reading. Raises `NotAFile`, OSError.
+
+    ``uids``: of the users whose files count, beside those that everybody may read; empty: any.
+    """
     descriptor = _open(top, path, 0)
     found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or not (uid in (None, found.st_uid) or found.st_mode & stat.S_IROTH):
+    if not stat.S_ISREG(found.st_mode) or (uids and found.st_uid not in uids and not found.st_mode & stat.S_IROTH):
         os.close(descriptor)
         raise NotAFile(errno.EINVAL, "Not a file")
     return descriptor

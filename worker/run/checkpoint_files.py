@@ -10,6 +10,7 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,12 +25,12 @@ MOST_BYTES = 4 * CHECKPOINT_LIMIT
 class CheckpointFiles:
     """The files in ``folder``, which is made when the first one is written. Any thread may call this.
 
-    ``uid``: of the user that tasks run as; None: our own.
+    ``uids``: of the users that tasks run as; empty: our own.
     """
 
-    def __init__(self, folder: Path, most: int = MOST_BYTES, uid: int | None = None) -> None:
+    def __init__(self, folder: Path, most: int = MOST_BYTES, uids: Collection[int] = ()) -> None:
         self._folder = folder
-        self._uid = uid
+        self._uids = uids
         self._most = most
         self._mine = threading.Lock()
         self._sizes: OrderedDict[tuple[int, int], int] = OrderedDict()
@@ -65,7 +66,7 @@ class CheckpointFiles:
         in may be one that tasks can write to.
         """
         with self._mine, suppress(OSError):
-            source = open_file(path.parent.parent, f"{path.parent.name}/{path.name}", self._uid)
+            source = open_file(path.parent.parent, f"{path.parent.name}/{path.name}", self._uids)
             try:
                 told = os.fstat(source)
                 if told.st_size > CHECKPOINT_LIMIT:

@@ -228,10 +228,6 @@ class Process:
             os.close(self._times)
             self._times = None
             Path(self._times_file).unlink(missing_ok=True)
-            folder = Path(tasks_folder_of(self._times_file))
-            with suppress(OSError), closing(names_in(folder.parent.parent, folder.parent.name)) as names:
-                for name in [name for name, _ in names if name.partition(".")[0] == folder.name]:
-                    remove(folder.parent.parent, name, folder.parent.name)
 
     def _listen(self) -> None:
         garbled = ""
@@ -248,7 +244,19 @@ class Process:
         self.reason = garbled or _reason(code)
         if (writer := self._writer) is not None:
             writer.join()
+        self._tidy()
         self._tell(self, ["gone"])
+
+    def _tidy(self) -> None:
+        """Remove the files that tasks have left: here, because that takes long if they are many."""
+        folder = Path(tasks_folder_of(self._times_file))
+        remove(folder.parent.parent, f"{folder.name}.tmp")
+        if self._times is not None:
+            left = list[str]()
+            with suppress(OSError), closing(names_in(folder.parent.parent, folder.parent.name)) as names:
+                left += [name for name, _ in names if name.partition(".")[0] == folder.name]
+            for name in left:
+                remove(folder.parent.parent, name, folder.parent.name)
 
     def _read(self) -> None:
         frames = Reports(self._started.stdout)
