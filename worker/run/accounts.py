@@ -71,8 +71,7 @@ class Account:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of this user's processes."""
-        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-        return kept | {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+        return kept_variables() | {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
     def process(self) -> dict[str, Any]:
         """Return the arguments of `subprocess.Popen` for a process of this user."""
@@ -112,6 +111,11 @@ class Account:
         if sys.platform != "win32":
             os.chown(folder, 0, self.gid)
             folder.chmod(0o710)
+
+
+def kept_variables() -> dict[str, str]:
+    """Return the variables of the worker's environment that processes of other users may see."""
+    return {name: os.environ[name] for name in KEPT if name in os.environ}
 
 
 def find_accounts(names: str) -> tuple[Account, ...]:

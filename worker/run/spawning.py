@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.environments.site import Site
-from deskgrid.worker.run.accounts import RUN, Accounts, NoAccount, Place, environment
+from deskgrid.worker.run.accounts import RUN, Accounts, NoAccount, Place, environment, kept_variables
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
 from deskgrid.worker.run.process import Process, Tell
@@ -172,7 +172,8 @@ class Spawner:
         return nursery
 
     def _new_nursery(self, python: list[str], site: Site | None, place: Place) -> Nursery | Direct:
-        how: dict[str, Any] = {"env": environment(os.environ)}
+        # Whatever its copies become: they show what it had when it began, as /proc/self/environ.
+        how: dict[str, Any] = {"env": environment(os.environ) if place.account is None else kept_variables()}
         if site is not None:
             how = how if place.account is None else place.account.process()
             how["env"] = site.variables(how["env"])
