@@ -1,7 +1,6 @@
 """Starts the processes of a worker, for its slots and for ranks of gangs, and knows all that have not ended yet."""
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +9,7 @@ from typing import Any
 
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import RUN, Accounts, NoAccount, Place, environment, kept_variables
+from deskgrid.worker.run.beneath import remove
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
 from deskgrid.worker.run.process import Process, Tell
@@ -104,7 +104,7 @@ class Spawner:
             how: dict[str, Any] = {"tell": tell, "rank": rank, "threads": threads, "inherited": inherited}
             process = self._process(slot, environment_key, site, place, temporary, **how)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            remove(temporary.parent, temporary.name)
             self.accounts.release(owner)
             raise
         self._owners[process] = owner
