@@ -33,11 +33,12 @@ from deskgrid.worker.pc.address import address_towards, interface_of
 from deskgrid.worker.pc.processors import cores
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.pc.this_pc import ThisPc
-from deskgrid.worker.run.accounts import Account, AccountError, Accounts, check_account
+from deskgrid.worker.run.accounts import Account, AccountError, check_account, reserved
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.folders import Folder, is_ours
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.nursery import PROGRAM
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.session import Identity, Refusal, Session
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import OpenEnded, Plan, PlanError, weekly_from_json
@@ -124,11 +125,12 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
         for account in options.run_as:
             check_account(account, PROGRAM)
         if options.run_as:
-            os.umask(0o022)  # that user must be able to read the unpacked bundles
-        if options.join.keys is None:
-            _work(options, stopping, say)
-        else:
-            _work_as_known(options, stopping, say)
+            os.umask(0o022)  # those users must be able to read the unpacked bundles
+        with reserved(options.run_as):
+            if options.join.keys is None:
+                _work(options, stopping, say)
+            else:
+                _work_as_known(options, stopping, say)
     except Refusal as refusal:
         raise WorkerError(f"the broker refuses this worker: {refusal}") from refusal
     except (IdentityError, AccountError) as error:

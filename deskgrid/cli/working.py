@@ -48,7 +48,7 @@ LINE_LOOK_S = 0.005
     "--run-as",
     metavar="USERS",
     help="Run tasks as these users, who cannot read this PC's keys: one user for each person at a time. Several names "
-    "have commas between them, and % in a name stands for any characters: 'deskgrid-%'. Only for root, and not on "
+    "have commas between them, and % in a name stands for any characters: 'deskgrid-task-%'. Only for root, and not on "
     "Windows. [default: as you; tasks can then read everything that you can read, including this PC's keys]",
 )
 @click.option(

@@ -15,9 +15,9 @@ from deskgrid.worker.files import task_folder
 from deskgrid.worker.files import uploads as uploads_module
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
-from deskgrid.worker.run.accounts import Accounts
 from deskgrid.worker.run.executor import RESULT_LIMIT
 from deskgrid.worker.run.jobs import Job, JobEnded, Program
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
 from tests.without_files import NoRanks, WithoutCheckpoints

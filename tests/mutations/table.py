@@ -931,6 +931,20 @@ MUTATIONS = (
         "files in folders",
     ),
     Mutation(
+        "take a second name for a file of somebody else",
+        "deskgrid.worker.run.beneath:open_file",
+        "found.st_uid not in uids",
+        "False",
+        "files in folders",
+    ),
+    Mutation(
+        "let an attempt wait until another has all of its files",
+        "deskgrid.worker.files.turns:Turns.take",
+        "self._queues.move_to_end(holder)",
+        "pass",
+        "files in folders",
+    ),
+    Mutation(
         "use a file that a task wrote to",
         "deskgrid.worker.files.cache:FileCache.find",
         " or found.st_mtime_ns != CHANGED_S * 10**9",

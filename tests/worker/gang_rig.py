@@ -19,9 +19,9 @@ from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.pc.address import free_port, interface_of
-from deskgrid.worker.run.accounts import Accounts
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.mpi import Mpi
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import OpenEnded, Plan

@@ -15,7 +15,8 @@ import pytest
 from deskgrid import wire
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.run import clearing
-from deskgrid.worker.run.accounts import Account, AccountError, Accounts, NoAccount, find_accounts
+from deskgrid.worker.run.accounts import Account, AccountError, find_accounts, reserved
+from deskgrid.worker.run.pool import Accounts, NoAccount
 from tests.files.test_stage import Rig
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually
@@ -245,6 +246,16 @@ def test_an_account_that_can_write_to_its_home_is_refused(area: Path) -> None:
         os.chown(area, pwd.getpwnam(names[0]).pw_uid, -1)
         with pytest.raises(AccountError, match="where one person's tasks would find what another's have left"):
             find_accounts(names[0])
+
+
+def test_another_worker_cannot_use_the_same_accounts(area: Path) -> None:
+    with reserved([ONE], area):
+        with pytest.raises(AccountError, match="another worker of this PC uses a"), reserved([TWO, ONE], area):
+            pytest.fail("both use it")
+        with reserved([TWO], area):
+            pass
+    with reserved([ONE], area):
+        pass
 
 
 # --- clearing --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from deskgrid.worker.files.cache import FileCache, ThisPc, bytes_of
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errand, Errands
 from deskgrid.worker.files.places import Places
-from deskgrid.worker.run.accounts import NoAccount
+from deskgrid.worker.run.pool import NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 # How often the files of a task may turn out to be gone from the cache again before it fails.

@@ -6,7 +6,7 @@ attempt here is free as soon as the processes that wait for more have ended.
 
 from collections.abc import Callable, Collection
 
-from deskgrid.worker.run.accounts import Accounts, NoAccount, Place
+from deskgrid.worker.run.pool import Accounts, NoAccount, Place
 
 
 class Places:

@@ -14,7 +14,6 @@ from deskgrid.worker.files.inputs import Inputs, has_files, trees_of
 from deskgrid.worker.files.outputs import Outputs, failure
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.gangs import RunsRanks
-from deskgrid.worker.run.accounts import NoAccount
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
@@ -25,6 +24,7 @@ from deskgrid.worker.run.jobs import (
     RankReport,
     RankStopped,
 )
+from deskgrid.worker.run.pool import NoAccount
 from deskgrid.worker.run.ranks import TemplateOf
 
 

@@ -32,8 +32,8 @@ from deskgrid.worker.files.outputs import Outputs, failure
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.rank_stage import RankProcesses, RankStage
 from deskgrid.worker.files.uploads import Uploads
-from deskgrid.worker.run.accounts import Accounts, NoAccount
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from deskgrid.worker.run.pool import Accounts, NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 

@@ -35,43 +35,43 @@ def main() -> None:
 
 def clear(uid: int, gid: int, folders: list[str]) -> bool:
     """End and remove everything of a user; whether nothing is left."""
-    if sys.platform == "win32" or uid == 0:
-        return False
     places = [Path(folder) for folder in (*folders, *COMMON)]
-    for _ in range(ROUNDS):
-        _as(uid, gid, lambda: os.kill(-1, signal.SIGKILL))
+    for _ in range(ROUNDS if uid else 0):
+        _as(uid, gid, _kill_all)
         if not _runs(uid, gid) and _as(uid, gid, lambda: _tidy(uid, places)):
             return True
         time.sleep(PAUSE_S)
     return False
 
 
+def _kill_all() -> None:
+    if sys.platform != "win32":
+        with suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+
+
 def _as(uid: int, gid: int, action: Callable[[], object]) -> bool:
     """Do something in a copy of this process that has become this user; whether it was done."""
     if sys.platform == "win32":
         return False
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1] == 0
-    done = False
-    try:
-        os.setgroups([gid])
-        os.setgid(gid)
-        os.setuid(uid)
-        done = os.getuid() == os.geteuid() == uid != 0
-        if done:
-            action()
-    except ProcessLookupError:  # there was nothing to kill
-        pass
-    except BaseException:
-        done = False
-    finally:
-        os._exit(0 if done else 1)
+    else:
+        if child := os.fork():
+            return os.waitpid(child, 0)[1] == 0
+        code = 1
+        try:
+            os.setgroups([gid])
+            os.setgid(gid)
+            os.setuid(uid)
+            if os.getuid() == os.geteuid() == uid != 0:
+                action()
+                code = 0
+        finally:
+            os._exit(code)
 
 
 def _runs(uid: int, gid: int) -> bool:
     """Whether a process of this user runs, other than those whose parents have not noticed yet that they ended."""
-    if sys.platform != "linux":
+    if not Path("/proc/self/stat").exists():
         return not _as(uid, gid, _nothing_runs)
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended

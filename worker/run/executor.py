@@ -24,13 +24,13 @@ from typing import Any
 from deskgrid.durations import precise
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
-from deskgrid.worker.run.accounts import Accounts
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.output import last_lines
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
 from deskgrid.worker.run.slot import Slot

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.environments.site import Site
-from deskgrid.worker.run.accounts import RUN, Accounts, NoAccount, Place, environment, kept_variables
+from deskgrid.worker.run.accounts import environment, kept_variables
 from deskgrid.worker.run.beneath import remove
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
+from deskgrid.worker.run.pool import RUN, Accounts, NoAccount, Place
 from deskgrid.worker.run.process import Process, Tell
 from deskgrid.worker.run.templates import UnpackedTemplate
 
