@@ -462,3 +462,72 @@ def test_a_folder_is_given_away_from_the_inside_out_where_its_new_owner_cannot_r
     work = area / "in" / X / "work"
     assert {path.stat().st_uid for path in (work, *work.rglob("*")) if path.is_dir()} == {65534}
     assert {path.stat().st_uid for path in work.rglob("*") if path.is_file()} == {0}
+
+
+# --- races that made others' programs dangerous ----------------------------------------------------------------------
+
+
+@posix
+@pytest.mark.parametrize("moment", ["before it is entered", "before it is moved up"])
+def test_a_folder_that_becomes_a_link_while_it_is_removed_is_not_followed(
+    area: Path, work: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """As in CVE-2022-21658 and CVE-2021-20197, and in `rm` of early systems."""
+    outside = area.parent / "outside"
+    (outside / "inner").mkdir(parents=True)
+    (outside / "precious").touch()
+    (work / "d" / "inner").mkdir(parents=True)
+    renaming, swapped = beneath._rename, list[str]()
+
+    def swap(name: str, at: int) -> None:
+        if name == "d" and not swapped:
+            swapped.append(name)
+            os.rename("d", "before", src_dir_fd=at, dst_dir_fd=at)
+            os.symlink(outside, "d", dir_fd=at)
+
+    def moved(source: int, name: str, target: int, new: str) -> None:
+        if moment == "before it is moved up":
+            swap(name, source)
+        renaming(source, name, target, new)
+        if moment == "before it is entered" and name == "d":
+            os.rename(new, f"{new}-before", src_dir_fd=target, dst_dir_fd=target)
+            os.symlink(outside, new, dir_fd=target)
+            swapped.append(new)
+
+    monkeypatch.setattr(beneath, "_rename", moved)
+    remove(area, X)
+    assert swapped
+    assert sorted(path.name for path in outside.iterdir()) == ["inner", "precious"]
+
+
+@by_root
+@pytest.mark.parametrize("moment", ["read", "removed", "given"])
+def test_a_folder_in_the_middle_of_a_path_that_becomes_a_link_is_not_followed(
+    area: Path, work: Path, tmp_path: Path, moment: str
+) -> None:
+    """As in CVE-2018-21269 and CVE-2023-41915: not the last name is swapped, but a folder on the way to it."""
+    outside = area.parent / "outside"
+    (outside / X / "out").mkdir(parents=True)
+    (outside / X / "out" / "secret").write_bytes(b"secret")
+    shutil.rmtree(area / "left")
+    (area / "left").symlink_to(outside)
+    if moment == "read":
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            collect(area, X, None)
+    elif moment == "removed":
+        remove(area, X)
+    else:
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            beneath.hand_over(area, [f"left/{X}/out"], 65534, 65534)
+    assert (outside / X / "out" / "secret").read_bytes() == b"secret"
+    assert (outside / X / "out").stat().st_uid == 0
+
+
+@by_root
+def test_a_second_name_for_a_file_of_root_is_not_handed_over(area: Path, work: Path) -> None:
+    """As where start scripts ran ``chown -R``: folders have no second names, and files are never handed over."""
+    (area.parent / "secret").touch(0o600)
+    (work / "mine").hardlink_to(area.parent / "secret")
+    with pytest.raises(NotADirectoryError):
+        beneath.hand_over(area, [f"in/{X}/work/mine"], 65534, 65534)
+    assert (area.parent / "secret").stat().st_uid == 0

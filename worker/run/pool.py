@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -22,8 +23,10 @@ from pathlib import Path
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.beneath import remove
 
-# Time limit of the removal of all that an account has left. Seconds.
+# Time limit of the removal of all that an account has left; and how long the end of a worker waits for it. It goes on
+# afterwards, and the next worker does it again. Seconds.
 CLEAR_S = 600.0
+CLOSE_S = 5.0
 # In the folder of an account: its home, what its processes use, where checkpointable tasks save, the modules that tasks
 # were given, and what tasks leave.
 HOME, RUN, TASKS, GIVEN, LEFT = "home", "run", "tasks", "given", "left"
@@ -151,8 +154,9 @@ class Accounts:
         self._unclean += [held.place for held in self._held.values()]
         self._held.clear()
         self._clear_all()
+        until = time.monotonic() + CLOSE_S
         for thread in self._threads:
-            thread.join(CLEAR_S)
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _look(self) -> None:
         """Note which accounts have been cleared."""
