@@ -585,3 +585,37 @@ def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
     assert [report[0] for report in reports] == ["ready", "saved", "ended"]
     assert reports[1][3] == 0.5
     assert reports[2][3] == Outcome.PIECE
+
+
+def test_a_checkpoint_that_is_too_large_is_refused_before_a_byte_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(child.CHECKPOINT_LIMIT // 2 + 1)
+    monkeypatch.setattr(tarfile, "open", lambda *given, **options: pytest.fail("they are packed"))
+    with pytest.raises(child.TaskFailure, match="the checkpoint has 1,073,741,826 bytes"):
+        child.pack_files(tmp_path, ["*"], {})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs folders that are open")
+def test_temporary_files_of_any_depth_are_gone_when_the_process_of_their_task_is(rig: Rig) -> None:
+    def nest(depth: int) -> str:
+        import os
+        import tempfile
+
+        made = at = tempfile.mkdtemp()
+        os.chdir(at)
+        for _ in range(depth):
+            os.mkdir("deep")
+            os.chdir("deep")
+        return made
+
+    made = Path(value(rig.call(nest, 3_000)))
+    rig.executor.rest()
+
+    def is_gone() -> bool:
+        rig.executor.poll(time.monotonic())
+        return not made.parent.exists()
+
+    assert eventually(is_gone, 30.0)

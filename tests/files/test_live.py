@@ -257,7 +257,7 @@ def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGr
         def look(place: int) -> tuple[int, bool, int, int]:
             data = shared["array"].data
             with open("/proc/self/maps") as file:
-                maps = [line for line in file if "/needs/" in line or "/cache/" in line]
+                maps = [line for line in file if any(f"/{name}/" in line for name in ("needs", "cache", "gone"))]
             return data[place], data.readonly, len(maps), os.getpid()
 
         if sys.platform != "linux":

@@ -262,4 +262,4 @@ def test_what_is_left_at_the_end_is_removed_at_once(tmp_path: Path) -> None:
 def test_the_memory_of_other_users_is_not_looked_at(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     memory.make("mpich_shm_a")
-    assert Leftovers(os.getuid() + 1, memory.shm, memory.proc).present() == frozenset()
+    assert Leftovers([os.getuid() + 1], memory.shm, memory.proc).present() == frozenset()

@@ -1,6 +1,6 @@
 """Pieces of shared memory that killed MPI programs left: MPICH removes them only when it ends in good order.
 
-Rule: only what may be ours is removed: it belongs to the user of our tasks, was not there before the rank that was
+Rule: only what may be ours is removed: it belongs to a user of our tasks, was not there before the rank that was
 killed, and at two looks, a second apart, no process uses it.
 """
 
@@ -15,10 +15,10 @@ _PATTERN = "mpich_shm_*"
 
 
 class Leftovers:
-    """``uid``: of the user of our tasks; None: our own. ``now`` is monotonic seconds."""
+    """``uids``: of the users of our tasks; empty: our own. ``now`` is monotonic seconds."""
 
-    def __init__(self, uid: int | None = None, folder: Path = Path("/dev/shm"), proc: Path = Path("/proc")) -> None:
-        self._uid = uid if uid is not None or not hasattr(os, "getuid") else os.getuid()
+    def __init__(self, uids: Collection[int] = (), folder: Path = Path("/dev/shm"), proc: Path = Path("/proc")) -> None:
+        self._uids = uids or ([os.getuid()] if hasattr(os, "getuid") else [])
         self._folder = folder
         self._proc = proc
         # Those that may be left, and whether nobody used them at the last look.
@@ -26,11 +26,11 @@ class Leftovers:
         self._next = 0.0
 
     def present(self) -> frozenset[str]:
-        """The names of the pieces of this user that are there."""
+        """The names of the pieces of these users that are there."""
         found = set()
         for path in self._folder.glob(_PATTERN):
             with suppress(OSError):  # it has just been removed
-                if path.lstat().st_uid == self._uid:
+                if path.lstat().st_uid in self._uids:
                     found.add(path.name)
         return frozenset(found)
 

@@ -781,19 +781,27 @@ def _stamps(paths: Iterable[Path]) -> dict[Path, int]:
 def pack_files(folder: Path, patterns: Sequence[str], inputs: Mapping[Path, int]) -> bytes:
     """Pack the files below ``folder`` that match, as a tar archive; empty if there is none.
 
-    ``inputs``: files that the next attempt has anyway, unless they were changed since then.
+    ``inputs``: files that the next attempt has anyway, unless they were changed since then. Raises TaskFailure if they
+    are too large, before any is read.
     """
     named = {path for pattern in patterns for path in folder.glob(pattern)}
     inside = {path for place in named if place.is_dir() and not place.is_symlink() for path in place.rglob("*")}
     found = {path for path, changed in _stamps(named | inside).items() if inputs.get(path) != changed}
     if not found:
         return b""
+    if (size := sum(path.stat().st_size for path in found)) > CHECKPOINT_LIMIT:
+        raise checkpoint_too_large(size, CHECKPOINT_LIMIT)
     packed = io.BytesIO()
     # Each file with its content, also where two of them are links to the same.
     with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
         for path in sorted(found):
             archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
     return packed.getvalue()
+
+
+def checkpoint_too_large(size: int, limit: int) -> TaskFailure:
+    """Return the failure of a task whose checkpoint is too large to keep."""
+    return TaskFailure("CheckpointTooLarge", f"the checkpoint has {size:,} bytes; the limit is {limit:,}")
 
 
 def unpack_files(packed: object, folder: Path) -> None:
@@ -896,7 +904,7 @@ class Piece:
         body = _pickled_state(state)
         head = b"\n".join([CHECKPOINT, self._key, b"%08x" % zlib.crc32(body), b""])
         if (size := len(head) + len(body)) > self._limit:
-            raise TaskFailure("CheckpointTooLarge", f"the checkpoint has {size:,} bytes; the limit is {self._limit:,}")
+            raise checkpoint_too_large(size, self._limit)
         now = time.monotonic()
         self._send(progress, now - self._began, now - began, (head, body))
 

@@ -24,13 +24,13 @@ from typing import Any
 from deskgrid.durations import precise
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
-from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.output import last_lines
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
 from deskgrid.worker.run.slot import Slot
@@ -58,8 +58,8 @@ class Executor:
 
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
     of memory for a task's process, and for each process that it starts, on systems that can enforce this; 0 for no
-    limit. ``account``: the user that the processes run as; None: the worker's own user. ``tasks``: where the folders of
-    tasks are; None: beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
+    limit. ``accounts``: the users that the processes run as, and where the folders of tasks are; None: they run as the
+    worker's own user, with folders beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
     """
 
     def __init__(
@@ -71,30 +71,27 @@ class Executor:
         result_limit: int = RESULT_LIMIT,
         capture_limit: int = CAPTURE_LIMIT,
         task_memory: int = 0,
-        account: Account | None = None,
-        tasks: Path | None = None,
+        accounts: Accounts | None = None,
         mpi: Mpi | None = None,
         nice: int = 0,
     ) -> None:
         self._wake = wake
         self._woken = False
         self._memory_note = f"; a task here may use at most {task_memory:,} bytes of memory" if task_memory else ""
-        self._account = account
         self.folder = Folder()
-        if account is not None:
-            account.let_pass(self.folder.path)
+        self._accounts = Accounts(self.folder.path) if accounts is None else accounts
         self._bundles = self.folder.path / "bundles"
-        self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints")
+        uids = [place.uid for place in self._accounts.places if place.uid is not None]
+        self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints", uids=uids)
         self._saved: list[JobSaved] = []
-        tasks = self.folder.path if tasks is None else tasks
-        arguments = [name, str(result_limit), str(task_memory), str(tasks)]
-        self._spawner = Spawner(self.folder.path, arguments, capture_limit, account, self._keep, nice=nice)
+        arguments = [name, str(result_limit), str(task_memory)]
+        self._spawner = Spawner(self.folder.path, arguments, capture_limit, self._accounts, self._keep, nice=nice)
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [Slot(index) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
         about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi}
-        self.ranks = Ranks(self._spawner, self.template, wake, **about, uid=None if account is None else account.uid)
+        self.ranks = Ranks(self._spawner, self.template, wake, **about, uids=uids)
 
     @property
     def processes(self) -> set[Process]:
@@ -119,12 +116,12 @@ class Executor:
         self._templates[digest] = template
 
     def _make_tasks_folder(self) -> None:
-        """Make the folder in which checkpointable commands run, and checkpointable tasks leave large checkpoints."""
-        folder = self.folder.path / TASKS
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700)
-            if self._account is not None:
-                self._account.own(folder)
+        """Make the folder in which checkpointable commands run, and checkpointable tasks leave large checkpoints.
+
+        Each account has one already.
+        """
+        if not self._accounts.count:
+            (self.folder.path / TASKS).mkdir(mode=0o700, exist_ok=True)
 
     def knows(self, digest: str) -> bool:
         """Whether `know` was called with it, and it was not forgotten."""
@@ -135,7 +132,12 @@ class Executor:
         return self._templates[digest]
 
     def start(self) -> None:
-        """Start the processes of all slots, so that the first tasks do not wait for them."""
+        """Start the processes of all slots, so that the first tasks do not wait for them.
+
+        If there are accounts, it is not known yet whose processes these are to be.
+        """
+        if self._accounts.count:
+            self._spawner.warm()
         for slot in self._slots:
             if slot.process is None:
                 self._start(slot)
@@ -152,6 +154,8 @@ class Executor:
             raise ValueError(f"slot {slot} has jobs of another template")
         if target.jobs and (target.environment != jobs[0].environment or target.program != jobs[0].program):
             raise ValueError(f"slot {slot} has jobs in another environment, or of another program")
+        if self._accounts.count and target.program.owner != jobs[0].program.owner:
+            self._retire(target)
         target.environment, target.program = jobs[0].environment, jobs[0].program
         if not target.jobs:
             target.since = None
@@ -239,6 +243,12 @@ class Executor:
                 self._retire(slot)
                 self._drop_spare(slot)
 
+    def end_idle(self, keep: Collection[str]) -> None:
+        """End the processes of people other than these who have no job here: somebody else needs an account."""
+        for slot in self._slots:
+            if not slot.jobs and slot.program.owner not in keep:
+                self._retire(slot)
+
     def close(self) -> None:
         """End all idle processes, kill the others, and remove the unpacked bundles. May be called again."""
         self.rest()
@@ -264,6 +274,9 @@ class Executor:
             self._wake()
 
     def _start(self, slot: Slot) -> None:
+        """Start a process for a slot; not ahead of its jobs, if it has to run as the user of their owner."""
+        if self._accounts.count and not slot.jobs:
+            return
         if slot.environment not in self.sites:
             slot.environment = ""
         if slot.spare is not None and slot.spare.environment == slot.environment:
@@ -273,15 +286,18 @@ class Executor:
             return
         self._drop_spare(slot)
         try:
-            slot.process = self._spawner.spawn(slot.index, slot.environment, self._tell)
+            slot.process = self._spawner.spawn(slot.index, slot.environment, slot.program.owner, self._tell)
         except OSError as error:
             self._fail(slot, error)
 
     def _start_spare(self, slot: Slot) -> None:
-        """Start the process for the next program, so that its first task does not wait for it."""
-        if slot.spare is None:
+        """Start the process for the next program, so that its first task does not wait for it.
+
+        If there are accounts, nobody knows whose that will be.
+        """
+        if slot.spare is None and not self._accounts.count:
             with suppress(OSError):  # the next start tells
-                slot.spare = self._spawner.spawn(slot.index, slot.environment, self._tell)
+                slot.spare = self._spawner.spawn(slot.index, slot.environment, "", self._tell)
 
     def _drop_spare(self, slot: Slot) -> None:
         if slot.spare is not None:
@@ -334,9 +350,11 @@ class Executor:
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
             template = self._templates[digest]
+            if (body := self._body(slot, template)) is None:
+                return
             process.bundle = process.bundle if template.bundle is None else template.bundle
             data = b"".join(frame(["forget", old, None]) for old in process.told.add(digest, template.size))
-            data += frame(["template", digest, template.body])
+            data += frame(["template", digest, body])
         process.told.use(digest)
         if process.program is None:
             process.program = slot.program
@@ -349,6 +367,16 @@ class Executor:
         rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint and as_sent(j.checkpoint)] for j in jobs]
         data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
+
+    def _body(self, slot: Slot, template: UnpackedTemplate) -> dict[str, Any] | None:
+        """A template as the process of a slot gets it; None if its modules cannot be given to that process."""
+        try:
+            return self._spawner.body(template, slot.program.owner)
+        except OSError as error:
+            if not slot.sent:
+                self._release(slot)
+                self._fail(slot, error)
+            return None
 
     def _may_save(self, slot: Slot, process: Process) -> bool:
         """Make what a task needs that saves checkpoints; False if there is no room. A task that runs goes on."""

@@ -8,12 +8,13 @@ replace the folder afterwards either: if others can write to its parent, the par
 """
 
 import os
-import shutil
 import stat
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from deskgrid.worker.run.beneath import remove
 
 PREFIX = "deskgrid-worker-"
 LOCK = ".worker-lock"
@@ -75,11 +76,8 @@ def is_ours(path: Path) -> bool:
 def _remove(path: Path, lock: int) -> None:
     """Remove a folder whose lock is held. The lock goes last, so that the next worker can remove what remains."""
     with suppress(OSError):
-        for each in path.iterdir():
-            if each.is_dir() and not each.is_symlink():
-                shutil.rmtree(each, ignore_errors=True)
-            elif each.name != LOCK:
-                each.unlink(missing_ok=True)
+        for name in {each.name for each in path.iterdir()} - {LOCK}:
+            remove(path, name)
     if sys.platform == "win32":
         os.close(lock)  # Windows cannot remove an open file; nobody else removes an empty folder
     with suppress(OSError):

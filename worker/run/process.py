@@ -5,7 +5,6 @@ Rule 2: it is killed together with everything that it started, and dies when the
 """
 
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -14,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +28,7 @@ from deskgrid.wire import (
     results_of_tasks,
 )
 from deskgrid.worker.run.accounts import UMASK, Account
+from deskgrid.worker.run.beneath import names_in, remove
 from deskgrid.worker.run.child import (
     ARGUMENTS,
     MARK_BYTES,
@@ -44,7 +44,6 @@ from deskgrid.worker.run.child import (
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines
-from deskgrid.worker.run.scope import remove_folder
 from deskgrid.worker.run.templates import Remembered
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -88,7 +87,6 @@ class Process:
         *,
         environment: str,
         capture_limit: int,
-        temporary: str,
         account: Account | None = None,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         inherited: Sequence[int] = (),
@@ -98,8 +96,7 @@ class Process:
         ``environment``: the key of the environment in which it runs; empty: that of the worker. ``account``: the user
         that it runs as from the start; None: the worker's own, or it has yet to `become` another.
 
-        ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr. ``temporary``: its folder for
-        temporary files, which goes with it.
+        ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
         ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
         what is reported, or None.
@@ -125,7 +122,6 @@ class Process:
         self._account = account
         self._times: int | None = None
         self._times_file = str(stem.with_suffix(".due"))
-        self._temporary = temporary
         self._outputs = Outputs(capture_limit, lambda: self._written - self._heard)
         self._dying = threading.Lock()
         self._dead = False
@@ -232,10 +228,6 @@ class Process:
             os.close(self._times)
             self._times = None
             Path(self._times_file).unlink(missing_ok=True)
-            folder = Path(tasks_folder_of(self._times_file))
-            shutil.rmtree(folder, ignore_errors=True)
-            for path in folder.parent.glob(f"{folder.name}.checkpoint-*"):
-                path.unlink(missing_ok=True)
 
     def _listen(self) -> None:
         garbled = ""
@@ -250,10 +242,21 @@ class Process:
                 birth.kill()
         code = birth.wait()
         self.reason = garbled or _reason(code)
-        remove_folder(self._temporary)
         if (writer := self._writer) is not None:
             writer.join()
+        self._tidy()
         self._tell(self, ["gone"])
+
+    def _tidy(self) -> None:
+        """Remove the files that tasks have left: here, because that takes long if they are many."""
+        folder = Path(tasks_folder_of(self._times_file))
+        remove(folder.parent.parent, f"{folder.name}.tmp")
+        if self._times is not None:
+            left = list[str]()
+            with suppress(OSError), closing(names_in(folder.parent.parent, folder.parent.name)) as names:
+                left += [name for name, _ in names if name.partition(".")[0] == folder.name]
+            for name in left:
+                remove(folder.parent.parent, name, folder.parent.name)
 
     def _read(self) -> None:
         frames = Reports(self._started.stdout)
@@ -304,7 +307,7 @@ class Process:
         elif number:
             path = Path(checkpoint_file_of(self._times_file, number))
             saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
-            path.unlink(missing_ok=True)
+            remove(path.parent.parent, path.name, path.parent.name)
         else:
             saved = None
         self._unkept = saved is None

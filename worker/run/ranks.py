@@ -60,7 +60,7 @@ class _Rank:
 class Ranks:
     """``template``: finds a known template. ``mpi``: how MPI programs start here; None: they do not.
 
-    ``memory_note``: what to say of a rank that crashed. ``uid``: of the user that ranks run as; None: our own.
+    ``memory_note``: what to say of a rank that crashed. ``uids``: of the users that ranks run as.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class Ranks:
         *,
         memory_note: str,
         mpi: Mpi | None,
-        uid: int | None,
+        uids: Collection[int] = (),
     ) -> None:
         self._spawner = spawner
         self._template = template
         self._wake = wake
         self._memory_note = memory_note
         self._mpi = mpi
-        self._leftovers = Leftovers(uid)
-        if uid is not None and mpi is not None:
+        self._leftovers = Leftovers(uids)
+        if uids and mpi is not None:
             self._leftovers.ended(())  # what a worker that was killed has left: nobody else works as that user
         self._ranks: dict[RankKey, _Rank] = {}
         self._by_process: dict[Process, _Rank] = {}
@@ -125,6 +125,7 @@ class Ranks:
             process = self._spawner.spawn(
                 job.slot,
                 job.environment,
+                job.program.owner,
                 self._tell,
                 rank=True,
                 threads=job.slots,
@@ -239,7 +240,8 @@ class Ranks:
     def _supply(self, rank: _Rank) -> None:
         """Give a process that has started what it needs before it begins."""
         job = rank.job
-        rank.process.write([frame(["template", job.template, self._template(job.template).body])], 0)
+        body = self._spawner.body(self._template(job.template), job.program.owner)
+        rank.process.write([frame(["template", job.template, body])], 0)
         self._reports.append(RankReady(job.key))
 
     def _variables(self, job: RankJob, pmi: PmiEnd | None) -> dict[str, str]:

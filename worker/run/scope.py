@@ -344,7 +344,7 @@ class Temporary:
                     for entry in entries:
                         _remove(entry)
                 os.utime(self.path, ns=(self._clean, self._clean))
-        except OSError:
+        except (OSError, RecursionError):  # the worker removes it, however deep it is
             return False
         return True
 
