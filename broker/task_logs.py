@@ -116,12 +116,12 @@ def _output_row(bag: OpenBag, row: ResultRow) -> OutputRow:
 
 
 def shortened(printed: bytes, most: int) -> str:
-    """The output of a task, as text; if it is too long, a note replaces the middle."""
+    """The output of a task, as text from which its bytes can be had back; a note replaces the middle of a long one."""
     if len(printed) > most:
         half = most // 2
         note = f"\n[... {len(printed) - 2 * half:,} bytes are left out ...]\n".encode()
         printed = printed[:half] + note + printed[-half:]
-    return printed.decode(errors="replace")
+    return printed.decode(errors="surrogateescape")
 
 
 def _error_text(row: ResultRow) -> str | None:

@@ -13,13 +13,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, Seconds, Whole, join_option, open_grid, say, show, when_interrupted
+from deskgrid.cli.base import (
+    Folder,
+    Refusal,
+    Seconds,
+    Whole,
+    join_option,
+    open_grid,
+    say,
+    show,
+    show_output,
+    when_interrupted,
+)
 from deskgrid.durations import precise
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
     from deskgrid.client.grid import Grid
     from deskgrid.client.progress import Progress
+    from deskgrid.wire import Kind
 
 Value = TypeVar("Value")
 
@@ -84,8 +96,9 @@ def _summary(progress: "Progress") -> str:
 def results(*, bag_id: str, join: str | None) -> None:
     """Print the results of BAG in the order of its tasks, and wait for missing results.
 
-    For a command, the result is its stdout; for a Python function, it is the value as Python shows it. For a gang, you
-    get the stdout of each rank, or a list with the value of each rank. Failed tasks are named on stderr, with the last
+    For a command, the result is its stdout, byte for byte: nothing is put between tasks. For a Python function, it is
+    the value as Python shows it. For a gang, you get the stdout of each rank, or a list with the value of each rank.
+    Failed tasks are named on stderr, with the last
     line of a command's stderr, and the exit code is then 1.
     """
     # Results of Python functions may be of classes that are defined in the current folder. At the end of the path, the
@@ -105,8 +118,8 @@ def results(*, bag_id: str, join: str | None) -> None:
                 failed.append(item)
                 say(f"deskgrid: {_failure(item, value)}", err=True)
             else:
-                for text in value if bag.kind == "command" and isinstance(value, list) else [value]:
-                    _print_value(text)
+                for one in value if bag.kind == "command" and isinstance(value, list) else [value]:
+                    _print_value(one, bag.kind)
         if cancelled and (note := grid.attach(bag_id).note) not in ("", before):
             why = f" ({note})"  # while we waited, a bag before it did not end well
     if failed:
@@ -128,9 +141,11 @@ def in_order(pairs: Iterable[tuple[int, Value]]) -> Iterator[tuple[int, Value]]:
             following += 1
 
 
-def _print_value(value: object) -> None:
+def _print_value(value: object, kind: "Kind") -> None:
     text = value if isinstance(value, str) else repr(value)
-    if text:
+    if kind == "command":
+        show_output(text)
+    elif text:
         show(text)
 
 
@@ -255,9 +270,9 @@ def _state(log: "TaskLog") -> str:
 
 def _print_output(stdout: str, stderr: str) -> None:
     if stdout:
-        show(stdout)
+        show_output(stdout)
     if stderr:
-        show(stderr, err=True)
+        show_output(stderr, err=True)
 
 
 @click.command()

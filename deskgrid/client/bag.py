@@ -40,6 +40,7 @@ _GLANCE_S = 1.0
 class RankLog:
     """The output of one rank of a gang, and where it ran.
 
+    ``stdout``, ``stderr``: as in `TaskLog`.
     ``state``: ``done``, how it failed, ``running``, or ``stopped`` together with the others. The output of a stopped
     rank is there if the rank had flushed it and the PC could still send it; otherwise ``elapsed_s`` is 0.
     """
@@ -55,6 +56,9 @@ class RankLog:
 @dataclass(frozen=True, slots=True)
 class TaskLog:
     """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran.
+
+    ``stdout``, ``stderr``: up to 64 KiB of each, the middle of more is left out. Bytes that are not UTF-8 are lone
+    surrogates, as in names of files: ``log.stdout.encode("utf-8", "surrogateescape")`` is what the task wrote.
 
     For a gang, these are about the rank that failed first, or else about rank 0; ``rank`` is its number. ``ranks`` has
     the output of every rank.
