@@ -7,7 +7,9 @@ import os
 import re
 import sys
 import time
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +31,7 @@ from deskgrid.durations import precise
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.following import LogPiece
     from deskgrid.client.grid import Grid
     from deskgrid.client.progress import Progress
     from deskgrid.wire import Kind
@@ -217,20 +220,61 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
 
 
 @click.command()
+@click.option(
+    "--follow", is_flag=True, help="Go on with new output, as it comes, until the tasks have ended or you press Ctrl-C."
+)
 @bag_argument
 @item_argument
 @join_option
-def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
+def logs(*, follow: bool, bag_id: str, item: int | None, join: str | None) -> None:
     """Print the output of task ITEM of BAG, or of all tasks.
 
-    ITEM is the task's number in the bag, counted from 0. The output goes to stdout and stderr as the task wrote it. How
-    and where the task ended, and its traceback, also go to stderr. For a gang, the output of each rank is printed, in
-    the order of the ranks.
+    ITEM is the task's number in the bag, counted from 0. The output goes to stdout and stderr, byte for byte. How and
+    where the task ended, and its traceback, also go to stderr. For a gang, the output of each rank is printed, in the
+    order of the ranks.
+
+    Of a task that is running, you get the end of what it has printed so far. With --follow, you see up to 4 KiB of new
+    output a second, and the rest when the task ends; of a whole bag, up to 50 running tasks at a time.
     """
     with open_grid(join) as grid:
         bag = grid.attach(bag_id)
+        if follow:
+            with suppress(KeyboardInterrupt):
+                _follow(bag.follow(item))
+            return
         for number in range(len(bag)) if item is None else (item,):
             _print_log(number, bag.logs(number))
+
+
+def _follow(pieces: "Iterator[LogPiece]") -> None:
+    # A piece may end within a character, so each stream has a decoder of its own.
+    decoders: dict[tuple[int, int | None, bool], IncrementalDecoder] = {}
+    before: tuple[int, int | None] | None = None
+    ends = True  # whether the last line that was printed has ended
+    for piece in pieces:
+        name = f"task {piece.item}" if piece.rank is None else f"task {piece.item}, rank {piece.rank}"
+        if piece.note:
+            for key in [key for key in decoders if key[0] == piece.item]:
+                show_output(decoders.pop(key).decode(b"", True), err=key[2], goes_on=True)
+        if not ends and (piece.note or piece.missed or (piece.item, piece.rank) != before):
+            show_output("\n", err=True)
+            ends = True
+        if piece.note:
+            first, _, more = piece.note.partition("\n")
+            say(f"deskgrid: {name}: {first}", err=True)
+            if more:
+                show(more, err=True)
+        elif (piece.item, piece.rank) != before:
+            say(f"deskgrid: {name} on {piece.worker}:", err=True)
+        if piece.missed:
+            say(f"deskgrid: {name}: {piece.missed:,} bytes are left out here", err=True)
+        for data, err in ((piece.stdout, False), (piece.stderr, True)):
+            if data:
+                key = piece.item, piece.rank, err
+                decoder = decoders.setdefault(key, getincrementaldecoder("utf-8")("surrogateescape"))
+                show_output(decoder.decode(data), err=err, goes_on=True)
+                ends = data.endswith(b"\n") or not (err or sys.stdout.isatty())
+        before = None if piece.note else (piece.item, piece.rank)
 
 
 def _print_log(item: int, log: "TaskLog") -> None:
@@ -258,12 +302,12 @@ def _state(log: "TaskLog") -> str:
     """Say where a task is, or where and how it ended; of one that is tried again, also how it failed before."""
     where = f" in rank {log.rank}" if log.rank is not None and log.error is not None else ""
     where += f" on {log.worker} after {precise(log.elapsed_s)}" if log.worker else ""
+    if log.state == "running":
+        return f"running on {log.worker} for {precise(log.elapsed_s)}"
     if log.state not in UNFINISHED:
         return f"{log.state}{where}"
     state = log.state
-    if any(rank.state == "running" for rank in log.ranks):
-        state = "running; the output of each rank is shown when it ends"
-    elif state == "sent":
+    if state == "sent":
         state = "sent to a PC; its output is shown when it ends"
     return f"{state}; its last attempt failed{where}" if where else state
 

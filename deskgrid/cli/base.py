@@ -111,12 +111,12 @@ def show(text: str, *, err: bool = False) -> None:
     _echo(text if text.endswith("\n") else f"{text}\n", "backslashreplace", err=err)
 
 
-def show_output(text: str, *, err: bool = False) -> None:
+def show_output(text: str, *, err: bool = False, goes_on: bool = False) -> None:
     """Print what a task printed: to a file or a pipe the very bytes, whatever the encoding; cleaned on a terminal.
 
-    A line that does not end is ended on a terminal, and on stderr, where the next may be ours.
+    Unless it ``goes_on``, its last line is ended on a terminal, and on stderr, where the next may be ours.
     """
-    ends = text.endswith("\n") or not (err or sys.stdout.isatty())
+    ends = goes_on or text.endswith("\n") or not (err or sys.stdout.isatty())
     _echo(text if ends else f"{text}\n", "surrogateescape", err=err)
 
 

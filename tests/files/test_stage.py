@@ -16,7 +16,7 @@ from deskgrid.worker.files import uploads as uploads_module
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.run.executor import RESULT_LIMIT
-from deskgrid.worker.run.jobs import Job, JobEnded
+from deskgrid.worker.run.jobs import Job, JobEnded, Printed
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
 from tests.without_files import NoRanks, WithoutCheckpoints
@@ -50,6 +50,9 @@ class Processes(WithoutCheckpoints):
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.ran += jobs
+
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        return None
 
     def uses(self, environment: str) -> bool:
         return any(job.environment == environment for job in self.ran)

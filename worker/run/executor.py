@@ -28,7 +28,7 @@ from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed, RankMeets
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.output import last_lines
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
@@ -208,6 +208,13 @@ class Executor:
             for slot in self._busy()
             if slot.sent
         ]
+
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a running job has printed, as `Process.shown`; None: it does not run."""
+        for slot in self._busy():
+            if slot.sent and slot.process is not None and (slot.jobs[0].task, slot.jobs[0].number) == (task, number):
+                return slot.process.shown(stdout, stderr, most)
+        return None
 
     def next_deadline(self, now: float) -> float | None:
         """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""

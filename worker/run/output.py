@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from deskgrid.worker.run.child import Splitter
+from deskgrid.worker.run.jobs import Printed
 
 # Bytes of the end of stderr that go into an error's text: a screenful.
 TAIL = 4096
@@ -60,6 +61,13 @@ class Ends:
             if len(self._tail) > self._limit:
                 del self._tail[: -self._half or None]
 
+    def since(self, place: int, most: int) -> bytes:
+        """Return what came after the first ``place`` bytes, or the last ``most`` bytes, no more than half the limit."""
+        count = min(self.size - place, most)
+        if self.size <= self._limit:
+            return bytes((self._head + self._tail)[self.size - count :])
+        return bytes(self._tail[len(self._tail) - count :])
+
     def whole(self, more: bytes = b"") -> bytes:
         """Return it, and ``more``, with a note where something was cut."""
         tail, size = self._tail + more, self.size + len(more)
@@ -96,6 +104,11 @@ class Stream:
                 self._current = Ends(self._limit)
         if last:
             self._current.add(last)
+
+    def shown(self, place: int, most: int) -> tuple[int, bytes]:
+        """Return how much the running task has printed, and the end of that, as `Ends.since`."""
+        size = self._current.size
+        return (size, self._current.since(place, most)) if size > place and not self.ended else (place, b"")
 
     def unreported(self) -> bytes:
         """Return what the first task printed whose end was not reported."""
@@ -174,6 +187,11 @@ class Outputs:
         if not stdout.ended or not stderr.ended:
             raise ValueError("the end of its output is not marked")
         return stdout.ended.popleft(), stderr.ended.popleft()
+
+    def shown(self, stdout: int, stderr: int, most: int) -> Printed:
+        """Return what the running task has printed since it had printed so much."""
+        with self._came:
+            return Printed(*self.stdout.shown(stdout, most), *self.stderr.shown(stderr, most))
 
     def unreported(self) -> tuple[bytes, bytes]:
         """Return what the first task printed whose end was not reported, of a process that was killed."""

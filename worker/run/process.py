@@ -41,7 +41,7 @@ from deskgrid.worker.run.child import (
     tasks_folder_of,
     write_all,
 )
-from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
+from deskgrid.worker.run.jobs import JobEnded, JobSaved, Printed, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines
 from deskgrid.worker.run.templates import Remembered
@@ -196,6 +196,10 @@ class Process:
             self._times = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
         os.lseek(self._times, 0, os.SEEK_SET)
         os.write(self._times, struct.pack("ddd", due, closes, float(last)))
+
+    def shown(self, stdout: int, stderr: int, most: int) -> Printed:
+        """Return what the running task has printed after so many bytes, at most ``most`` bytes of each."""
+        return self._outputs.shown(stdout, stderr, most)
 
     def captured(self) -> tuple[bytes, bytes]:
         """Return what the running task of a killed process has printed: stdout, stderr."""
