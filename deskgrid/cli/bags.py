@@ -250,15 +250,15 @@ def _follow(pieces: "Iterator[LogPiece]") -> None:
     # A piece may end within a character, so each stream has a decoder of its own.
     decoders: dict[tuple[int, int | None, bool], IncrementalDecoder] = {}
     before: tuple[int, int | None] | None = None
-    ends = True  # whether the last line that was printed has ended
+    unfinished: set[bool] = set()  # on stdout or stderr, lines that have not ended and that ours would go on
     for piece in pieces:
         name = f"task {piece.item}" if piece.rank is None else f"task {piece.item}, rank {piece.rank}"
         if piece.note:
             for key in [key for key in decoders if key[0] == piece.item]:
                 show_output(decoders.pop(key).decode(b"", True), err=key[2], goes_on=True)
-        if not ends and (piece.note or piece.missed or (piece.item, piece.rank) != before):
+        if unfinished and (piece.note or piece.missed or (piece.item, piece.rank) != before):
             show_output("\n", err=True)
-            ends = True
+            unfinished.clear()
         if piece.note:
             first, _, more = piece.note.partition("\n")
             say(f"deskgrid: {name}: {first}", err=True)
@@ -273,7 +273,9 @@ def _follow(pieces: "Iterator[LogPiece]") -> None:
                 key = piece.item, piece.rank, err
                 decoder = decoders.setdefault(key, getincrementaldecoder("utf-8")("surrogateescape"))
                 show_output(decoder.decode(data), err=err, goes_on=True)
-                ends = data.endswith(b"\n") or not (err or sys.stdout.isatty())
+                unfinished.discard(err)
+                if not data.endswith(b"\n") and (err or sys.stdout.isatty()):
+                    unfinished.add(err)
         before = None if piece.note else (piece.item, piece.rank)
 
 

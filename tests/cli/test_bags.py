@@ -13,6 +13,7 @@ from deskgrid.cli.bags import LAST_WORDS
 from deskgrid.cli.base import show
 from deskgrid.client.bag import TaskLog
 from deskgrid.client.eta import Eta
+from deskgrid.client.following import LogPiece
 from deskgrid.client.payload import RAISED_BY
 from deskgrid.errors import (
     BagRejected,
@@ -358,6 +359,31 @@ def test_a_log_has_the_very_bytes_and_on_stderr_a_line_of_ours_begins_a_line(mon
     result = deskgrid("logs", BAG, "0")
     assert result.stdout_bytes == b"caf\xe9"
     assert result.stderr_bytes.splitlines()[1:] == [b"caf\xe9", b"exit code 3"]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_what_is_followed_comes_as_it_was_written_and_ctrl_c_ends_it_well(
+    monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    pieces = [
+        LogPiece(0, None, "pc1", b"caf\xc3", b"err"),
+        LogPiece(0, None, "pc1", b"\xa9\n"),
+        LogPiece(1, 2, "pc2", b"\xff\n", missed=1234),
+        LogPiece(1, 2, "pc2", b"half \xc3"),
+        LogPiece(1, None, "pc2", note="error on pc2 after 2 s\nValueError: 7"),
+    ]
+    use(monkeypatch, FakeGrid(FakeBag(pieces=pieces, interrupted=interrupted)))
+    result = deskgrid("logs", "--follow", BAG)
+    assert result.exit_code == 0
+    assert result.stdout_bytes == b"caf\xc3\xa9\n\xff\nhalf \xc3"
+    assert result.stderr.splitlines() == [
+        "deskgrid: task 0 on pc1:",
+        "err",
+        "deskgrid: task 1, rank 2 on pc2:",
+        "deskgrid: task 1, rank 2: 1,234 bytes are left out here",
+        "deskgrid: task 1: error on pc2 after 2 s",
+        "ValueError: 7",
+    ]
 
 
 def test_without_an_item_the_log_of_every_task_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:

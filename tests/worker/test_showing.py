@@ -1,11 +1,20 @@
 """A worker shows what running tasks print while somebody watches, and nothing otherwise."""
 
+import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from deskgrid import wire
+import pytest
+
+from deskgrid import Grid, wire
+from deskgrid.client import following
+from deskgrid.client.following import LogPiece
 from deskgrid.worker.run.jobs import Job, JobEnded, Printed, RankKey
 from deskgrid.worker.showing import SHOW_S, Showing
+from tests.live import LiveGrid
+from tests.waiting import eventually
 from tests.without_files import NoRanks, WithoutCheckpoints, WithoutFiles
 
 
@@ -91,3 +100,37 @@ def test_ranks_are_shown_and_many_tasks_need_several_messages() -> None:
         showing.watch(watching(*((task, 1) for task in range(start, min(230, start + 64)))), 1.0)
     said = showing.say(1.0)
     assert [len(message.rows) for message in said if isinstance(message, wire.OutputShown)] == [64, 64, 2]
+
+
+def test_the_lines_of_a_running_task_are_in_its_log_and_are_followed(
+    grid: LiveGrid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "EVERY_S", 0.1)
+
+    def task(folder: str) -> None:
+        for number in range(3):
+            print("line", number)
+            print("more", number, file=sys.stderr)
+            while not Path(folder, f"go{number}").exists():
+                threading.Event().wait(0.01)
+        print("last", end="")
+
+    grid.worker("a")
+    with Grid(grid.broker.ready.client_line) as program:
+        bag = program.bag(task, [str(tmp_path)], runtime=30)
+        assert eventually(lambda: bag.logs(0).stdout == "line 0\n")
+        log = bag.logs(0)
+        assert (log.state, log.worker, log.stderr) == ("running", "a", "more 0\n")
+        pieces: list[LogPiece] = []
+        thread = threading.Thread(target=lambda: pieces.extend(bag.follow(0)))
+        thread.start()
+        (tmp_path / "go0").touch()
+        assert eventually(lambda: bag.logs(0).stdout == "line 0\nline 1\n")
+        (tmp_path / "go1").touch()
+        (tmp_path / "go2").touch()
+        thread.join(60)
+        assert not thread.is_alive()
+    assert b"".join(piece.stdout for piece in pieces) == b"line 0\nline 1\nline 2\nlast"
+    assert b"".join(piece.stderr for piece in pieces) == b"more 0\nmore 1\nmore 2\n"
+    assert len(pieces) > 2
+    assert pieces[-1].note.startswith("done on a after ")
