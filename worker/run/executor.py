@@ -30,7 +30,7 @@ from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed, RankMeets
 from deskgrid.worker.run.mpi import Mpi
-from deskgrid.worker.run.output import last_lines
+from deskgrid.worker.run.output import last_lines, without_printed
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
 from deskgrid.worker.run.slot import Slot
@@ -283,12 +283,13 @@ class Executor:
     def _keep(self, saved: JobSaved, path: Path | None) -> JobSaved | None:
         """Write a checkpoint to a file of ours, and return it; the listening threads call this.
 
-        ``path``: the file that contains a large one. There is nothing to report of that if the disk is full.
+        ``path``: the file that contains a large one; its data are what the task has printed. There is nothing to report
+        of that if the disk is full.
         """
         if path is None:
             self.checkpoints.write(saved.task, saved.number, saved.data)
             return saved
-        data = self.checkpoints.take(saved.task, saved.number, path)
+        data = self.checkpoints.take(saved.task, saved.number, path, bytes(saved.data))
         return None if data is None else saved._replace(data=data)
 
     def _retire(self, slot: Slot) -> None:
@@ -330,9 +331,16 @@ class Executor:
             slot.since = None
         slot.sent += len(jobs)
         behind: list[memoryview] = []
-        rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint and as_sent(j.checkpoint)] for j in jobs]
+        earlier: dict[int, bytes] = {}
+        rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint] for j in jobs]
+        for place, job in enumerate(jobs):
+            if job.checkpoint:
+                checkpoint, printed = without_printed(job.checkpoint)
+                rows[place][-1] = as_sent(checkpoint)
+                if printed:
+                    earlier[place] = printed
         data += frame(["run", digest, rows], behind)
-        process.write([data, *behind], len(jobs))
+        process.write([data, *behind], len(jobs), earlier)
 
     def _may_save(self, slot: Slot, process: Process) -> bool:
         """Make what a task needs that saves checkpoints; False if there is no room. A task that runs goes on."""
