@@ -544,6 +544,31 @@ def test_the_module_is_found_where_deskgrid_is_not_installed() -> None:
         _ = stub.Grid
 
 
+def test_a_task_keeps_the_output_of_all_its_pieces(rig: Rig) -> None:
+    def task() -> int:
+        from deskgrid import checkpoint
+
+        count = checkpoint.load(0)
+        print("piece", count)
+        print("at", count, file=sys.stderr)
+        while count < 2:
+            if checkpoint.due():
+                checkpoint.save(count + 1)
+        return int(count)
+
+    digest, data = rig.know(python_template(task)), b""
+    for number in (1, 2):
+        began(rig, digest, call(), data, task=number)
+        due_now(rig, last=True)
+        data = bytes(saved(rig).data)
+        assert rig.until(1)[0].outcome is Outcome.PIECE
+    began(rig, digest, call(), data, task=3)
+    (ended,) = rig.until(1)
+    assert value(ended) == 2
+    assert ended.stdout == b"piece 0\npiece 1\npiece 2\n"
+    assert ended.stderr == b"at 0\nat 1\nat 2\n"
+
+
 def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
     def saves_at_once() -> None:
         from deskgrid import checkpoint

@@ -16,7 +16,7 @@ from deskgrid.worker.files import uploads as uploads_module
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.run.executor import RESULT_LIMIT
-from deskgrid.worker.run.jobs import Job, JobEnded, Program
+from deskgrid.worker.run.jobs import Job, JobEnded, Printed, Program
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
@@ -53,6 +53,9 @@ class Processes(WithoutCheckpoints):
         self.ran += jobs
 
     def end_idle(self, keep: Collection[str]) -> None: ...
+
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        return None
 
     def uses(self, environment: str) -> bool:
         return any(job.environment == environment for job in self.ran)

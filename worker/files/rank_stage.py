@@ -17,6 +17,7 @@ from deskgrid.worker.gangs import RunsRanks
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
+    Printed,
     RankEnded,
     RankJob,
     RankKey,
@@ -161,6 +162,10 @@ class RankStage:
         """How long the ranks have run that have begun. Seconds."""
         leaving = {key: held.ended.elapsed for key, held in self._held.items() if held.ended is not None}
         return leaving | self._ranks.running(now)
+
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a running rank has printed."""
+        return self._ranks.shown(key, stdout, stderr, most)
 
     def stop(self, task: int, number: int, now: float) -> list[RankStopped]:
         """End the ranks of an attempt here, and report nothing more of them; return what those printed that ran."""

@@ -32,7 +32,7 @@ from deskgrid.worker.files.outputs import Outputs, failure
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.rank_stage import RankProcesses, RankStage
 from deskgrid.worker.files.uploads import Uploads
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed
 from deskgrid.worker.run.pool import Accounts, NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
 
@@ -48,6 +48,7 @@ class Processes(Protocol):
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
     def uses(self, environment: str) -> bool: ...
     def end_idle(self, keep: Collection[str]) -> None: ...
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None: ...
     def poll(self, now: float) -> list[JobEnded]: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
@@ -198,6 +199,10 @@ class Stage:
         """Return the attempts that have begun: slot, task, number, elapsed seconds."""
         leaving = self._outputs.leaving(self._leaving)
         return [*self._processes.running(now), *((end.slot, end.task, end.number, end.elapsed) for end in leaving)]
+
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a running job has printed."""
+        return self._processes.shown(task, number, stdout, stderr, most)
 
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
         """Stop all jobs of a slot, and return them with their elapsed seconds, None for those that have not begun."""

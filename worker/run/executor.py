@@ -27,9 +27,9 @@ from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed, RankMeets
 from deskgrid.worker.run.mpi import Mpi
-from deskgrid.worker.run.output import last_lines
+from deskgrid.worker.run.output import last_lines, without_printed
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
@@ -215,6 +215,13 @@ class Executor:
             if slot.sent
         ]
 
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a running job has printed, as `Process.shown`; None: it does not run."""
+        for slot in self._busy():
+            if slot.sent and slot.process is not None and (slot.jobs[0].task, slot.jobs[0].number) == (task, number):
+                return slot.process.shown(stdout, stderr, most)
+        return None
+
     def next_deadline(self, now: float) -> float | None:
         """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""
         left = [slot.limit - slot.elapsed(now) for slot in self._busy() if slot.limit is not None]
@@ -312,12 +319,13 @@ class Executor:
     def _keep(self, saved: JobSaved, path: Path | None) -> JobSaved | None:
         """Write a checkpoint to a file of ours, and return it; the listening threads call this.
 
-        ``path``: the file that contains a large one. There is nothing to report of that if the disk is full.
+        ``path``: the file that contains a large one; its data are what the task has printed. There is nothing to report
+        of that if the disk is full.
         """
         if path is None:
             self.checkpoints.write(saved.task, saved.number, saved.data)
             return saved
-        data = self.checkpoints.take(saved.task, saved.number, path)
+        data = self.checkpoints.take(saved.task, saved.number, path, bytes(saved.data))
         return None if data is None else saved._replace(data=data)
 
     def _retire(self, slot: Slot) -> None:
@@ -364,9 +372,16 @@ class Executor:
             slot.since = None
         slot.sent += len(jobs)
         behind: list[memoryview] = []
-        rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint and as_sent(j.checkpoint)] for j in jobs]
+        earlier: dict[int, bytes] = {}
+        rows: list[list[Any]] = [[j.task, j.number, as_sent(j.payload), j.checkpoint] for j in jobs]
+        for place, job in enumerate(jobs):
+            if job.checkpoint:
+                checkpoint, printed = without_printed(job.checkpoint)
+                rows[place][-1] = as_sent(checkpoint)
+                if printed:
+                    earlier[place] = printed
         data += frame(["run", digest, rows], behind)
-        process.write([data, *behind], len(jobs))
+        process.write([data, *behind], len(jobs), earlier)
 
     def _body(self, slot: Slot, template: UnpackedTemplate) -> dict[str, Any] | None:
         """A template as the process of a slot gets it; None if its modules cannot be given to that process."""

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from deskgrid.wire import (
@@ -41,9 +42,9 @@ from deskgrid.worker.run.child import (
     tasks_folder_of,
     write_all,
 )
-from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
+from deskgrid.worker.run.jobs import JobEnded, JobSaved, Printed, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
-from deskgrid.worker.run.output import Outputs, last_lines
+from deskgrid.worker.run.output import Outputs, last_lines, with_printed
 from deskgrid.worker.run.templates import Remembered
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -67,6 +68,7 @@ LULL_BYTES = 1024
 TOLD_BYTES = PAYLOAD_LIMIT
 
 _OUTCOMES = tuple(Outcome)
+NOTHING: Mapping[int, bytes] = MappingProxyType({})
 # Why a piece is not over that ended with a checkpoint.
 NOT_KEPT = "the checkpoint that the task saved cannot be kept on this PC's disk"
 
@@ -149,8 +151,13 @@ class Process:
         how = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "umask": UMASK, "cwd": account.home}
         self.write([frame(["become", "", how | {"variables": variables}])], 0)
 
-    def write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
-        """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking."""
+    def write(self, data: Sequence[bytes | memoryview], jobs: int, earlier: Mapping[int, bytes] = NOTHING) -> None:
+        """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking.
+
+        ``earlier``: what earlier pieces of some of them had printed, by their places.
+        """
+        for place, printed in earlier.items():
+            self._outputs.go_on(self._written + place, printed)
         self._written += jobs
         with self._dying:
             if self._dead:
@@ -196,6 +203,10 @@ class Process:
             self._times = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
         os.lseek(self._times, 0, os.SEEK_SET)
         os.write(self._times, struct.pack("ddd", due, closes, float(last)))
+
+    def shown(self, stdout: int, stderr: int, most: int) -> Printed:
+        """Return what the running task has printed after so many bytes, at most ``most`` bytes of each."""
+        return self._outputs.shown(stdout, stderr, most)
 
     def captured(self) -> tuple[bytes, bytes]:
         """Return what the running task of a killed process has printed: stdout, stderr."""
@@ -276,6 +287,8 @@ class Process:
 
     def _understood(self, messages: list[list[Any]]) -> list[ProcessReport]:
         """Convert messages to reports; raises ValueError."""
+        # Before the ends that came with them are taken.
+        printed = iter([self._outputs.printed() for message in messages if message[0] == "saved"])
         rows = [_result(message, self._outputs.take()) for message in messages if message[0] == "ended"]
         results = iter(results_of_tasks(rows))
         said: list[ProcessReport] = []
@@ -287,7 +300,7 @@ class Process:
                 self._unkept = False
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
             elif message[0] == "saved":
-                said += self._kept(message)
+                said += self._kept(message, next(printed))
             elif message[0] == "meet":
                 said.append(_meets(message))
             elif message[0] == "ready" and not self._is_up:
@@ -300,13 +313,18 @@ class Process:
                 raise ValueError("no report begins so")
         return said
 
-    def _kept(self, message: list[Any]) -> list[ProcessReport]:
-        """Keep a checkpoint, and return what is reported of it: nothing if there is no room for it."""
+    def _kept(self, message: list[Any], printed: bytes) -> list[ProcessReport]:
+        """Keep a checkpoint, and return what is reported of it: nothing if there is no room for it.
+
+        ``printed``: what its task has printed.
+        """
         if type(number := message[-1]) is not int:
-            saved = self._keep(_saved(self.slot, message), None)
+            told = _saved(self.slot, message)
+            saved = self._keep(told._replace(data=with_printed(told.data, printed)), None)
         elif number:
             path = Path(checkpoint_file_of(self._times_file, number))
-            saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
+            told = _saved(self.slot, [*message[:-1], b""])
+            saved = self._keep(told._replace(data=printed), path)
             remove(path.parent.parent, path.name, path.parent.name)
         else:
             saved = None

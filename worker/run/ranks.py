@@ -20,6 +20,7 @@ from deskgrid.worker.run.child import frame
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
+    Printed,
     RankEnded,
     RankJob,
     RankKey,
@@ -99,6 +100,11 @@ class Ranks:
     def running(self, now: float) -> dict[RankKey, float]:
         """How long the ranks have run that have begun. Seconds."""
         return {key: rank.elapsed(now) for key, rank in self._ranks.items() if rank.began is not None}
+
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a rank has printed that runs, as `Process.shown`; None: it does not run."""
+        rank = self._ranks.get(key)
+        return None if rank is None or rank.began is None else rank.process.shown(stdout, stderr, most)
 
     def next_deadline(self, now: float) -> float | None:
         """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""
