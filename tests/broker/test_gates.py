@@ -538,6 +538,6 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"licences\.toml: "):
         licences_file(tmp_path).refresh()
     file = licences_file(tmp_path / ("x" * 300))
-    with pytest.raises(ValueError, match="File name too long"):
+    with pytest.raises(ValueError, match=r"File name too long|it is not a file"):
         file.refresh()
     assert file.refresh() is False

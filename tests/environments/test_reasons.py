@@ -23,6 +23,11 @@ _TRACEBACK = "ERROR: Exception:\nTraceback (most recent call last):\n    raise e
             "'python' after the semicolon is not a condition, such as sys_platform == 'win32'",
         ),
         (
+            "alpha; python",  # pip 26
+            "ERROR: Invalid requirement: 'alpha': Expected a marker variable or quoted string\n    python\n    ^\n",
+            "'python' after the semicolon is not a condition, such as sys_platform == 'win32'",
+        ),
+        (
             "alpha; python",
             f"{_TRACEBACK}markers.InvalidMarker: Invalid marker: 'python', parse error at 'python'\n",
             "'python' after the semicolon is not a condition, such as sys_platform == 'win32'",

@@ -27,7 +27,9 @@ mirror() {
 
 # isolated COMMAND...: run it with mounts and processes that end when it ends, when this script ends, or on a signal to it.
 isolated() {
-    (exec setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child -- "$@") </dev/null &
+    # In the background, a shell has Ctrl-C ignored; tests expect what a terminal has.
+    (exec setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child -- \
+        env --default-signal=INT,QUIT "$@") </dev/null &
     child=$!
     wait "$child"
 }

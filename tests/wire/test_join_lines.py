@@ -86,7 +86,7 @@ def test_the_host_of_a_line_may_be_edited() -> None:
         (str(LINE) + "!", "not a join line"),
         (str(LINE).replace("/", " "), "not a join line"),
         (f"deskgrid worker --join {LINE}", "not a join line"),
-        (str(LINE)[:-1], "damaged"),
+        (str(LINE)[:-1], "damaged|cut"),  # Python 3.15 reads what is there
         (f"worker@lab-server:7077/{'é' * 128}", "damaged"),
         (str(LINE)[:-4], "cut"),
         ("worker@lab-server:7077/AAAA", "cut"),

@@ -118,7 +118,7 @@ def test_an_environment_has_its_wheels_and_nothing_of_the_worker(pc: Pc, tmp_pat
     assert pc.run("k", "import tiny, other; print(tiny.NAME, other.NAME)") == "tiny other"
     with pytest.raises(subprocess.CalledProcessError):
         pc.run("k", "import msgpack")
-    assert pc.run("k", "import tiny; print(tiny.__cached__)").startswith(pc.all.ready["k"].folder)
+    assert pc.run("k", "import tiny; print(tiny.__spec__.cached)").startswith(pc.all.ready["k"].folder)
 
 
 def test_environments_share_files_and_a_second_one_needs_nothing_from_the_broker(pc: Pc, tmp_path: Path) -> None:
@@ -372,6 +372,6 @@ def test_where_links_fail_files_are_copied(pc: Pc, tmp_path: Path) -> None:
         patch.setattr(os, "link", refuse)
         said = install.make(str(tmp_path / "copy"), str(stored))
     assert int(str(said["copied"])) > 0
-    code = "import tiny; print(tiny.NAME, tiny.__cached__)"
+    code = "import tiny; print(tiny.NAME, tiny.__spec__.cached)"
     out = subprocess.run([str(said["python"]), "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.startswith("tiny ")

@@ -9,7 +9,7 @@ from deskgrid.wire import System
 _NONE = re.compile(r"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)")
 _INVALID = re.compile(r"Invalid requirement: (?:'(.+?)'|(\S+))")
 # Also of pip's newer versions, which show the condition in a line of its own.
-_CONDITION = re.compile(r"InvalidMarker: (?:Invalid marker: '(.+?)'|.+\n\s+(.+))")
+_CONDITION = re.compile(r"Invalid(?:Marker| requirement: '.+?'): (?:Invalid marker: '(.+?)'|.+ marker .+\n\s+(.+))")
 _ADDRESS = re.compile(r"Invalid URL '(.*?)'")
 _NO_MATCH = re.compile(r"No matching distribution found for (.+)")
 _CONFLICT = re.compile(r"(?s)The conflict is caused by:\n(.+?)\n\n")
@@ -70,8 +70,8 @@ def _no_condition(found: re.Match[str]) -> str:
 _SAID: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_UNSUPPORTED, lambda found: f"{found[1].rpartition('/')[2]} was made for other PCs"),
     (_CONFLICT, _contradiction),
-    (_INVALID, lambda found: _no_requirement(found[1] or found[2])),
     (_CONDITION, _no_condition),
+    (_INVALID, lambda found: _no_requirement(found[1] or found[2])),
     (_OTHER_PYTHON, lambda found: f"{found[1]} is for Python {found[2]}"),
     (re.compile("DO NOT MATCH THE HASHES"), lambda found: "a wheel is not what its hash says: lock it again"),
 )
