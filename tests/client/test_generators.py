@@ -60,14 +60,21 @@ def by_closure() -> Callable[[], float]:
     def task() -> float:
         return mine.random() + bool(unbound)
 
-    if not mine:
+    if sys.flags.verbose > 100:
         unbound = None
     return task
 
 
 def by_another() -> Callable[[], float]:
     other = by_closure()
-    return lambda: sum(inner() for inner in [lambda: other() + 1.0])
+
+    def task() -> float:
+        def inner() -> float:
+            return other()
+
+        return inner()
+
+    return task
 
 
 def by_module() -> Callable[[], float]:

@@ -55,11 +55,37 @@ def run(rig: Rig, *tasks: Task, program: str = "") -> list[Any]:
     return [value(ended) for ended in rig.until(len(jobs))]
 
 
+def remove_the_folder() -> Task:
+    def task() -> None:
+        folder = tempfile.mkdtemp()
+        os.chdir(folder)
+        os.rmdir(folder)
+
+    return task
+
+
+def move_to_tokyo() -> Task:
+    def task() -> None:
+        os.environ["TZ"] = "Asia/Tokyo"
+        time.tzset()
+
+    return task
+
+
+def tell_signals() -> Task:
+    def task() -> None:
+        _, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer)
+
+    return task
+
+
 # What a task may change, how it does, and how the next one sees it.
 CHANGED: dict[str, tuple[Task, Task]] = {
     "the current folder": (lambda: os.chdir("/"), os.getcwd),
     "the current folder, removed": (
-        lambda: [os.chdir(folder := tempfile.mkdtemp()), os.rmdir(folder)],
+        remove_the_folder(),
         lambda: (os.getcwd(), subprocess.run(["pwd"], check=True, capture_output=True).stdout),
     ),
     "variables": (
@@ -76,7 +102,7 @@ CHANGED: dict[str, tuple[Task, Task]] = {
         lambda: (dict(os.environ), type(os.environ).__name__),
     ),
     "the time zone": (
-        lambda: (os.environ.update(TZ="Asia/Tokyo"), time.tzset())[1],
+        move_to_tokyo(),
         lambda: (time.tzname, time.localtime(0).tm_hour),
     ),
     "the mask of new files": (lambda: os.umask(0o777), lambda: [os.umask(mask := os.umask(0)), mask]),
@@ -100,7 +126,7 @@ CHANGED: dict[str, tuple[Task, Task]] = {
         lambda: subprocess.run(["sh", "-c", "exit 3"], check=False).returncode,
     ),
     "where signals are told": (
-        lambda: [os.set_blocking((pipe := os.pipe())[1], False), signal.set_wakeup_fd(pipe[1])],
+        tell_signals(),
         lambda: signal.set_wakeup_fd(-1),
     ),
     "an alarm": (lambda: signal.alarm(100), lambda: signal.getitimer(signal.ITIMER_REAL)[0]),
@@ -267,7 +293,12 @@ def test_a_thread_that_is_left_replaces_the_process(rig: Rig) -> None:
 
     def leave_one_below() -> int:
         begun = threading.Event()
-        _thread.start_new_thread(lambda: (begun.set(), threading.Event().wait(300)), ())
+
+        def wait() -> None:
+            begun.set()
+            threading.Event().wait(300)
+
+        _thread.start_new_thread(wait, ())
         begun.wait()
         return os.getpid()
 
@@ -461,6 +492,13 @@ def test_each_task_finds_an_empty_folder_for_temporary_files(rig: Rig) -> None:
     command = 'mktemp -d >/dev/null; ls -A "$TMPDIR" | wc -l'
     digest = rig.know(command_template("sh", "-c", command))
     assert [int(value(one)) for one in rig.run(digest, b"", b"")] == [1, 1]
+
+
+def test_a_file_that_a_task_of_microseconds_leaves_is_gone(rig: Rig) -> None:
+    def leave() -> None:
+        os.mkdir(os.environ["TMPDIR"] + "/left")
+
+    assert run(rig, *[leave, lambda: os.listdir(os.environ["TMPDIR"])] * 5) == [None, []] * 5
 
 
 def test_a_folder_for_temporary_files_that_a_task_removes_is_there_for_the_next(rig: Rig) -> None:

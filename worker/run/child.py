@@ -1376,7 +1376,7 @@ class Child:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""
         left = False
         _dup2(self._empty, 0)
-        if elapsed > scope.QUICK_S:
+        if elapsed > scope.QUICK_S or not self._temporary.is_untouched:
             left = scope.have_children() and scope.end_children()
             if not self._temporary.clean():
                 return False

@@ -105,6 +105,7 @@ class Surroundings:
         if (
             elapsed < QUICK_S
             and not _watched.touched
+            and os.environ is self._environ
             and _CHANGEABLE.isdisjoint(sys.modules)
             and _state() == self._state
         ):
@@ -265,15 +266,10 @@ def _read_locale() -> Any:
     return _setlocale(locale.LC_ALL)
 
 
-def _read_time_zone(_: object) -> None:
-    """Have C read the variable TZ again."""
-    if sys.platform != "win32":
-        time.tzset()
-
-
 def _system_state() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """Yield what the system knows of this process. Who has given way to others cannot take that back."""
+    """Yield what the system and C know of this process. Who has given way to others cannot take that back."""
     if sys.platform != "win32":
+        yield lambda: (time.tzname, time.timezone), lambda _: time.tzset()
         yield lambda: os.getpriority(os.PRIO_PROCESS, 0), lambda nice: os.setpriority(os.PRIO_PROCESS, 0, nice)
     if sys.platform == "linux":
         yield lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)
@@ -285,7 +281,6 @@ _SELDOM: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
     (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
     (threading.gettrace, threading.settrace),
     (threading.getprofile, threading.setprofile),
-    (lambda: (time.tzname, time.timezone), _read_time_zone),
     (_read_locale, lambda name: _setlocale(locale.LC_ALL, name)),
     *_system_state(),
 )
@@ -335,6 +330,14 @@ class Temporary:
         self.path = path
         self._clean = int(time.time() - _OLD_S) * 10**9
         self.clean()
+        # By its descriptor, one sees sooner whether it was touched.
+        self._place = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if sys.platform != "win32" else path
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it is there, and nothing in it."""
+        found = os.stat(self._place)
+        return found.st_mtime_ns == self._clean and found.st_nlink > 0
 
     def clean(self) -> bool:
         """Remove what is in it; return whether it is there and can be used."""
