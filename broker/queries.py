@@ -325,7 +325,9 @@ def _kept_back(why: Restraint) -> list[str]:
     for name, needs, free, total in why.lacking:
         there = f"{free} of {total} are free" if needs <= total else f"this grid has {total}"
         lines.append(f"it needs {needs} of licence {name}, and {there}")
-    if why.lead_s:
+    if why.beside:
+        lines.append("others come first: they have nothing on a PC")
+    elif why.lead_s:
         lines.append(f"others come first: you have used {precise(why.lead_s)} more slot time than they have")
     return lines
 

@@ -1,7 +1,7 @@
 """Whose turn it is in a pass: the categories from which the policy may choose, one choice after the other.
 
-Rule 1: everybody who is not more than a minute of the whole grid ahead of the one who has used least has a turn. The
-policy chooses freely among their tasks.
+Rule 1: whoever has nothing on a slot comes first. Then everybody who is not more than a minute of the whole grid ahead
+of the one who has used least has a turn. The policy chooses freely among their tasks.
 Rule 2: of each share, only the categories of the highest priority have a turn.
 Rule 3: a category from which the policy took nothing more has had its turn in this pass, and the next ones follow. So
 no slot stays idle because of this.
@@ -36,10 +36,10 @@ LOOK_S = 10.0
 
 @dataclass(slots=True, eq=False)
 class _Contender:
-    """A share with categories that have not had their turn, the highest priority last."""
+    """A share with categories that have not had their turn, the highest priority last. ``turn``: as `Share.turn`."""
 
     share: Share
-    standing: float
+    turn: tuple[bool, float]
     categories: list[Category] = field(default_factory=list)
 
     def top(self) -> list[Category]:
@@ -57,7 +57,7 @@ class Turns:
         self.alone = len(self.categories) < 2
         self._contenders: list[_Contender] = []
         self._of: dict[Share, _Contender] = {}
-        self._most = math.inf
+        self._most = True, math.inf
         if not self.alone:
             self._meet()
 
@@ -65,9 +65,9 @@ class Turns:
         for category in sorted(self.categories, key=lambda category: category.key.priority):
             share = category.account.share
             if share not in self._of:
-                self._of[share] = _Contender(share, share.standing(self._grid.now))
+                self._of[share] = _Contender(share, share.turn(self._grid.now))
             self._of[share].categories.append(category)
-        self._contenders = sorted(self._of.values(), key=_standing)
+        self._contenders = sorted(self._of.values(), key=_turn)
 
     @property
     def contested(self) -> bool:
@@ -80,27 +80,26 @@ class Turns:
             return self.categories
         if not self._contenders:
             return []
-        lead = LEAD_S * len(self._grid.slots.slots)
-        self._most = self._contenders[0].standing + lead
+        served, least = self._contenders[0].turn
+        self._most = served, least + LEAD_S * len(self._grid.slots.slots)
         chosen: list[Category] = []
         for contender in self._contenders:
-            if contender.standing > self._most or len(chosen) >= CATEGORIES:
+            if contender.turn > self._most or len(chosen) >= CATEGORIES:
                 break
             chosen += contender.top()
         return chosen[:CATEGORIES]
 
     def turn(self, categories: Sequence[Category], rare: float) -> Turn:
         """What a plan may choose when ``categories`` have their turn, if it is contested. ``rare``: as in `Turn`."""
-        least, room = self._contenders[0], self._grid.room
+        (served, least), room = self._contenders[0].turn, self._grid.room
         needs = _needs(categories[0], room)
         # Who has nothing on a slot waits for nobody's plan.
-        served = any(account.out for account in least.share.accounts)
-        lead = PLANNED_LEAD_S * len(self._grid.slots.slots) if served else 0.0
+        most = served, least + (PLANNED_LEAD_S * len(self._grid.slots.slots) if served else 0.0)
         near, others = list[ReadableQueue](), list[ReadableQueue]()
         for contender in self._contenders:
             for category in contender.top():
                 if category not in categories and _needs(category, room) == needs:
-                    (near if contender.standing <= least.standing + lead else others).append(category.priority)
+                    (near if contender.turn <= most else others).append(category.priority)
         return Turn([category.priority for category in categories], near, others, rare if served else math.inf)
 
     def placed(self, category: Category) -> bool:
@@ -112,14 +111,14 @@ class Turns:
             return done
         contender = self._of[category.account.share]
         self._contenders.remove(contender)
-        contender.standing = contender.share.standing(self._grid.now)
-        insort(self._contenders, contender, key=_standing)
+        contender.turn = contender.share.turn(self._grid.now)
+        insort(self._contenders, contender, key=_turn)
         shut = [category] if done or not len(category) else []
         if category.key.licences:  # others need them, too
             waiting = [other for each in self._contenders for other in each.categories]
             shut = [other for other in waiting if not (other.open and len(other))]
         self.over(shut)
-        return bool(shut) or contender.standing > self._most
+        return bool(shut) or contender.turn > self._most
 
     def over(self, categories: Sequence[Category]) -> None:
         """The policy takes no more tasks of these categories in this pass."""
@@ -133,8 +132,8 @@ class Turns:
                 self._contenders.remove(contender)
 
 
-def _standing(contender: _Contender) -> float:
-    return contender.standing
+def _turn(contender: _Contender) -> tuple[bool, float]:
+    return contender.turn
 
 
 def by_needs(categories: Sequence[Category], room: Room) -> list[list[Category]]:

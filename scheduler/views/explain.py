@@ -3,6 +3,7 @@
 import math
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
@@ -67,13 +68,15 @@ class Restraint:
 
     ``limit``: of its bag, if ``out`` tasks of it are out, which is as many; else 0. ``lacking``: licences of which too
     few are free: name, how many it needs, how many are free, how many the grid has. ``lead_s``: the slot-seconds that
-    its share is ahead of another one, if that is enough for others to have their turn; else 0.0.
+    its share is ahead of another one, if that is enough for others to have their turn; else 0.0. ``beside``: its share
+    has something on a slot, and somebody whose tasks wait has nothing.
     """
 
     limit: int
     out: int
     lacking: tuple[tuple[str, int, int, int], ...]
     lead_s: float
+    beside: bool = False
 
 
 def restraint(grid: GridState, task: int, now: float) -> Restraint:
@@ -84,18 +87,18 @@ def restraint(grid: GridState, task: int, now: float) -> Restraint:
         limit=category.key.limit if category.out >= category.key.limit else 0,
         out=category.out,
         lacking=tuple([(name, many, free, licences.total.get(name, 0)) for name, many, free in needs if free < many]),
-        lead_s=_lead(grid, category.account.share, now),
+        **_turn(grid, category.account.share, now),
     )
 
 
-def _lead(grid: GridState, share: Share, now: float) -> float:
-    """How far ``share`` is ahead, if it is far enough for others to have their turn; else 0.0."""
-    others = {
-        category.account.share for category in grid.categories.waiting.values() if len(category) and category.open
-    }
-    least = min([each.standing(now) for each in others], default=math.inf)
-    lead = share.standing(now) - least
-    return lead if lead > LEAD_S * len(grid.slots.slots) else 0.0
+def _turn(grid: GridState, share: Share, now: float) -> dict[str, Any]:
+    """Whether others have their turn before ``share``, and why: the last two fields of a `Restraint`."""
+    waiting = [category for category in grid.categories.waiting.values() if len(category) and category.open]
+    turns = [each.turn(now) for each in {category.account.share for category in waiting}]
+    served, standing = share.turn(now)
+    lead = standing - min([least for _, least in turns], default=math.inf)
+    beside = served and not all(others for others, _ in turns)
+    return {"lead_s": lead if lead > LEAD_S * len(grid.slots.slots) else 0.0, "beside": beside}
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from tests.mutations import environments, gangs
 from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
+from tests.scheduler import test_people as turns
 from tests.scheduler import test_room as no_room
 from tests.scheduler.test_two_attempts import (
     test_a_copy_gives_way_to_any_task_that_its_slot_is_sent as a_copy_gives_way,
@@ -275,21 +276,23 @@ def people(seed: int, home: Path) -> None:
         grid.handle(ev.PassDue(), 0.0)
         expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")
     _plan_with_others_ahead()
+    turns.test_who_has_nothing_on_a_slot_gets_the_next_free_one_beside_somebody_who_is_busy(make_policy("fcfs"), 0.0)
 
 
 def _plan_with_others_ahead() -> None:
     """A plan does not put people first who are too far ahead."""
-    grid = Scheduler(make_policy("packing", margin=0.0, queue_s=0.0, confidence=0.0))
-    grid.handle(ev.TasksSubmitted(0, 0, 1, [10.0], key=CategoryKey("ben")), 0.0)
+    grid = Scheduler(make_policy("packing", margin=0.0, queue_s=0.0, confidence=0.0), first_attempt=100)
+    grid.handle(ev.TasksSubmitted(3, 0, 1, [10.0], key=CategoryKey("ann"), held=[Attempt(0, 50)]), 0.0)
+    grid.handle(ev.TasksSubmitted(0, 1, 1, [10.0], key=CategoryKey("ben")), 0.0)
     grid.handle(ev.WorkerJoined("small", 1, 11.0), 0.0)
     grid.handle(ev.PassDue(), 0.0)
     grid.handle(ev.UsageRestored({"ann": 1e6}), 1.0)
     for number, owner, runtimes in ((1, "ann", [99.0]), (2, "ben", [60.0, 60.0])):
-        grid.handle(ev.TasksSubmitted(number, number, len(runtimes), runtimes, key=CategoryKey(owner)), 1.0)
+        grid.handle(ev.TasksSubmitted(number, number + 1, len(runtimes), runtimes, key=CategoryKey(owner)), 1.0)
     grid.handle(ev.UptimeRefreshed("away", 0.0, ((101.0, 61.0), (201.0, 61.0))), 1.0)
     grid.handle(ev.WorkerJoined("pc", 1, 100.0, ((300.0, 61.0), (400.0, 61.0))), 1.0)
     grid.handle(ev.PassDue(), 1.0)
-    expect(grid.state(1) != State.SENT, "a plan puts ann first, however far ahead she is")
+    expect(grid.state(2) != State.SENT, "a plan puts ann first, however far ahead she is")
 
 
 def probes(seed: int, home: Path) -> None:

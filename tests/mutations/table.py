@@ -326,16 +326,23 @@ MUTATIONS = (
     Mutation(
         "choose among everybody's tasks, whatever they have used",
         "deskgrid.scheduler.turns:Turns.choose",
-        "if contender.standing > self._most or len(chosen) >= CATEGORIES:",
+        "if contender.turn > self._most or len(chosen) >= CATEGORIES:",
         "if len(chosen) >= CATEGORIES:",
         "people",
     ),
     Mutation(
         "let a plan put others first, however far ahead they are",
         "deskgrid.scheduler.turns:Turns.turn",
-        "contender.standing <= least.standing + lead",
+        "contender.turn <= most",
         "True",
         "people",
+    ),
+    Mutation(
+        "let somebody wait who has nothing on a slot",
+        "deskgrid.scheduler.state.shares:Share.turn",
+        "any(account.out for account in self.accounts)",
+        "True",
+        "nothing on a slot",
     ),
     Mutation(
         "forget how many tasks of a bag with a limit are out",

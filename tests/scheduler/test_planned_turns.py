@@ -6,6 +6,7 @@ from math import inf
 import pytest
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.planning.planner import FilledInterval, Interval, Plan
 from deskgrid.scheduler.planning.turn import LOOKED_AT, Turn, choose
 from deskgrid.scheduler.queues.categories import CategoryKey
@@ -122,11 +123,12 @@ def test_only_some_tasks_of_a_window_are_looked_at() -> None:
 
 def contested(lead_s: float, served: bool = True) -> tuple[Grid, list[int], list[int]]:
     """A window of 100 s that holds exactly a task of Ann, who is ahead by so many seconds of each slot, and others
-    that hold those of Bob. He has a task on a PC if he is ``served``.
+    that hold those of Bob. Both have a task on a PC if he is ``served``; hers is on one that is not back yet.
     """
-    grid = Grid(packing(margin=0.0, queue_s=0.0, confidence=0.0))
+    grid = Grid(packing(margin=0.0, queue_s=0.0, confidence=0.0), first_attempt=100)
     if served:
-        grid.tasks(10, bag=3, key=BOB)
+        grid.tasks(10, bag=3, key=ANN, held=[Attempt(0, 50)])
+        grid.tasks(10, bag=4, key=BOB)
         grid.pc("c", uptime=11)
         grid.tell_pass()
         grid.wait(1.0)
