@@ -4,9 +4,10 @@ import msgpack
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S
 from tests.broker.office import Office
-from tests.peers import BareWorker
+from tests.peers import BareWorker, Client
 
 CRASHED = wire.Failure("Crash", "exit code 3", "the end of stderr").packed()
 
@@ -40,10 +41,16 @@ def crash(worker: BareWorker, times: int) -> list[wire.Work]:
     return made
 
 
+def submitted(office: Office) -> tuple[Client, str]:
+    """Two people have submitted tasks: one of them, and the bag of the other."""
+    ann, ben = (office.client(Credential(name, "submitter")) for name in ("ann", "ben"))
+    ann.submit([b"0"] * 9)
+    return ann, ben.submit([b"0"] * 9)
+
+
 def test_a_worker_that_quarantine_says_why_and_for_how_long(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, _, bad = lab
-    client = office.client()
-    client.submit([b"0"] * 9)
+    client, _ = submitted(office)
     crash(bad, 3)
     office.now += 4.0
     rows = {row["name"]: (row["quarantine_s"], row["note"]) for row in client.ask("status")["workers"]}
@@ -52,8 +59,7 @@ def test_a_worker_that_quarantine_says_why_and_for_how_long(lab: tuple[Office, B
 
 def test_a_task_that_waits_beside_a_worker_in_quarantine_is_told_so(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, _, bad = lab
-    client = office.client()
-    bag = client.submit([b"0"] * 9)
+    client, bag = submitted(office)
     crash(bad, 3)
     answer = client.ask("explain", bag=bag)
     reason = "in quarantine, because the last attempts there crashed; one task is tried there in 10 s"
@@ -63,7 +69,7 @@ def test_a_task_that_waits_beside_a_worker_in_quarantine_is_told_so(lab: tuple[O
 
 def test_the_log_says_when_a_rest_begins_and_when_it_is_over(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, good, bad = lab
-    office.client().submit([b"0"] * 9)
+    submitted(office)
     crash(bad, 3)
     assert "worker-quarantined name='bad' for_s=10.0 why='3 crashes in a row'" in office.sessions.state.take_notices()
     pass_time(office, FIRST_QUARANTINE_S, good, bad)
