@@ -41,17 +41,21 @@ def crash(worker: BareWorker, times: int) -> list[wire.Work]:
     return made
 
 
-def submitted(office: Office) -> tuple[Client, str]:
-    """Two people have submitted tasks: one of them, and the bag of the other."""
+def crashes_of_two(office: Office, bad: BareWorker) -> tuple[Client, str]:
+    """Three attempts of two people have crashed on a PC: one of them, and the bag of theirs."""
     ann, ben = (office.client(Credential(name, "submitter")) for name in ("ann", "ben"))
-    ann.submit([b"0"] * 9)
-    return ann, ben.submit([b"0"] * 9)
+    first = ann.submit([b"0"])
+    office.settle()
+    ann.ask("pause", bag=first)
+    crash(bad, 1)
+    bag = ben.submit([b"0"] * 9)
+    crash(bad, 2)
+    return ben, bag
 
 
 def test_a_worker_that_quarantine_says_why_and_for_how_long(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, _, bad = lab
-    client, _ = submitted(office)
-    crash(bad, 3)
+    client, _ = crashes_of_two(office, bad)
     office.now += 4.0
     rows = {row["name"]: (row["quarantine_s"], row["note"]) for row in client.ask("status")["workers"]}
     assert rows == {"good": (None, ""), "bad": (FIRST_QUARANTINE_S - 4.0, "in quarantine: 3 crashes in a row")}
@@ -59,8 +63,7 @@ def test_a_worker_that_quarantine_says_why_and_for_how_long(lab: tuple[Office, B
 
 def test_a_task_that_waits_beside_a_worker_in_quarantine_is_told_so(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, _, bad = lab
-    client, bag = submitted(office)
-    crash(bad, 3)
+    client, bag = crashes_of_two(office, bad)
     answer = client.ask("explain", bag=bag)
     reason = "in quarantine, because the last attempts there crashed; one task is tried there in 10 s"
     assert f"bad slot 0: {reason}" in answer["text"]
@@ -69,8 +72,7 @@ def test_a_task_that_waits_beside_a_worker_in_quarantine_is_told_so(lab: tuple[O
 
 def test_the_log_says_when_a_rest_begins_and_when_it_is_over(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, good, bad = lab
-    submitted(office)
-    crash(bad, 3)
+    crashes_of_two(office, bad)
     assert "worker-quarantined name='bad' for_s=10.0 why='3 crashes in a row'" in office.sessions.state.take_notices()
     pass_time(office, FIRST_QUARANTINE_S, good, bad)
     crash(bad, 1)

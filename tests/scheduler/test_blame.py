@@ -122,8 +122,9 @@ def test_in_a_bag_that_fails_everywhere_no_pc_is_put_aside_and_few_tasks_are_tri
         grid.pc(name)
     grid.tasks(*[10.0] * 40)
     while handed := grid.tell_pass():
-        for tasks in handed.values():
-            fail(grid, *tasks)
+        for (task,) in handed.values():
+            fail(grid, task)
+            assert rests(grid) == {}
     counters = grid.scheduler.counters
     assert grid.inside.tasks.bags[0].failed == 40
     assert 40 <= counters.attempts < 40 + 2 * BAG_WORKERS
@@ -221,7 +222,7 @@ def test_after_three_in_a_row_a_pc_gets_nothing_of_a_bag_for_longer_and_longer(o
     grid, _ = beside(30)
     three_fail(grid, outcome)
     rest = FIRST_REST_S
-    while rest < LONGEST_REST_S:
+    while rest < LONGEST_REST_S:  # it is another one each time
         assert rests(grid) == {"bad": pytest.approx(rest)}
         assert grid.scheduler.wakes_at <= grid.now + rest
         grid.wait(rest - 0.1)
@@ -470,7 +471,8 @@ def test_no_bag_is_held_whose_environment_starts_elsewhere() -> None:
     handed = grid.tell_pass()
     grid.end(*handed["c"], worker="c")
     for name in ("a", "b"):
-        assert holds(grid, *handed[name]) == []
+        (task,) = handed[name]
+        assert holds(grid, task) == []
     assert all(grid.state(task) != State.FAILED for task in tasks)
     assert set(grid.tell_pass()) == {"c"}
 
