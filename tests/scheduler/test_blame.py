@@ -7,11 +7,12 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler import separating
 from deskgrid.scheduler.model import InvariantBroken, Outcome, State
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.separating import OWN_CATEGORIES, SLICE_TASKS
+from deskgrid.scheduler.separating import OWN_CATEGORIES
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, LONGEST_REST_S, Avoided, Person, Why
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
@@ -79,7 +80,8 @@ def test_a_task_that_fails_there_too_fails() -> None:
     fail(grid, task)
     grid.end(grid.running("good"), worker="good")
     grid.expect(good=[task])
-    assert fail(grid, task) == [task]
+    grid.pc("third")
+    assert fail(grid, task) == [task], "the bag works on the good one, so the task is to blame"
     assert grid.state(task) == State.FAILED
 
 
@@ -320,10 +322,17 @@ def test_work_that_waits_there_goes_to_others() -> None:
     assert "bad" not in grid.tell_pass()
 
 
-def test_a_bag_of_many_tasks_moves_a_part_at_a_time_and_others_are_served_meanwhile() -> None:
+@pytest.fixture
+def slices(monkeypatch: pytest.MonkeyPatch) -> int:
+    """So few tasks move in one step."""
+    monkeypatch.setattr(separating, "SLICE_TASKS", 4)
+    return 4
+
+
+def test_a_bag_of_many_tasks_moves_a_part_at_a_time_and_others_are_served_meanwhile(slices: int) -> None:
     grid = Grid(pgs(0))
     grid.pc("good")
-    count = 3 * SLICE_TASKS
+    count = 3 * slices
     grid.tasks(*[10.0] * (count + 2), key=ANN, probes=[1])
     grid.tell_pass()
     grid.end(grid.running("good"), worker="good")
@@ -345,11 +354,11 @@ def test_a_bag_of_many_tasks_moves_a_part_at_a_time_and_others_are_served_meanwh
 
 
 @pytest.mark.parametrize("how", ["pause", "cancel"])
-def test_a_bag_that_moves_can_be_paused_and_cancelled(how: str) -> None:
+def test_a_bag_that_moves_can_be_paused_and_cancelled(how: str, slices: int) -> None:
     for steps in range(7):
         grid = Grid(pgs(0))
         grid.pc("good")
-        count = 2 * SLICE_TASKS
+        count = 2 * slices
         tasks = grid.tasks(*[10.0] * count)
         grid.tell_pass()
         grid.end(grid.running("good"), worker="good")
