@@ -35,6 +35,8 @@ def test_status_explain_the_note_of_the_bag_and_an_event_say_which_pc_why_and_un
     why = "FileNotFoundError: No such file: '/mnt/data'"
     notice = f"worker-fails-bag name='bad' bag='{bag}' item=4 for_s={FIRST_REST_S} reason={why!r}"
     assert notice in office.sessions.state.take_notices()
+    (event,) = [row for row in client.ask("events")["events"] if row["event"] == "worker-fails-bag"]
+    assert (event["facts"]["name"], event["facts"]["bag"]) == ("bad", bag)
     office.now += 4.0
     status = client.ask("status")
     notes = {row["name"]: row["note"] for row in status["workers"]}
