@@ -8,16 +8,19 @@ Rule 2: the elapsed time of an attempt is at most the time since the attempt was
 from collections.abc import Mapping, Sequence
 
 from deskgrid import wire
+from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.checkpoints import EACH_S, Checkpoints, drop_ended
 from deskgrid.broker.crash_report import with_places
 from deskgrid.broker.gangs.gangs import Gangs
 from deskgrid.broker.holders import Holders
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
+from deskgrid.broker.worker_health import EVENTS, brief_of, kinds_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
+from deskgrid.scheduler.state.avoided import Kind, Person, Rest, Why
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.wire.saving import LEAD_MOST_S
@@ -35,9 +38,23 @@ _OUTCOMES = {
     int(wire.Outcome.PIECE): Outcome.PIECE,
     int(wire.Outcome.UNREADABLE): Outcome.PIECE,
     int(wire.Outcome.NO_ROOM): Outcome.NO_ROOM,
+    int(wire.Outcome.NO_START): Outcome.NO_START,
 }
 # Those that people may want to read about.
-_FAILED = frozenset(map(int, (wire.Outcome.ERROR, wire.Outcome.CRASH, wire.Outcome.TIMEOUT, wire.Outcome.NO_ROOM)))
+_FAILED = frozenset(
+    map(
+        int,
+        (
+            wire.Outcome.ERROR,
+            wire.Outcome.CRASH,
+            wire.Outcome.TIMEOUT,
+            wire.Outcome.NO_ROOM,
+            wire.Outcome.NO_START,
+        ),
+    )
+)
+# Workers that are named where a bag is held.
+NAMED = 5
 # What is said of a task that is given up because its pieces bring nothing.
 NO_PROGRESS = (
     f"{IDLE_LIMIT} pieces in a row brought no progress: each ended without a newer checkpoint. "
@@ -82,6 +99,8 @@ class Attempts:
             self.gangs.starts.start(command, self._state.scheduler.now)
         elif isinstance(command, cmd.Stuck):
             self._give_up(command.attempts)
+        elif isinstance(command, cmd.Hold):
+            self._hold(command)
         else:
             self._take_back(command)
 
@@ -163,16 +182,15 @@ class Attempts:
         scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.crashes(task) for task in crashed}
-        stay, rest = scheduler.quarantined(worker.name), scheduler.roomless_until(worker.name)
+        stay, rests = scheduler.quarantined(worker.name), scheduler.rests_of(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         for result in failed:
             self._remember(result)
         if crashed:
             self._note_crashes(worker, crashed)
         self._note_quarantine(worker.name, stay, scheduler.quarantined(worker.name))
-        roomless = next((result for result in failed if result.outcome == wire.Outcome.NO_ROOM), None)
-        if roomless is not None and (until := scheduler.roomless_until(worker.name)) is not None and until != rest:
-            self._note_no_room(worker, roomless, until - now)
+        if failed:
+            self._note_rests(worker, failed, rests)
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
@@ -201,12 +219,20 @@ class Attempts:
         facts = {"name": worker.name, "bag": bag.row.id, "item": item, "crashes": len(tasks)}
         self._state.note("task-crashed", by=worker.who.name, **facts)
 
-    def _note_no_room(self, worker: WorkerSession, result: wire.Result, for_s: float) -> None:
-        """Note the first of the attempts in one message for which there was no room."""
-        bag, item = self._state.book.item(result.task)
-        worker.no_room = wire.read_failure(result.payload).brief
-        facts = {"name": worker.name, "bag": bag.row.id, "item": item, "for_s": round(for_s, 1)}
-        self._state.note("worker-has-no-room", by=worker.who.name, **facts, reason=worker.no_room)
+    def _note_rests(self, worker: WorkerSession, failed: Sequence[wire.Result], before: Mapping[Kind, Rest]) -> None:
+        """Note which work is kept from a worker because of attempts in one message, and the last of these."""
+        rests, known = self._state.scheduler.rests_of(worker.name), self._state.scheduler.grid.tasks.known
+        for kind in [kind for kind in worker.why_rests if kind not in rests]:
+            del worker.why_rests[kind]
+        for result in failed:
+            bag, item = self._state.book.item(result.task)
+            brief, its = brief_of(result), kinds_of(known(result.task).bag)
+            for kind in its & rests.keys():
+                worker.why_rests[kind] = brief
+                if (rest := rests[kind]) != before.get(kind):
+                    before = {**before, kind: rest}
+                    facts = {"name": worker.name, "bag": bag.row.id, "item": item, "for_s": round(rest.lasts, 1)}
+                    self._state.note(EVENTS[rest.why], by=worker.who.name, **facts, reason=brief)
 
     def _note_quarantine(self, name: str, before: Quarantined | None, after: Quarantined | None) -> None:
         who = self._by_name[name].who.name
@@ -214,6 +240,21 @@ class Attempts:
             self._state.note("worker-quarantined", by=who, name=name, for_s=after.lasts, why=after.why)
         elif before is not None and after is None:
             self._state.note("worker-works-again", by=who, name=name)
+
+    def _hold(self, command: cmd.Hold) -> None:
+        """Hold the bags whose environment does not start."""
+        why = "did not answer for its tasks" if command.silent else "could start no process in its environment"
+        names = ", ".join(command.workers[:NAMED])
+        for bag in self._state.book.by_number.values():
+            if bag.environment_key == command.environment and not (bag.complete or bag.held):
+                self._state.to_hold.append((bag, f"{names} {why}{self._said_of(bag, command.workers)}"))
+
+    def _said_of(self, bag: OpenBag, names: Sequence[str]) -> str:
+        """What the first of these workers that said anything said of work like a bag's."""
+        kinds = kinds_of(self._state.scheduler.grid.tasks.bags[bag.row.number])
+        sessions = [self._by_name[name] for name in names if name in self._by_name]
+        said = [worker.why_rests[kind] for worker in sessions for kind in kinds if kind in worker.why_rests]
+        return f": {said[0]}" if said else ""
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
         """Record the results in the current message that ended their tasks."""
@@ -382,6 +423,10 @@ class Attempts:
         self._state.note("worker-silent", by=self._by_name[name].who.name, name=name, taken_back=count)
         if stay is not None and stay.silent:
             self._note_quarantine(name, None, stay)
+        for kind, rest in self._state.scheduler.rests_of(name).items():
+            if isinstance(kind, Person) and rest.why is Why.SILENT and not rest.over:
+                facts = {"name": name, "owner": kind.owner, "for_s": rest.lasts}
+                self._state.note(EVENTS[rest.why], by=self._by_name[name].who.name, **facts)
 
     def send_template(self, worker: WorkerSession, digest: str) -> None:
         """Send a template to a worker."""

@@ -18,7 +18,7 @@ from deskgrid.broker.operations import Shared, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
-from deskgrid.broker.worker_health import trouble
+from deskgrid.broker.worker_health import kept_from, trouble
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.metrics import Counters
@@ -139,6 +139,10 @@ class Overview:
             return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
         if bag.note.endswith(WAIT):
             return self._workers.need_note(bag.row.options)
+        kept_away = "" if bag.complete else kept_from(self._state, self._workers.by_name, bag, self._state.now)
+        return kept_away or self._time_note(bag, at_once_s, window_s)
+
+    def _time_note(self, bag: OpenBag, at_once_s: float, window_s: float) -> str:
         if not bag.note.startswith(NO_WORKER) or not window_s:
             return bag.note
         scheduler = self._state.scheduler
@@ -268,7 +272,7 @@ class Overview:
             "silent_s": max(0.0, now - session.heard),
             "ended": session.ended,
             "quarantine_s": None if stay is None else max(0.0, stay.until - now),
-            "note": trouble(scheduler, session.name, session.no_room, now),
+            "note": trouble(self._state, session, now),
             "slot_count": view.slot_count,
             "busy": view.busy,
             "slots": [self._slot_row(session.name, slot) for slot in view.slots],
@@ -349,6 +353,7 @@ def _values_of(counters: Counters) -> CounterValues:
         "adopted": counters.adopted,
         "pieces": counters.pieces,
         "no_room": counters.no_room,
+        "no_start": counters.no_start,
         "overdue": counters.overdue,
         "copies": counters.copies,
         "wasted_s": counters.wasted_s,

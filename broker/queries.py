@@ -6,7 +6,7 @@ has the shape of `deskgrid.wire.status`; every other answer is a few named value
 
 import math
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from copy import deepcopy
 from dataclasses import asdict
 
@@ -28,7 +28,7 @@ from deskgrid.broker.task_list import task_rows
 from deskgrid.broker.task_logs import bag_output, printed_now, task_log
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.usage import Usage
-from deskgrid.broker.worker_health import in_quarantine, reason
+from deskgrid.broker.worker_health import in_quarantine, kept_from, kinds_of, reason, rests
 from deskgrid.broker.workers import Workers
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
@@ -270,12 +270,7 @@ class Queries:
                 *([missing] if missing else []),
                 *kept_back,
                 *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
-                *(
-                    gang
-                    or _explanation(
-                        why, self._state.book.item(task)[1], len(self._workers.by_name), now, bool(kept_back)
-                    )
-                ),
+                *(gang or _explanation(why, self._state.book.item(task)[1], self._said_of(bag), now, bool(kept_back))),
                 *self._failures(bag, task, why),
             ],
             "waiting": waiting,
@@ -293,6 +288,14 @@ class Queries:
             "coming": [asdict(window) for window in ([] if bag.need.parallel else why.coming)],
         }
 
+    def _said_of(self, bag: OpenBag) -> dict[str, str]:
+        """What each worker said last of tasks like those of a bag that did not work out there; or nothing."""
+        kinds = kinds_of(self._state.scheduler.grid.tasks.bags[bag.row.number])
+        return {
+            name: next((worker.why_rests[kind] for kind in kinds if kind in worker.why_rests), "")
+            for name, worker in self._workers.by_name.items()
+        }
+
     def _failures(self, bag: OpenBag, task: int, why: Explanation) -> list[str]:
         """Describe how a task failed before it was tried again, or where to read why it failed in the end."""
         if why.state == State.FAILED:
@@ -302,8 +305,9 @@ class Queries:
         if last is None:
             return failed
         failure = wire.read_failure(last.payload)
-        if last.outcome == wire.Outcome.NO_ROOM:
-            said = f"{last.worker} had no room for it: {failure.brief}"
+        if last.outcome in (wire.Outcome.NO_ROOM, wire.Outcome.NO_START):
+            what = "had no room" if last.outcome == wire.Outcome.NO_ROOM else "could start no process"
+            said = f"{last.worker} {what} for it: {failure.brief}"
             return [*failed, said] if why.state == State.WAITING else failed
         return [f"{told}, the last time on {last.worker}: {failure.kind}: {failure.brief}" for told in failed]
 
@@ -328,6 +332,8 @@ class Queries:
             text[0] += f" ({row['copies']} with a copy)"
         if tasks.paused:
             text[0] += f", {tasks.paused} paused after several failures (name one to see why)"
+        if kept_away := kept_from(self._state, self._workers.by_name, bag, self._state.now):
+            text.append(f"it is {kept_away}")
         if ahead := row["waiting"] - tasks.paused - tasks.barred:
             text[0] += f", {ahead} next on their PCs"
         return {"text": text, "waiting": tasks.barred, "longest_s": 0.0, "slots": [], "coming": []}
@@ -341,7 +347,9 @@ def _kept_back(why: Restraint) -> list[str]:
     for name, needs, free, total in why.lacking:
         there = f"{free} of {total} are free" if needs <= total else f"this grid has {total}"
         lines.append(f"it needs {needs} of licence {name}, and {there}")
-    if why.lead_s:
+    if why.beside:
+        lines.append("others come first: they have nothing on a PC")
+    elif why.lead_s:
         lines.append(f"others come first: you have used {precise(why.lead_s)} more slot time than they have")
     return lines
 
@@ -364,20 +372,27 @@ def _done(why: Explanation) -> str:
     return f"; {why.fraction:.0%} of it is done by its newest checkpoint"
 
 
-def _explanation(why: Explanation, item: int, workers: int, now: float, kept_back: bool) -> list[str]:
-    """Explain in sentences why a task is in its present state. ``kept_back``: not only because of PCs."""
+def _explanation(why: Explanation, item: int, said: Mapping[str, str], now: float, kept_back: bool) -> list[str]:
+    """Explain in sentences why a task is in its present state. ``kept_back``: not only because of PCs. ``said``: what
+    each worker has said of tasks like it.
+    """
     start = f"task {item} (predicted {precise(why.runtime_s)})"
+    if why.elsewhere:
+        where = ", ".join(why.elsewhere)
+        return [f"{start} waits for another PC than {where}, where it failed; if there is none, for any"]
     if why.state != State.WAITING:
         copy = f"; a copy runs on {why.copy_on}" if why.copy_on else ""
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}{_done(why)}{copy}"]
-    if not workers:
+    if not said:
         return [f"{start} waits: no worker is connected"]
     lines = [f"{start} waits: {_needs(why)}"]
     if why.needs_s >= why.longest_window_s:
         longest = precise(why.longest_window_s)
         of = " for a PC of speed 1" if why.uneven else ""
         lines.append(f"no window that is open or announced is that long: the longest is {longest}{of}")
-    lines += [f"{slot.worker} slot {slot.slot}: {_of_slot(slot, now, kept_back)}" for slot in why.slots]
+    for slot in why.slots:
+        of_slot = _of_slot(slot, said.get(slot.worker, ""), now, kept_back)
+        lines.append(f"{slot.worker} slot {slot.slot}: {of_slot}")
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
         at = "" if window.speed == 1.0 else f" at speed {window.speed:.2g}"
@@ -386,27 +401,27 @@ def _explanation(why: Explanation, item: int, workers: int, now: float, kept_bac
     return lines
 
 
-def _of_slot(slot: SlotReason, now: float, kept_back: bool) -> str:
-    """Why a slot does not take a waiting task."""
+def _of_slot(slot: SlotReason, said: str, now: float, kept_back: bool) -> str:
+    """Why a slot does not take a waiting task. ``said``: what its worker has said of such tasks."""
     if slot.quarantined is not None:
         return in_quarantine(slot.quarantined, now)
+    if slot.rest is not None:
+        return rests(slot.rest, said, now)
+    return _of_a_good_one(slot, kept_back)
+
+
+def _of_a_good_one(slot: SlotReason, kept_back: bool) -> str:
+    """Why a slot of a PC on which nothing is known to fail does not take a waiting task."""
     if slot.silent_s is not None:
         return f"has not answered for {precise(slot.silent_s)}, and gets no work until it does"
     if slot.lacks or slot.memory is not None:
         return lacks_text(slot.lacks, slot.memory)
-    if slot.no_room_s is not None or not slot.ready:
-        return _unprepared(slot)
+    if not slot.ready:
+        return "its environment is not ready there"
     if slot.short_s and not slot.gang:
         return f"{precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}"
     fits = "fits" if kept_back else "fits, but is busy with other work"
     return "is taken by a gang, or kept for one" if slot.gang else fits
-
-
-def _unprepared(slot: SlotReason) -> str:
-    """Why a PC cannot have what a task needs there, for now."""
-    if slot.no_room_s is None:
-        return "its environment is not ready there"
-    return f"has no room for such tasks, and is tried again in {precise(slot.no_room_s)}"
 
 
 def _early(slot: SlotReason) -> str:

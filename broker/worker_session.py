@@ -6,6 +6,7 @@ from typing import Literal
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.scheduler.state.avoided import Kind
 from deskgrid.wire.status import Presence
 
 
@@ -45,8 +46,8 @@ class WorkerSession:
     # The environments that it is to have or could not prepare, by key; and what it was told last.
     environments: dict[str, EnvironmentAt] = field(default_factory=dict)
     told_environments: tuple[wire.EnvironmentWanted, ...] = ()
-    # Why it had no room for a task, the last time.
-    no_room: str = ""
+    # Why it gets none of some kinds of work, as far as the workers' answers tell.
+    why_rests: dict[Kind, str] = field(default_factory=dict)
     templates: set[str] = field(default_factory=set)
     # `lately`: the bag of the last result. `unready`: roughly how many slots have not returned a result of that bag
     # yet.

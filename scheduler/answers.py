@@ -1,8 +1,9 @@
 """Answers from workers: each frees its slot, and counts if it is for the newest attempt of its task.
 
 Rule 1: a task is done if and only if the answer was of its newest attempt, or of one of two that count.
-Rule 2: a departure or a loss never counts against a task, nor does a PC without room; crashes and errors do. A task
-that fails again and again pauses.
+Rule 2: a departure or a loss never counts against a task, nor does a PC without room or on which nothing starts;
+crashes and errors do. A task that fails is tried on another PC next (`deskgrid.scheduler.elsewhere`); one that fails
+again and again pauses.
 Rule 3: if a task has a copy, the first success of the two counts, and the other attempt is stopped. If one of the two
 fails, the other goes on, and the failure does not count against the task.
 """
@@ -11,8 +12,10 @@ from collections.abc import Sequence
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.blame import Blame
 from deskgrid.scheduler.comparing import ran
 from deskgrid.scheduler.copying import learn_pace
+from deskgrid.scheduler.elsewhere import try_again
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, Outcome, State
@@ -22,13 +25,21 @@ from deskgrid.scheduler.state.pauses import pause_after
 from deskgrid.scheduler.state.slots import Slot
 from deskgrid.scheduler.trust import Trust
 
+# What an attempt that ends its process is charged for the next one to start: measured on a busy PC of two cores, from
+# the end of one task to the beginning of the next. Seconds.
+RESTART_S = 0.15
+_KILLS = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
+# Ends that say nothing of the task.
+_OF_THE_PC = frozenset({Outcome.NO_ROOM, Outcome.NO_START})
+
 
 class Answers:
     """``crash_limit``: a task that has crashed its process this many times is given up."""
 
-    def __init__(self, grid: GridState, trust: Trust, gangs: Gangs, crash_limit: int) -> None:
+    def __init__(self, grid: GridState, trust: Trust, blame: Blame, gangs: Gangs, crash_limit: int) -> None:
         self._grid = grid
         self._trust = trust
+        self._blame = blame
         self._gangs = gangs
         self._crash_limit = crash_limit
 
@@ -124,8 +135,8 @@ class Answers:
                 grid.drop_copy(task)
         grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed, slot.worker.name, on_slot=True))
         self._trust.clear(slot.worker, now)
-        if grid.room:
-            grid.room.works({grid.tasks.known(task).bag.category.key for task in tasks}, slot.worker.name)
+        if grid.tasks.worked or grid.avoided:
+            self._blame.did(tasks, slot.worker.name)
 
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot that had the attempt. Returns its worker and position, or None if the answer is stale."""
@@ -196,36 +207,44 @@ class Answers:
             if grid.tasks.copied and worker in grid.slots.workers:
                 learn_pace(grid.tasks.known(task), grid.slots.workers[worker], task, elapsed)
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed], worker))
+            grid.tasks.worked.clear()  # it has been judged already
             return True
         grid.drop_copy(task)
-        if outcome == Outcome.NO_ROOM:
+        if outcome in _OF_THE_PC:
             grid.to_priority([task])
             return False
-        grid.tasks.known(task).bag.category.account.new_s += elapsed
+        bag = grid.tasks.known(task).bag
+        bag.category.account.new_s += elapsed + (RESTART_S if outcome in _KILLS else 0.0)
         if outcome == Outcome.PIECE:
             stuck = grid.tasks.go_on(task, counts=True)
             grid.to_priority([task])
             grid.give_up([ended.attempt] if stuck else [])
             return False
-        pause = 0.0
-        if outcome == Outcome.CRASH:
-            grid.tasks.crashed(task, worker)
-            places = grid.tasks.crashes(task)
-            # A gang may need the very worker that all its crashes were on.
-            excused = grid.quarantine.excuses(places) and not grid.tasks.known(task).bag.category.parallel
-            again = len(places) < self._crash_limit or excused
-        else:
-            errors = grid.tasks.erred(task)
-            again = errors <= grid.tasks.known(task).bag.retries
-            pause = pause_after(errors, elapsed)
+        again = self._crashed(task, worker) if outcome == Outcome.CRASH else self._erred(task, worker, elapsed, now)
         if not again:
             grid.tasks.move(task, State.FAILED)
-        elif pause:
+        return not again
+
+    def _crashed(self, task: int, worker: str) -> bool:
+        """Count a crash. Returns whether the task is tried again; then it waits."""
+        grid = self._grid
+        grid.tasks.crashed(task, worker)
+        again = len(grid.tasks.crashes(task)) < self._crash_limit or self._blame.excuses(task)
+        if again:
+            grid.to_priority([task])
+        return again
+
+    def _erred(self, task: int, worker: str, elapsed: float, now: float) -> bool:
+        """Count an error or timeout. Returns the same as `_crashed`."""
+        grid = self._grid
+        errors = grid.tasks.erred(task, worker)
+        again = errors <= grid.tasks.known(task).bag.retries or self._blame.once_more(task, worker, errors)
+        if again and (pause := pause_after(errors, elapsed)):
             grid.pauses.begin(task, now + pause)
             grid.tasks.move(task, State.PAUSED)
-        else:
-            grid.to_priority([task])
-        return not again
+        elif again:
+            try_again(grid, task, now)
+        return again
 
     def kept(self, event: ev.CheckpointKept, now: float) -> None:
         """A checkpoint was kept."""

@@ -80,7 +80,7 @@ class Bags:
             if event.names:
                 bag.past = Past(grid.earlier, event.names, event.bag)
         if batch.first == event.first:
-            batch.came = (bag.barred_at if bag.barred else now) - bag.barred_s
+            batch.came = (bag.barred_at if bag.gated else now) - bag.barred_s
         if bag.copies:
             grid.tasks.copied.add(event.bag)
         if bag.category.parallel:
@@ -199,13 +199,16 @@ class Bags:
 
     def forgotten(self, event: ev.BagForgotten, now: float) -> None:
         """Nothing is known of a bag any more, all of whose tasks have ended."""
-        category = self._grid.tasks.forget(event.bag)
+        grid, bag = self._grid, self._grid.tasks.bags.get(event.bag)
+        category = grid.tasks.forget(event.bag)
+        if bag is not None and bag.failing:
+            grid.failures.forget(event.bag)
+            grid.avoided.forget(bag.own_key)
         category.probing.pop(event.bag, None)
-        self._grid.categories.leave(category)
-        if category.key not in self._grid.categories.by_key:
-            self._grid.gangs.queues.pop(category.key, None)
-        self._grid.quarantine.forget_bag(event.bag)
-        self._grid.rests.forget_bag(event.bag)
+        grid.categories.leave(category)
+        if category.key not in grid.categories.by_key:
+            grid.gangs.queues.pop(category.key, None)
+        grid.rests.forget_bag(event.bag)
 
     def hold_expired(self, event: ev.HoldExpired, now: float) -> None:
         """Tasks wait again that were held, after a restart, for workers that had them."""

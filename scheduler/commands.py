@@ -86,4 +86,16 @@ class Stuck:
     attempts: Sequence[Attempt]
 
 
-Command = Assign | StartGang | Recall | Stop | GiveUp | Settle | Stuck
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Work in this environment does not start on ``workers``, nor as far as is known elsewhere: hold its bags.
+
+    ``silent``: those workers did not even say so; they did not answer for its tasks.
+    """
+
+    environment: str
+    workers: Sequence[str]
+    silent: bool
+
+
+Command = Assign | StartGang | Recall | Stop | GiveUp | Settle | Stuck | Hold

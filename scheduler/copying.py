@@ -112,7 +112,7 @@ class Copying:
             if place.copy is None
             and place.worker.name not in shut
             and (not environment or environment in place.worker.environments)
-            and grid.room.until(key, place.worker.name) is None
+            and grid.avoided.until(key, place.worker.name) is None
             and labels <= place.worker.traits.labels
         )
         best = min(islice(others, CHOICES), key=lambda place: pace(place.worker), default=None)

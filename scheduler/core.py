@@ -17,7 +17,9 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.answers import Answers
 from deskgrid.scheduler.bags import Bags
+from deskgrid.scheduler.blame import Blame
 from deskgrid.scheduler.comparing import correct_moved
+from deskgrid.scheduler.elsewhere import over
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.invariants import check
@@ -31,6 +33,7 @@ from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans
+from deskgrid.scheduler.state.avoided import Kind, Rest, person_of
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.trust import Trust
@@ -59,10 +62,11 @@ class Scheduler:
         """
         self.grid = GridState(policy, first_attempt, hours, speeds, earlier)
         self._gangs = Gangs(self.grid)
-        self.trust = Trust(self.grid, self._gangs)
-        self._workers = Workers(self.grid, self.trust, self._gangs)
         self._placing = Placing(self.grid)
-        answers = Answers(self.grid, self.trust, self._gangs, crash_limit)
+        blame = Blame(self.grid, self._placing.separating)
+        self.trust = Trust(self.grid, self._gangs, blame)
+        self._workers = Workers(self.grid, self.trust, self._gangs)
+        answers = Answers(self.grid, self.trust, blame, self._gangs, crash_limit)
         people = People(self.grid)
         bags = Bags(self.grid, self._gangs, self._workers)
         self._table: dict[type, Callable[[Any, float], None]] = {
@@ -126,8 +130,8 @@ class Scheduler:
         if not event.most >= 1:
             raise IllegalEvent(f"a pass that decides {event.most} times")
         grid = self.grid
-        if over := grid.pauses.over(now):
-            grid.to_priority(over)
+        if paused := grid.pauses.over(now):
+            over(grid, paused, now)
         for worker in grid.outstayed(now):
             self._workers.expect(worker, now)
         if grid.speeds.moved:
@@ -185,7 +189,7 @@ class Scheduler:
         return min(
             grid.pauses.next_end,
             grid.rests.next_end,
-            grid.room.next_end,
+            grid.avoided.next_end,
             self.trust.next_widening,
             self._placing.copying.due,
             self._placing.gangs.due,
@@ -235,9 +239,18 @@ class Scheduler:
         """Until when ``worker`` gets no gangs, because it failed with some; None if it gets them."""
         return self.grid.rests.until.get(worker)
 
-    def roomless_until(self, worker: str) -> float | None:
-        """Until when ``worker`` gets no tasks of some category, because it had no room for one; None: it gets all."""
-        return self.grid.room.rests_until(worker)
+    def resting(self, worker: str) -> tuple[Kind, Rest] | None:
+        """The work that ``worker`` gets none of for longest, because it did not work out there, and why; None: all."""
+        return self.grid.avoided.resting(worker)
+
+    def rests_of(self, worker: str) -> Mapping[Kind, Rest]:
+        """All work that did not work out on ``worker`` lately, with its last rest from it."""
+        return self.grid.avoided.rests_of(worker)
+
+    def resting_from(self, bag: int) -> list[tuple[str, Kind, Rest]]:
+        """The workers that get no tasks of a bag, because these did not work out there, and why."""
+        owner = self.grid.tasks.bags[bag]
+        return list(self.grid.avoided.resting_from({owner.category.key, owner.own_key, person_of(owner.category.key)}))
 
     def longest_window(self, now: float) -> float:
         """The longest window that is open or announced, in seconds of speed 1; 0.0 if there is none.

@@ -5,8 +5,8 @@ Rule 2: all slots of a gang are taken in one step. What the policy yields is tes
 may be anybody's: a start that cannot be is left out, and its job with it, until the policy is asked again.
 Rule 3: slots that are kept for a gang look to single tasks as if their windows closed when it is to start. This is done
 only when a single task waits.
-Rule 4: whoever has used least of the grid comes first, with those of its bags that have the highest priority; among all
-that are not more than a minute of the grid ahead, the job that came first.
+Rule 4: whoever has nothing on a slot comes first, then whoever has used least of the grid, with those of its bags that
+have the highest priority; among all that are not more than a minute of the grid ahead, the job that came first.
 """
 
 from collections import Counter
@@ -210,20 +210,21 @@ class GangPlacing:
             self._parallel = parallel_policy(policy)
         return self._parallel
 
-    def _turns(self, queues: Sequence[JobQueue]) -> dict[JobQueue, tuple[float, int]]:
+    def _turns(self, queues: Sequence[JobQueue]) -> dict[JobQueue, tuple[bool, float, int]]:
         """When it is whose turn, the first the least: Rule 4."""
         grid = self._grid
-        shares: dict[Share, float] = {
-            share: share.standing(grid.now) for share in {queue.category.account.share for queue in queues}
+        shares: dict[Share, tuple[bool, float]] = {
+            share: share.turn(grid.now) for share in {queue.category.account.share for queue in queues}
         }
-        most = min(shares.values()) + LEAD_S * len(grid.slots.slots)
+        served, least = min(shares.values())
+        most = served, least + LEAD_S * len(grid.slots.slots)
         highest: dict[Share, int] = {}
         for queue in queues:
             share, priority = queue.category.account.share, queue.category.key.priority
             highest[share] = max(priority, highest.get(share, priority))
         return {
             queue: (
-                0.0 if (standing := shares[share := queue.category.account.share]) <= most else standing,
+                *((served, 0.0) if (turn := shares[share := queue.category.account.share]) <= most else turn),
                 highest[share] - queue.category.key.priority,
             )
             for queue in queues
@@ -323,9 +324,9 @@ def _most(queues: Sequence[JobQueue]) -> dict[JobQueue, int]:
     return {queue: max(SEEN // (len(shares) * shares[queue.category.account.share]), SEEN_OF_EACH) for queue in queues}
 
 
-def _in_turn(turns: dict[JobQueue, tuple[float, int]], most: dict[JobQueue, int]) -> list[list[Job]]:
+def _in_turn(turns: dict[JobQueue, tuple[bool, float, int]], most: dict[JobQueue, int]) -> list[list[Job]]:
     """The first jobs of several queues, ``most`` of each, by their turns, the first turn first."""
-    found: dict[tuple[float, int], list[Job]] = {turn: [] for turn in sorted(set(turns.values()))}
+    found: dict[tuple[bool, float, int], list[Job]] = {turn: [] for turn in sorted(set(turns.values()))}
     for queue, turn in turns.items():
         found[turn] += _first(queue.jobs, most[queue])
     for jobs in found.values():

@@ -20,13 +20,15 @@ from deskgrid.scheduler.queues.categories import Categories, Category, Needs
 from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
+from deskgrid.scheduler.state.avoided import Avoided
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.deadlines import Deadlines
+from deskgrid.scheduler.state.failures import Failures
 from deskgrid.scheduler.state.gangs import GangTable
 from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.quarantine import Quarantine
 from deskgrid.scheduler.state.rests import Rests
-from deskgrid.scheduler.state.room import Room
 from deskgrid.scheduler.state.shares import Shares
 from deskgrid.scheduler.state.slots import Away, Copy, Sent, Slot, SlotTable, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
@@ -62,7 +64,10 @@ class GridState:
         self.away: dict[str, Away] = {}
         self.quarantine = Quarantine()
         self.rests = Rests()
-        self.room = Room()
+        self.avoided = Avoided()
+        self.failures = Failures()
+        # Bags that are to have categories of their own, and have not yet, by number.
+        self.moving: dict[int, Bag] = {}
         self.deadlines = Deadlines(self.tasks)
         self.pauses = Pauses()
         self.shares = Shares()
@@ -303,6 +308,7 @@ class GridState:
             (category.regular if category.regular.holds(task) else category.priority).discard(task)
         elif state == State.PAUSED:
             self.pauses.drop(task)
+            self.tasks.known(task).bag.category.elsewhere.pop(task, None)
         elif state == State.HELD:
             self.put_out(task, -1, 0.0)
 

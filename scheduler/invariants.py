@@ -25,10 +25,13 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
     _check_attempts(grid)
     _check_copies(grid)
     slots = grid.slots.slots
-    grid.quarantine.check(slots.values(), grid.tasks.bags)
+    grid.quarantine.check(slots.values())
+    grid.failures.check(grid.tasks.bags)
+    moving = {number: bag for number, bag in grid.tasks.bags.items() if bag.moving}
+    agree("bags that move", [number for number in moving if number not in grid.moving], [])
     grid.rests.check(grid.tasks.bags)
     queued = [task for slot in slots.values() for task, _ in slot.queue]
-    grid.room.check(slots.values(), {task: grid.tasks.known(task).bag.category.key for task in queued})
+    grid.avoided.check(slots.values(), {task: grid.tasks.known(task).bag.category.key for task in queued})
     agree("changed slots", {n: s for n, s in slots.items() if n in grid.dirty}, grid.dirty)
     resting = grid.gangs.resting
     settled = [
@@ -46,7 +49,12 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
             True,
         )
     grid.deadlines.check(slots, settled, now)
-    grid.pauses.check({task for task, state in grid.tasks.each() if state == State.PAUSED})
+    paused = {task for task, state in grid.tasks.each() if state == State.PAUSED}
+    grid.pauses.check(paused)
+    for key, category in grid.categories.by_key.items():
+        its = [task for task in category.elsewhere if grid.tasks.known(task).bag.category is category]
+        agree(f"tasks of {key} that wait for another worker", its, list(category.elsewhere))
+        agree(f"tasks of {key} that wait for another worker and do not pause", set(its) - paused, set())
     _check_accounts(grid)
     check_gangs(grid)
 

@@ -12,7 +12,8 @@ class Counters:
     ``kills``: attempts that ran when their worker went; ``planned_kills``: those of them whose worker left as planned,
     the number this project exists to keep at 0. ``stale``: answers of old attempts, ignored. ``unfit``: placements that
     no longer fitted when their turn came. ``adopted``: attempts whose worker came back with them. ``pieces``: attempts
-    of checkpointable tasks that ended with progress. ``no_room``: attempts whose worker could not store what they need.
+    of checkpointable tasks that ended with progress. ``no_room``: attempts whose worker could not store what they need;
+    ``no_start``: those for which it could start no process.
     ``copies``: second attempts of running tasks; they are not in ``attempts``.
     ``overdue``: attempts taken back from workers that did not answer in time. ``window_s`` and
     ``busy_s`` cover only slots whose windows have closed.
@@ -35,6 +36,7 @@ class Counters:
     overdue: int = 0
     pieces: int = 0
     no_room: int = 0
+    no_start: int = 0
     copies: int = 0
     wasted_s: float = 0.0
     window_s: float = 0.0
@@ -50,6 +52,8 @@ class Counters:
             self.crashes += 1
         elif outcome == Outcome.NO_ROOM:
             self.no_room += 1
+        elif outcome == Outcome.NO_START:
+            self.no_start += 1
         elif outcome == Outcome.PIECE:
             self.pieces += 1
         else:

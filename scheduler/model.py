@@ -41,6 +41,7 @@ class Outcome(IntEnum):
     TIMEOUT = 3
     PIECE = 4  # a checkpointable task stopped, and its checkpoint was kept: it waits again with less left
     NO_ROOM = 5  # its worker could not store what it needs: it waits again, and other workers are tried first
+    NO_START = 6  # its worker could start no process for it: the same
 
 
 class State(IntEnum):
@@ -48,7 +49,7 @@ class State(IntEnum):
 
     WAITING = 0  # in the regular or the priority queue
     BARRED = 1  # its bag is paused, or has to wait for another bag
-    PAUSED = 2  # it has failed again and again, and is tried again in a while (`deskgrid.scheduler.state.pauses`)
+    PAUSED = 2  # it has failed: it is tried again in a while (`state.pauses`), or on another worker (`elsewhere`)
     QUEUED = 3  # bound to a slot, held by the scheduler
     SENT = 4  # handed to the worker
     HELD = 5  # its attempt runs at a worker that this scheduler has not seen since it was restored

@@ -5,7 +5,7 @@ other task that fits there. The slots with the least time left come first. So th
 task would fill, and a very long one begins early.
 Rule 2: what is still idle afterwards gets checkpointable tasks, whatever the policy.
 Rule 3: a slot gets one piece, and nothing with it: the piece takes what is left of the window.
-Rule 4: whoever has used least of the grid comes first.
+Rule 4: whoever has nothing on a slot comes first, then whoever has used least of the grid.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,9 +47,9 @@ class Pieces:
             if not (category.open and self._place_one(category, others if longer else ())):
                 waiting.remove(category)
 
-    def _turn(self, category: Category) -> tuple[float, int, float]:
+    def _turn(self, category: Category) -> tuple[tuple[bool, float], int, float]:
         """Categories with less come first."""
-        return category.account.share.standing(self._grid.now), -category.key.priority, -(category.key.piece or 0.0)
+        return category.account.share.turn(self._grid.now), -category.key.priority, -(category.key.piece or 0.0)
 
     def _place_one(self, category: Category, others: Sequence[Category]) -> bool:
         """Give one slot a piece; False if there is none to give, or no slot for it."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from deskgrid.scheduler.caution import Caution
 from deskgrid.scheduler.commands import Assign, Assignment, StartGang
 from deskgrid.scheduler.copying import Copying
+from deskgrid.scheduler.elsewhere import place_elsewhere
 from deskgrid.scheduler.gang_placing import GangPlacing
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State, named
@@ -25,6 +26,7 @@ from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.probes import place_probes
 from deskgrid.scheduler.queues.categories import Category
+from deskgrid.scheduler.separating import Separating, most_moved
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
 from deskgrid.scheduler.suitable import only_suitable, promise
@@ -71,6 +73,7 @@ class Placing:
         self._pieces = Pieces(grid, self._hand, self._settle_slot)
         self.copying = Copying(grid)
         self.gangs = GangPlacing(grid, self._settle_slot)
+        self.separating = Separating(grid)
 
     def place_all(self, now: float, most: float) -> list[Assign | StartGang]:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
@@ -85,7 +88,9 @@ class Placing:
         if grid.quarantine.workers:
             for name in grid.quarantine.due(grid.slots.workers, now):
                 grid.change_all(grid.slots.workers[name])
-        grid.changes += grid.room.due(now)
+        grid.changes += grid.avoided.due(now)
+        if grid.moving:
+            self.separating.go_on(most_moved(most))
         changed, grid.dirty = grid.dirty, {}
         self._caution.look_at(changed.values(), everywhere=grid.changes != self._passed)
         for slot in changed.values():
@@ -128,7 +133,7 @@ class Placing:
             self._place_pieces(pieces, categories, longer=False)
 
     def _place_pieces(self, pieces: Sequence[Category], categories: Sequence[Category], *, longer: bool) -> None:
-        for alike in by_needs(pieces, self._grid.room):
+        for alike in by_needs(pieces, self._grid.avoided):
             environment = alike[0].key.environment
             with only_suitable(self._grid, alike[0].key) as ready:
                 if ready:
@@ -158,7 +163,7 @@ class Placing:
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
-            categories = by_needs(categories, grid.room)[0]
+            categories = by_needs(categories, grid.avoided)[0]
             # A plan for all tasks of one person no longer holds when only some of them have their turn.
             grid.changes += not turns.contested and len(categories) < len(turns.categories)
             with only_suitable(grid, categories[0].key) as ready:
@@ -167,8 +172,12 @@ class Placing:
                 turns.over(categories)
 
     def _ask_about(self, categories: list[Category], turns: Turns) -> bool:
-        """Ask for tasks of these categories, for probes first; False if there are no more."""
+        """Ask for tasks of these categories, first for those that failed elsewhere and for probes; False: no more."""
         grid = self._grid
+        if any(category.elsewhere for category in categories) and self._ask(
+            place_elsewhere(grid, categories), categories, turns
+        ):
+            return True
         if any(category.probing for category in categories) and self._ask(
             place_probes(grid, categories), categories, turns
         ):
@@ -178,7 +187,7 @@ class Placing:
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        for categories in by_needs(turns.categories[:CATEGORIES], self._grid.room):
+        for categories in by_needs(turns.categories[:CATEGORIES], self._grid.avoided):
             with only_suitable(self._grid, categories[0].key) as ready:
                 if ready:
                     self._serve_claims_of(categories, turns)
@@ -200,8 +209,10 @@ class Placing:
                 self._postpone(step, categories)
                 continue
             category = self._carry_out(step)
-            if (category.restricted or not turns.alone) and turns.placed(category):
-                return True
+            if category.restricted or not turns.alone:
+                slot = self._grid.slots.slots[step.slot]
+                if turns.placed(category, begun=bool(slot.sent) and not slot.queue):
+                    return True
         return False
 
     def _note_attempts(self) -> None:
@@ -221,7 +232,7 @@ class Placing:
     @property
     def unfinished(self) -> bool:
         """Whether the last pass was stopped by its bound; then the next one is due at once."""
-        return self._grid.budget <= 0 or self._left_some
+        return self._grid.budget <= 0 or self._left_some or bool(self._grid.moving)
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
@@ -234,7 +245,9 @@ class Placing:
         if many > 1:
             # Tasks of a bag with a limit go to as many slots as it may have.
             many = 1 if category.restricted or category.memory else self._how_many(slot, runtime, requirement, many)
-        if priority is None:
+        if priority is None and category.elsewhere.pop(task, None) is not None:
+            grid.pauses.drop(task)
+        elif priority is None:
             category.discard(task, many)
         else:
             (category.priority if priority else category.regular).take(entry, many)

@@ -1,10 +1,10 @@
-"""What PCs have beside time: whether a worker suits tasks of a category, by room, environments, labels and memory.
+"""What PCs have beside time: whether a worker suits tasks of a category, by its rests, environments, labels, memory.
 
 Rule: never more of a worker's memory is promised than it has. A single task has its memory from when it is bound to a
 slot, a gang from when it starts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from deskgrid.scheduler.grid import GridState
@@ -12,24 +12,28 @@ from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.slots import Worker
 
 
-def suits(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
-    """Whether a worker has what tasks of a category need, beside time."""
-    if grid.room and grid.room.until(key, worker.name) is not None:
+def could(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
+    """Whether a worker has what tasks of a category need, beside time, once its memory is free."""
+    if grid.avoided and grid.avoided.until(key, worker.name) is not None:
         return False
     if key.environment and key.environment not in worker.environments:
         return False
     need = key.need
-    if need is None:
-        return True
-    return need.labels <= worker.traits.labels and (not need.memory or need.memory <= free_memory(grid, worker))
+    return need is None or (need.labels <= worker.traits.labels and need.memory <= worker.traits.memory)
+
+
+def suits(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
+    """Whether a worker has what tasks of a category need, beside time."""
+    need = key.need
+    return could(grid, worker, key) and (need is None or not need.memory or need.memory <= free_memory(grid, worker))
 
 
 @contextmanager
 def only_suitable(grid: GridState, key: CategoryKey) -> Iterator[bool]:
-    """Hide the slots of PCs that do not have what tasks of a category need, beside time: room, their environment,
-    memory and labels. Yields whether others have room; if not, none is hidden.
+    """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, memory and
+    labels; and of those that rest from them. Yields whether others have room; if not, none is hidden.
     """
-    if not key.environment and key.need is None and not grid.room.is_scarce(key):
+    if not key.environment and key.need is None and not grid.avoided.is_scarce(key):
         yield True
         return
     others = list[Worker]()
@@ -46,6 +50,18 @@ def only_suitable(grid: GridState, key: CategoryKey) -> Iterator[bool]:
     yield True
     hidden, grid.slots.hidden = grid.slots.hidden, []
     for slot in hidden:
+        grid.slots.index(slot, grid.now)
+
+
+@contextmanager
+def without(grid: GridState, names: Collection[str]) -> Iterator[None]:
+    """Take the slots of these workers out of their indexes."""
+    workers = [grid.slots.workers[name] for name in names if name in grid.slots.workers]
+    slots = [slot for worker in workers for slot in worker.slots if slot.rows is not None]
+    for slot in slots:
+        grid.slots.unindex(slot)
+    yield
+    for slot in slots:
         grid.slots.index(slot, grid.now)
 
 

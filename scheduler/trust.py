@@ -13,7 +13,8 @@ Rule 6: a worker is doubted only if it has said, after an answer was due, that i
 not arrive, its answers may not arrive either, and its lease decides. No worker is doubted for a task without a timeout
 while no other worker could do the task.
 Rule 7: a gang is stopped as a whole if one of its workers is overdue, and the slot there owes the answer.
-Rule 8: a worker that has never answered gets one task on each of a few slots, and soon on all of them. Its first answer
+Rule 8: whose fault a failure is, is decided in `deskgrid.scheduler.blame`.
+Rule 9: a worker that has never answered gets one task on each of a few slots, and soon on all of them. Its first answer
 lifts this limit.
 """
 
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.blame import Blame
 from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, Outcome
@@ -36,15 +38,17 @@ FIRST_SLOTS = 4
 WIDER_S = 2.0
 # How soon to look again at a slot if its worker has not said since its attempt was due that it is there. Seconds.
 AGAIN_S = 1.0
-_CRASH = Outcome.CRASH  # looked up once: enum members are slow to look up in Python 3.11
+# Ends of attempts that do not show that the worker works.
+_OF_THE_WORKER = frozenset({Outcome.CRASH, Outcome.NO_ROOM, Outcome.NO_START})
 
 
 class Trust:
     """Doubts the workers of ``grid`` that are silent, and clears those that answer."""
 
-    def __init__(self, grid: GridState, gangs: Gangs) -> None:
+    def __init__(self, grid: GridState, gangs: Gangs, blame: Blame) -> None:
         self._grid = grid
         self._gangs = gangs
+        self._blame = blame
         self._deadlines = grid.deadlines
         # When each worker that is not up last answered.
         self.heard: dict[str, float] = {}
@@ -112,7 +116,9 @@ class Trust:
             self._look_at_gang(slot.gang, slot, now)
         elif deadlines.timeout(slot.sent[0].attempt.task) is not None:
             self._take_back([slot], now, stop=True)
-        elif deadlines.runs_late(slot, now) and self._has_others(worker) and (late := deadlines.late(worker, now)):
+        elif (
+            deadlines.runs_late(slot, now) and self._blame.has_others(worker) and (late := deadlines.late(worker, now))
+        ):
             self._take_back(late, now, stop=False)
         else:
             deadlines.look_again(slot, now)
@@ -133,13 +139,8 @@ class Trust:
         slot.started = since
         deadlines.owe(slot, attempt)
         grid.counters.overdue += 1
-        if grid.quarantine.silent(worker.name, slot.position, grid.slots.workers, now):
+        if self._blame.silent(worker, slot.position, gang.bag, now):
             self._relieve(worker)
-
-    def _has_others(self, worker: Worker) -> bool:
-        """Whether another worker is up that is not in quarantine."""
-        shut = self._grid.quarantine.workers
-        return any(name != worker.name and name not in shut for name in self._grid.slots.workers)
 
     def _take_back(self, slots: Sequence[Slot], now: float, *, stop: bool) -> None:
         """Take back all tasks on these slots of one worker; they wait again."""
@@ -156,7 +157,7 @@ class Trust:
             grid.tasks.taken(attempts[0].task)
             grid.to_priority([*grid.lose(attempts), *grid.release_queue(slot)])
             grid.counters.overdue += 1
-            changed |= grid.quarantine.silent(worker.name, slot.position, grid.slots.workers, now)
+            changed |= self._blame.silent(worker, slot.position, grid.tasks.known(attempts[0].task).bag, now)
             taken += attempts
         before = grid.commands[-1] if grid.commands else None
         if isinstance(before, cmd.GiveUp) and (before.worker, before.stop) == (worker.name, stop):
@@ -182,7 +183,7 @@ class Trust:
                 self._believe(slot)
 
     def clear(self, worker: Worker, now: float) -> None:
-        """``worker`` has answered, and not with a crash: it works."""
+        """``worker`` has answered, and not with a failure that may be its own: it works."""
         self.hear(worker, now)
         if self._grid.quarantine.works(worker.name):
             self._grid.change_all(worker)
@@ -218,31 +219,16 @@ class Trust:
     # --- quarantine --------------------------------------------------------------------------------------------------
 
     def judge(self, name: str, slot: int, ended: ev.EndedAttempt, now: float) -> None:
-        """Learn from an ended attempt whether its worker is broken, or has no room."""
-        grid = self._grid
-        worker = grid.slots.workers.get(name)
-        if ended.outcome == _CRASH:
-            bag = grid.tasks.known(ended.attempt.task).bag
-            changed = grid.quarantine.crashed(name, slot, bag, grid.slots.workers, now)
-            if worker is not None:
-                self.hear(worker, now)
-                if changed:
-                    self._relieve(worker)
+        """Learn from an ended attempt what does not work on its worker."""
+        worker, excused = self._grid.slots.workers.get(name), ended.outcome in _OF_THE_WORKER
+        relieve = self._blame.judge(name, slot, ended, now)
+        if worker is None:
+            if not excused:
+                self._grid.quarantine.works(name)
             return
-        key = grid.tasks.known(ended.attempt.task).bag.category.key
-        if ended.outcome == Outcome.NO_ROOM:  # this says nothing of how it works otherwise
-            began = grid.room.lacks(key, name, now)
-            if worker is not None:
-                self.hear(worker, now)
-                if began:
-                    self._relieve(worker)
-            return
-        if grid.room:
-            grid.room.works([key], name)
-        if worker is not None:
-            self.clear(worker, now)
-        else:
-            grid.quarantine.works(name)
+        (self.hear if excused else self.clear)(worker, now)
+        if relieve:
+            self._relieve(worker)
 
     def refused(self, event: ev.GangRefused, now: float) -> None:
         """A gang could not begin. Gangs must not be tried for ever on a worker that never gets ready."""

@@ -1,7 +1,7 @@
 """Whose turn it is in a pass: the categories from which the policy may choose, one choice after the other.
 
-Rule 1: everybody who is not more than a minute of the whole grid ahead of the one who has used least has a turn. The
-policy chooses freely among their tasks.
+Rule 1: whoever has nothing running comes first. Then everybody who is not more than a minute of the whole grid ahead
+of the one who has used least has a turn. The policy chooses freely among their tasks.
 Rule 2: of each share, only the categories of the highest priority have a turn.
 Rule 3: a category from which the policy took nothing more has had its turn in this pass, and the next ones follow. So
 no slot stays idle because of this.
@@ -21,7 +21,7 @@ from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.waiting import ReadableQueue
-from deskgrid.scheduler.state.room import Room
+from deskgrid.scheduler.state.avoided import Avoided
 from deskgrid.scheduler.state.shares import LEAD_S, PLANNED_LEAD_S, Share
 
 # The most categories in one turn: a policy asks each of them for every task that it places.
@@ -30,16 +30,22 @@ CATEGORIES = 32
 RARE = 0.1
 # The same for tasks that have their turn first only in the window that a plan has for them.
 PLANNED_RARE = 0.3
+# With more slots than this, a share with a task on a slot is taken to have one running: to look at all takes a
+# millisecond or two.
+SLOTS = 1_000
 # The longest windows of all workers are looked at this often. Seconds.
 LOOK_S = 10.0
 
 
 @dataclass(slots=True, eq=False)
 class _Contender:
-    """A share with categories that have not had their turn, the highest priority last."""
+    """A share with categories that have not had their turn, the highest priority last.
+
+    ``turn``: whether it has anything running, and its standing; the least comes first.
+    """
 
     share: Share
-    standing: float
+    turn: tuple[bool, float]
     categories: list[Category] = field(default_factory=list)
 
     def top(self) -> list[Category]:
@@ -57,7 +63,7 @@ class Turns:
         self.alone = len(self.categories) < 2
         self._contenders: list[_Contender] = []
         self._of: dict[Share, _Contender] = {}
-        self._most = math.inf
+        self._most = True, math.inf
         if not self.alone:
             self._meet()
 
@@ -65,9 +71,19 @@ class Turns:
         for category in sorted(self.categories, key=lambda category: category.key.priority):
             share = category.account.share
             if share not in self._of:
-                self._of[share] = _Contender(share, share.standing(self._grid.now))
+                self._of[share] = _Contender(share, share.turn(self._grid.now))
             self._of[share].categories.append(category)
-        self._contenders = sorted(self._of.values(), key=_standing)
+        if self.contested and len(self._grid.slots.slots) <= SLOTS:
+            running = self._running()
+            for share, contender in self._of.items():
+                contender.turn = share in running, contender.turn[1]
+        self._contenders = sorted(self._of.values(), key=_turn)
+
+    def _running(self) -> set[Share]:
+        """The shares that have a task running: not only one that waits on a slot behind those of others."""
+        known = self._grid.tasks.known
+        tasks = [slot.sent[0].attempt.task for slot in self._grid.slots.slots.values() if slot.sent]
+        return {known(task).bag.category.account.share for task in tasks}
 
     @property
     def contested(self) -> bool:
@@ -80,31 +96,30 @@ class Turns:
             return self.categories
         if not self._contenders:
             return []
-        lead = LEAD_S * len(self._grid.slots.slots)
-        self._most = self._contenders[0].standing + lead
+        served, least = self._contenders[0].turn
+        self._most = served, least + LEAD_S * len(self._grid.slots.slots)
         chosen: list[Category] = []
         for contender in self._contenders:
-            if contender.standing > self._most or len(chosen) >= CATEGORIES:
+            if contender.turn > self._most or len(chosen) >= CATEGORIES:
                 break
             chosen += contender.top()
         return chosen[:CATEGORIES]
 
     def turn(self, categories: Sequence[Category], rare: float) -> Turn:
         """What a plan may choose when ``categories`` have their turn, if it is contested. ``rare``: as in `Turn`."""
-        least, room = self._contenders[0], self._grid.room
-        needs = _needs(categories[0], room)
+        (served, least), avoided = self._contenders[0].turn, self._grid.avoided
+        needs = _needs(categories[0], avoided)
         # Who has nothing on a slot waits for nobody's plan.
-        served = any(account.out for account in least.share.accounts)
-        lead = PLANNED_LEAD_S * len(self._grid.slots.slots) if served else 0.0
+        most = served, least + (PLANNED_LEAD_S * len(self._grid.slots.slots) if served else 0.0)
         near, others = list[ReadableQueue](), list[ReadableQueue]()
         for contender in self._contenders:
             for category in contender.top():
-                if category not in categories and _needs(category, room) == needs:
-                    (near if contender.standing <= least.standing + lead else others).append(category.priority)
+                if category not in categories and _needs(category, avoided) == needs:
+                    (near if contender.turn <= most else others).append(category.priority)
         return Turn([category.priority for category in categories], near, others, rare if served else math.inf)
 
-    def placed(self, category: Category) -> bool:
-        """Tasks of ``category`` were placed. Returns whether somebody else may have a turn now."""
+    def placed(self, category: Category, *, begun: bool) -> bool:
+        """Tasks of ``category`` were placed, and have ``begun`` or not. Whether somebody else may have a turn now."""
         done = not category.open
         if self.alone:
             if done:
@@ -112,14 +127,14 @@ class Turns:
             return done
         contender = self._of[category.account.share]
         self._contenders.remove(contender)
-        contender.standing = contender.share.standing(self._grid.now)
-        insort(self._contenders, contender, key=_standing)
+        contender.turn = contender.turn[0] or begun, contender.share.standing(self._grid.now)
+        insort(self._contenders, contender, key=_turn)
         shut = [category] if done or not len(category) else []
         if category.key.licences:  # others need them, too
             waiting = [other for each in self._contenders for other in each.categories]
             shut = [other for other in waiting if not (other.open and len(other))]
         self.over(shut)
-        return bool(shut) or contender.standing > self._most
+        return bool(shut) or contender.turn > self._most
 
     def over(self, categories: Sequence[Category]) -> None:
         """The policy takes no more tasks of these categories in this pass."""
@@ -133,24 +148,24 @@ class Turns:
                 self._contenders.remove(contender)
 
 
-def _standing(contender: _Contender) -> float:
-    return contender.standing
+def _turn(contender: _Contender) -> tuple[bool, float]:
+    return contender.turn
 
 
-def by_needs(categories: Sequence[Category], room: Room) -> list[list[Category]]:
+def by_needs(categories: Sequence[Category], avoided: Avoided) -> list[list[Category]]:
     """Categories that need the same of PCs together, and first those whose next task is the longest."""
     found: dict[tuple[str, Need | None, CategoryKey | None], list[Category]] = {}
     for category in categories:
-        found.setdefault(_needs(category, room), []).append(category)
+        found.setdefault(_needs(category, avoided), []).append(category)
     if len(found) < 2:
         return list(found.values())
     return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)
 
 
-def _needs(category: Category, room: Room) -> tuple[str, Need | None, CategoryKey | None]:
-    """What its tasks need of PCs; if some PC has no room for them, no other category needs the same."""
+def _needs(category: Category, avoided: Avoided) -> tuple[str, Need | None, CategoryKey | None]:
+    """What its tasks need of PCs; if some PC rests from them, no other category needs the same."""
     key = category.key
-    return key.environment, key.need, key if room.is_scarce(key) else None
+    return key.environment, key.need, key if avoided.is_scarce(key) else None
 
 
 def _longest(category: Category) -> float:

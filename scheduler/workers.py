@@ -217,6 +217,10 @@ class Workers:
                 self._learn(slot, now)
         self._detach(event.worker, now)
         grid.give_up(stuck)
+        if len(grid.slots.workers) == 1:
+            (alone,) = grid.slots.workers.values()
+            if grid.avoided.lift_all(alone.name):
+                grid.change_all(alone)
 
     def _learn(self, slot: Slot, now: float) -> None:
         """A task was killed: it takes longer than it has run."""

@@ -166,6 +166,8 @@ def _counters(snapshot: StatusDocument) -> Iterable[Text]:
         yield Text(f"pieces {counters['pieces']:,}")
     if counters["no_room"]:
         yield Text(f"no room {counters['no_room']:,}", "yellow")
+    if counters["no_start"]:
+        yield Text(f"no start {counters['no_start']:,}", "yellow")
     if counters["copies"]:
         yield Text(f"copies {counters['copies']:,}")
 

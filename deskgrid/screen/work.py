@@ -17,7 +17,17 @@ from deskgrid.wire.status import BagState
 
 # Events that mean trouble, and other events that somebody should look at.
 BAD = {"worker-lost", "task-crashed", "worker-quarantined", "disk-full"}
-ODD = {"worker-silent", "refused", "enrolment-refused", "worker-has-no-room", "disk-low", "files-wait"}
+ODD = {
+    "worker-silent",
+    "worker-has-no-room",
+    "worker-fails-bag",
+    "worker-starts-nothing",
+    "worker-not-answering",
+    "refused",
+    "enrolment-refused",
+    "disk-low",
+    "files-wait",
+}
 
 # --- bags ------------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ _PARTS: tuple[list[type], ...] = ([str, str, str, bytes], [str, str, str, bytes,
 # A task that is done has no account. Nobody needs one for an attempt that was cancelled, that a departure stopped, or
 # that ended with a checkpoint, or because it could not read one. All others have one.
 _DONE = 0
-_EXPLAINED = (1, 2, 3, 8)
+_EXPLAINED = (1, 2, 3, 8, 9)
 _NOTHING = b""
 
 

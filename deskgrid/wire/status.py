@@ -174,6 +174,7 @@ class CounterValues(TypedDict):
     adopted: int  # attempts that their worker still held when it came back
     pieces: int  # attempts of checkpointable tasks that ended with progress
     no_room: int  # attempts whose worker could not store what they need
+    no_start: int  # attempts for which their worker could start no process
     overdue: int  # attempts taken back from workers that did not answer in time
     copies: int  # second attempts of running tasks, which do not count as attempts
     wasted_s: float

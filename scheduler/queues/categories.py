@@ -28,7 +28,8 @@ Needs = tuple[tuple[str, int], ...]
 
 
 class CategoryKey(NamedTuple):
-    """What the bags of a category have in common. ``bag``: if it has a limit, which makes it a category of its own.
+    """What the bags of a category have in common. ``bag``: if it is a category of its own, because it has a limit, or
+    because it fails on some workers only (`deskgrid.scheduler.separating`).
 
     ``priority``: bags of higher numbers come first among those of their owner. ``piece``: for checkpointable tasks, how
     many seconds a piece has at least. They wait longest first, whatever the policy (`deskgrid.scheduler.pieces`).
@@ -94,7 +95,8 @@ class Licences:
 
 
 class Category:
-    """``out``: how many of its tasks are on slots, or run on workers that have not come back yet.
+    """``out``: how many of its tasks are on slots, or run on workers that have not come back yet. ``elsewhere``: tasks
+    that have failed, and wait for another worker (`deskgrid.scheduler.elsewhere`), and since when.
 
     ``probing``: the probes that may still come first (`deskgrid.scheduler.probes`), by bag. ``parallel``: its tasks
     wait as jobs (`deskgrid.scheduler.queues.jobs`), not in its queues.
@@ -103,6 +105,7 @@ class Category:
     __slots__ = (
         "_licences",
         "account",
+        "elsewhere",
         "key",
         "memory",
         "out",
@@ -118,6 +121,7 @@ class Category:
         self.account = account
         self.out = 0
         self.probing: dict[int, list[int]] = {}
+        self.elsewhere: dict[int, float] = {}
         self.restricted = bool(key.limit or key.licences)
         self.parallel = key.need == GANGS
         self.memory = 0 if key.need is None else key.need.memory
@@ -125,7 +129,7 @@ class Category:
         self.clear(order)
 
     def __len__(self) -> int:
-        return len(self.regular) + len(self.priority)
+        return len(self.regular) + len(self.priority) + len(self.elsewhere)
 
     def clear(self, order: str) -> None:
         """Empty queues, the priority queue in this order."""

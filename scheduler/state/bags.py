@@ -12,7 +12,7 @@ from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.prediction.earlier import NO_PAST, Past
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown
 from deskgrid.scheduler.prediction.spread import EXACT, Spread
-from deskgrid.scheduler.queues.categories import Category
+from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
 from deskgrid.scheduler.state.prediction_error import ENOUGH
 
@@ -22,6 +22,8 @@ UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
 WAITING = re.compile(b"%c+" % State.WAITING)
 QUEUED = re.compile(b"%c" % State.QUEUED)  # single tasks
 BARRED = re.compile(b"%c+" % State.BARRED)
+# States of tasks that are out (`Category.out`).
+OUT = (State.QUEUED, State.SENT, State.HELD)
 # Single tasks, not runs: each pauses, is bound to a slot, or is held.
 ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
 
@@ -37,10 +39,12 @@ class Bag:
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
     ``copies``: whether its tasks may be copied.
-    ``category``: where its tasks wait, unless it is ``barred``: then none of them may be placed. ``barred_at``: since
-    when it has been, or was last; ``barred_s``: for how long it was before. ``reserve_s``: for checkpointable tasks,
+    ``category``: where its tasks wait, unless it is ``barred``: then none of them may be placed, because it is
+    ``gated`` or its tasks are ``moving`` to another category. ``barred_at``: since when it has been gated, or was last;
+    ``barred_s``: for how long it was before. ``reserve_s``: for checkpointable tasks,
     what a slot must have left beside a piece, to begin it and to save its end.
-    ``need``: what each of its tasks needs beside its seconds.
+    ``need``: what each of its tasks needs beside its seconds. ``failing``: some of its tasks have failed
+    (`deskgrid.scheduler.state.failures`).
     """
 
     number: int
@@ -56,7 +60,8 @@ class Bag:
     took: float = 0.0
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
-    barred: bool = False
+    gated: bool = False
+    moving: bool = False
     barred_at: float = 0.0
     barred_s: float = 0.0
     past: Past = NO_PAST
@@ -67,6 +72,7 @@ class Bag:
     foreseen_s: float = 0.0
     reserve_s: float = 0.0
     need: Need = SINGLE
+    failing: bool = False
 
     @property
     def end(self) -> int:
@@ -77,6 +83,11 @@ class Bag:
     def piece(self) -> float | None:
         """How many seconds a piece of its tasks has at least; None: they are not checkpointable."""
         return self.category.key.piece
+
+    @property
+    def own_key(self) -> CategoryKey:
+        """The key of the category that is its own, if it needs one."""
+        return self.category.key._replace(bag=self.number)
 
     def needs_s(self, runtime: float) -> float:
         """What one of its tasks needs of a slot at once, if ``runtime`` seconds are left of it."""
@@ -89,11 +100,16 @@ class Bag:
 
     def bar(self, barred: bool, now: float) -> None:
         """From now on, its tasks may not be placed; or they may."""
-        if barred and not self.barred:
+        if barred and not self.gated:
             self.barred_at = now
-        elif self.barred and not barred:
+        elif self.gated and not barred:
             self.barred_s += now - self.barred_at
-        self.barred = barred
+        self.gated = barred
+
+    @property
+    def barred(self) -> bool:
+        """Whether none of its tasks may be placed."""
+        return self.gated or self.moving
 
     @property
     def settled(self) -> int:

@@ -1,29 +1,30 @@
 """Quarantine: a worker on which everything crashes, or that answers nothing, gets no work for a while.
 
-Rule 1: a worker is put in quarantine after STREAK failures in a row: crashes, or attempts that it did not answer in
-time. Any other end of a task, an exception included, shows that the worker works. What a worker does with gangs that do
-not begin is another matter (`deskgrid.scheduler.state.rests`).
+Rule 1: a worker is put in quarantine after STREAK failures in a row: crashes, attempts that it did not answer in time,
+or for which it could start no process. They have to be of two people, or of one person in two environments: nobody
+keeps other people's work from a PC. Any other end of a task, an exception included, shows that the worker works. What a
+worker does with gangs that do not begin is another matter (`deskgrid.scheduler.state.rests`).
 Rule 2: when its quarantine is over, one task is tried there. If that task fails too, the next quarantine is twice as
 long.
-Rule 3: a bag that crashes on BAG_WORKERS workers, and of which no task is done in between, is broken itself. Its
-crashes say nothing about the workers.
+Rule 3: the crashes of a bag that is to blame itself (`deskgrid.scheduler.state.failures`) say nothing about the
+workers.
 Rule 4: one worker always stays in use. If all workers that are up are in quarantine, they are tried at once. A worker
 that fails while all others are in quarantine is let out.
-Rule 5: crashes count against a task, but it is not given up while all its crashes were on one worker in quarantine.
 
-So one bad bag costs the lab seconds. One bad PC costs a bag three crashes, and then one crash at ever longer intervals.
+What fails for one bag only is in `deskgrid.scheduler.state.avoided`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from deskgrid.scheduler.model import agree
-from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.broken_bags import BrokenBags
+from deskgrid.scheduler.state.avoided import Person
+from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.scheduler.state.slots import Slot, Worker
 
-# Failures in a row. Two may be bad luck. As many crashes end a task (`CRASH_LIMIT`).
-STREAK = 3
+# Whose failures have to be in a row: of so many people, or of one person in so many environments.
+PERSONS = 2
 # The first quarantine, and the longest. Seconds. A PC that was misjudged is back soon, and a repaired one within the
 # hour.
 FIRST_QUARANTINE_S = 10.0
@@ -56,8 +57,8 @@ class Quarantine:
 
     def __init__(self) -> None:
         self.workers: dict[str, Quarantined] = {}
-        self._streaks: dict[str, int] = {}
-        self._bags = BrokenBags()
+        # Of each worker, whose work failed how often since some last worked.
+        self._streaks: dict[str, Counter[Person]] = {}
 
     def shuts(self, slot: Slot) -> bool:
         """Whether ``slot`` gets nothing because its worker is in quarantine, or is being tried with another task."""
@@ -74,18 +75,17 @@ class Quarantine:
             stay.trying and not any(slot.sent or slot.queue or slot.owes is not None for slot in worker.slots)
         )
 
-    def crashed(self, worker: str, slot: int, bag: Bag, up: Collection[str], now: float) -> bool:
-        """Note a crash of ``bag`` on ``worker``; True if it begins or ends a quarantine. ``up``: all workers up."""
-        return not self._bags.is_broken(bag, worker) and self._failed(worker, slot, up, now, silent=False)
+    def failed(
+        self, worker: str, slot: int, person: Person, up: Collection[str], now: float, *, silent: bool = False
+    ) -> bool:
+        """Note a failure of somebody's work on ``worker``; True if it begins or ends a quarantine.
 
-    def silent(self, worker: str, slot: int, up: Collection[str], now: float) -> bool:
-        """Note that ``worker`` did not answer for an attempt in time. Returns the same as `crashed`."""
-        return self._failed(worker, slot, up, now, silent=True)
-
-    def _failed(self, worker: str, slot: int, up: Collection[str], now: float, *, silent: bool) -> bool:
-        streak = self._streaks[worker] = self._streaks.get(worker, 0) + 1
-        stay = self.workers.get(worker)
-        if streak < STREAK:
+        ``up``: all workers up. ``silent``: it did not answer for an attempt in time.
+        """
+        persons = self._streaks.setdefault(worker, Counter())
+        persons[person] += 1
+        streak, stay = persons.total(), self.workers.get(worker)
+        if streak < STREAK or len(persons) < PERSONS:
             return False
         if stay is not None and not stay.trying:
             stay.failures, stay.silent = streak, silent
@@ -113,18 +113,15 @@ class Quarantine:
                 stay.slot = next((slot.position for slot in slots if slot.owes is None), stay.slot)
         return found
 
-    def excuses(self, places: Sequence[str]) -> bool:
-        """Whether all crashes of a task, on the workers ``places``, are blamed on a single worker in quarantine."""
-        return len(set(places)) == 1 and places[0] in self.workers
+    def in_a_row(self, worker: str, person: Person) -> int:
+        """How often somebody's work has failed on ``worker`` since anything last worked there."""
+        return self._streaks[worker][person] if worker in self._streaks else 0
 
     def forget_worker(self, name: str) -> None:
         self._streaks.pop(name, None)
         self.workers.pop(name, None)
 
-    def forget_bag(self, bag: int) -> None:
-        self._bags.forget(bag)
-
-    def check(self, slots: Collection[Slot], bags: Collection[int]) -> None:
+    def check(self, slots: Collection[Slot]) -> None:
         """Raise `InvariantBroken` if a worker in quarantine has queued work, or the records contradict each other."""
         for slot in slots:
             stay = self.workers.get(slot.worker.name)
@@ -132,7 +129,6 @@ class Quarantine:
                 agree(
                     f"work queued for {slot.worker.name}, which is in quarantine", [task for task, _ in slot.queue], []
                 )
-        self._bags.check(bags)
-        agree(
-            "streaks of those in quarantine", all(self._streaks.get(name, 0) >= STREAK for name in self.workers), True
-        )
+        streaks = [self._streaks.get(name, Counter[Person]()) for name in self.workers]
+        enough = all(persons.total() >= STREAK and len(persons) >= PERSONS for persons in streaks)
+        agree("streaks of those in quarantine", enough, True)

@@ -61,6 +61,10 @@ class Share:
         """Slot-seconds used and promised, for a weight of 1."""
         return sum([account.used(now) + account.out_s for account in self.accounts]) / self.weight
 
+    def turn(self, now: float) -> tuple[bool, float]:
+        """The order of turns: whether it has anything on a slot, then `standing`; the least comes first."""
+        return any(account.out for account in self.accounts), self.standing(now)
+
 
 class Shares:
     """``accounts``: by owner; ``shares``: by name, those that have an account."""

@@ -15,6 +15,9 @@ from deskgrid.scheduler.state.progress import IDLE_LIMIT, ProgressTable
 # Looked up once: enum members are slow to look up in Python 3.11, and this one is needed for each task.
 _DONE = State.DONE
 
+# Of the workers on which a task has failed, so many are known: it may have a million retries.
+WORKERS_KNOWN = 8
+
 
 class TaskTable:
     """Batches by the number of their first task."""
@@ -26,7 +29,8 @@ class TaskTable:
         self._firsts: list[int] = []
         self._batches: list[TaskBatch] = []
         self._next = 0
-        self._errors: dict[int, int] = {}
+        # By task: how often it has failed otherwise, and on which workers, the last of them at most.
+        self._errors: dict[int, tuple[int, tuple[str, ...]]] = {}
         # By task: the workers on which it has crashed, in order.
         self._crashes: dict[int, list[str]] = {}
         # By task: how often it was taken back from a silent worker.
@@ -34,6 +38,8 @@ class TaskTable:
         self.progress = ProgressTable()
         # Whether some task has taken longer than any earlier one of its bag. `Trust.look_after` clears this.
         self.longer = False
+        # Bags of which tasks have failed, and some were done since `Blame.did` looked.
+        self.worked: list[Bag] = []
 
     def add(
         self,
@@ -133,6 +139,8 @@ class TaskTable:
             bag.learn(told if first_told is predicted else ratios(first_told, actual), longest, pc)
         if longest > bag.took:
             bag.took, self.longer = longest, True
+        if bag.failing:
+            self.worked.append(bag)
         foreseen, spent_s = sum(predicted), sum(actual)
         bag.done += len(tasks)
         bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + spent_s
@@ -246,14 +254,21 @@ class TaskTable:
         """The workers on which ``task``, which has not ended, has crashed."""
         return tuple(self._crashes.get(task, ()))
 
-    def erred(self, task: int) -> int:
-        """Count an error or timeout of ``task``. Returns how many it has now."""
-        self._errors[task] = self._errors.get(task, 0) + 1
-        return self._errors[task]
+    def erred(self, task: int, worker: str) -> int:
+        """Count an error or timeout of ``task`` on ``worker``. Returns how many it has now."""
+        errors, before = self._errors.get(task, (0, ()))
+        others = [name for name in before if name != worker]
+        self._errors[task] = errors + 1, (*others, worker)[-WORKERS_KNOWN:]
+        return errors + 1
 
     def errors(self, task: int) -> int:
         """How many errors and timeouts ``task`` has had, if it has not ended."""
-        return self._errors.get(task, 0)
+        return self._errors[task][0] if task in self._errors else 0
+
+    def failed_on(self, task: int) -> set[str]:
+        """The workers on which ``task``, which has not ended, has failed, as far as they are known."""
+        found = set(self._crashes.get(task, ()))
+        return found.union(self._errors[task][1]) if task in self._errors else found
 
     def go_on(self, task: int, counts: bool = False) -> bool:
         """A checkpointable task waits again: what is left of it is its runtime now.

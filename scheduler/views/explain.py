@@ -3,10 +3,12 @@
 import math
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.state.avoided import Rest
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.shares import LEAD_S, Share
@@ -32,8 +34,8 @@ class SlotReason:
     than announced it leaves on average (less than 0: later), if it does not keep its hours.
     ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
     has not; ``memory``: bytes of the PC, if the task needs more than that. ``gang``: whether a gang has the slot, or it
-    is kept for one that comes before the task would end. ``no_room_s``: for how long the PC gets no such tasks, because
-    it had no room for one.
+    is kept for one that comes before the task would end. ``rest``: why the PC gets no such tasks for a while, because
+    some did not work out there.
     """
 
     worker: str
@@ -47,7 +49,7 @@ class SlotReason:
     lacks: tuple[str, ...] = ()
     memory: float | None = None
     gang: bool = False
-    no_room_s: float | None = None
+    rest: Rest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,15 @@ class Restraint:
 
     ``limit``: of its bag, if ``out`` tasks of it are out, which is as many; else 0. ``lacking``: licences of which too
     few are free: name, how many it needs, how many are free, how many the grid has. ``lead_s``: the slot-seconds that
-    its share is ahead of another one, if that is enough for others to have their turn; else 0.0.
+    its share is ahead of another one, if that is enough for others to have their turn; else 0.0. ``beside``: its share
+    has something on a slot, and somebody whose tasks wait has nothing.
     """
 
     limit: int
     out: int
     lacking: tuple[tuple[str, int, int, int], ...]
     lead_s: float
+    beside: bool = False
 
 
 def restraint(grid: GridState, task: int, now: float) -> Restraint:
@@ -84,18 +88,18 @@ def restraint(grid: GridState, task: int, now: float) -> Restraint:
         limit=category.key.limit if category.out >= category.key.limit else 0,
         out=category.out,
         lacking=tuple([(name, many, free, licences.total.get(name, 0)) for name, many, free in needs if free < many]),
-        lead_s=_lead(grid, category.account.share, now),
+        **_turn(grid, category.account.share, now),
     )
 
 
-def _lead(grid: GridState, share: Share, now: float) -> float:
-    """How far ``share`` is ahead, if it is far enough for others to have their turn; else 0.0."""
-    others = {
-        category.account.share for category in grid.categories.waiting.values() if len(category) and category.open
-    }
-    least = min([each.standing(now) for each in others], default=math.inf)
-    lead = share.standing(now) - least
-    return lead if lead > LEAD_S * len(grid.slots.slots) else 0.0
+def _turn(grid: GridState, share: Share, now: float) -> dict[str, Any]:
+    """Whether others have their turn before ``share``, and why: the last two fields of a `Restraint`."""
+    waiting = [category for category in grid.categories.waiting.values() if len(category) and category.open]
+    turns = [each.turn(now) for each in {category.account.share for category in waiting}]
+    served, standing = share.turn(now)
+    lead = standing - min([least for _, least in turns], default=math.inf)
+    beside = served and not all(others for others, _ in turns)
+    return {"lead_s": lead if lead > LEAD_S * len(grid.slots.slots) else 0.0, "beside": beside}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,8 @@ class Explanation:
     many seconds it is tried again. ``needs_s``: what a slot must have left: for all of a task, or for a piece of one
     that is ``checkpointable``. ``left_s``: what is left of that by its newest checkpoint, in predicted seconds, None if
     there is none; ``fraction``: how much of it is done, if it says so; ``idle_pieces``: its last pieces that brought
-    nothing. ``longest_window_s``: in seconds of speed 1, as a task's; ``uneven``: other speeds than 1 are known.
+    nothing. ``elsewhere``: the workers on which it has failed, if it waits for another one. ``longest_window_s``: in
+    seconds of speed 1, as a task's; ``uneven``: other speeds than 1 are known.
     """
 
     state: State
@@ -125,6 +130,7 @@ class Explanation:
     fraction: float | None
     idle_pieces: int
     copy_on: str = ""
+    elsewhere: tuple[str, ...] = ()
     uneven: bool = False
 
 
@@ -144,11 +150,10 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     for name, windows, its, speed in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
         early_s = grid.hours.early(name, grid.slots.workers[name].opened) if its else None
-        until = grid.room.until(bag.category.key, name)
-        no_room_s = None if until is None else max(0.0, until - now)
+        rest = grid.avoided.rest(bag.category.key, name) or grid.avoided.rest(bag.own_key, name)
         reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, bag) for slot in its]
-        if early_s is not None or no_room_s is not None:
-            reasons = [replace(each, early_s=early_s, no_room_s=no_room_s) for each in reasons]
+        if early_s is not None or rest is not None:
+            reasons = [replace(each, early_s=early_s, rest=rest) for each in reasons]
         slots += reasons
         coming += _next_window(name, windows, needs, speed, now)
         rows += 1 + len(its) + len(windows)
@@ -173,6 +178,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
         fraction=None if progress is None else progress.fraction,
         idle_pieces=0 if progress is None else progress.idle,
         copy_on=copy.slot.worker.name if copy is not None and copy.slot is not None else "",
+        elsewhere=tuple(sorted(grid.tasks.failed_on(task))) if task in bag.category.elsewhere else (),
         uneven=grid.slots.uneven,
     )
 
@@ -209,7 +215,7 @@ def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
 
 
 def _distance(reason: SlotReason) -> tuple[bool, bool, float, float]:
-    unsuitable, ready = bool(reason.lacks) or reason.memory is not None, reason.ready and reason.no_room_s is None
+    unsuitable, ready = bool(reason.lacks) or reason.memory is not None, reason.ready and reason.rest is None
     return unsuitable, not ready, reason.short_s, reason.left_s
 
 

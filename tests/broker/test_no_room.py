@@ -1,8 +1,8 @@
 """A PC that has no room for what a task needs, as people see it."""
 
 from deskgrid import wire
+from deskgrid.scheduler.state.avoided import FIRST_REST_S
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
-from deskgrid.scheduler.state.room import FIRST_REST_S
 from tests.broker.office import Office
 from tests.peers import BareWorker
 
@@ -84,9 +84,9 @@ def test_the_newest_checkpoint_is_kept(office: Office) -> None:
     assert full.expect(wire.CheckpointKept).checkpoint
     for _ in range(IDLE_LIMIT + 1):
         full.finish(work, outcome=wire.Outcome.NO_ROOM, payload=WHY)
-        rest = office.sessions.state.scheduler.roomless_until("full")
-        assert rest is not None
-        office.now = rest
+        resting = office.sessions.state.scheduler.resting("full")
+        assert resting is not None
+        office.now = resting[1].until
         full.send(wire.Heartbeat(None, ()))
         (work,) = full.work()
         assert work.checkpoint

@@ -4,9 +4,10 @@ import msgpack
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S
 from tests.broker.office import Office
-from tests.peers import BareWorker
+from tests.peers import BareWorker, Client
 
 CRASHED = wire.Failure("Crash", "exit code 3", "the end of stderr").packed()
 
@@ -40,11 +41,21 @@ def crash(worker: BareWorker, times: int) -> list[wire.Work]:
     return made
 
 
+def crashes_of_two(office: Office, bad: BareWorker) -> tuple[Client, str]:
+    """Three attempts of two people have crashed on a PC: one of them, and the bag of theirs."""
+    ann, ben = (office.client(Credential(name, "submitter")) for name in ("ann", "ben"))
+    first = ann.submit([b"0"])
+    office.settle()
+    ann.ask("pause", bag=first)
+    crash(bad, 1)
+    bag = ben.submit([b"0"] * 9)
+    crash(bad, 2)
+    return ben, bag
+
+
 def test_a_worker_that_quarantine_says_why_and_for_how_long(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, _, bad = lab
-    client = office.client()
-    client.submit([b"0"] * 9)
-    crash(bad, 3)
+    client, _ = crashes_of_two(office, bad)
     office.now += 4.0
     rows = {row["name"]: (row["quarantine_s"], row["note"]) for row in client.ask("status")["workers"]}
     assert rows == {"good": (None, ""), "bad": (FIRST_QUARANTINE_S - 4.0, "in quarantine: 3 crashes in a row")}
@@ -52,9 +63,7 @@ def test_a_worker_that_quarantine_says_why_and_for_how_long(lab: tuple[Office, B
 
 def test_a_task_that_waits_beside_a_worker_in_quarantine_is_told_so(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, _, bad = lab
-    client = office.client()
-    bag = client.submit([b"0"] * 9)
-    crash(bad, 3)
+    client, bag = crashes_of_two(office, bad)
     answer = client.ask("explain", bag=bag)
     reason = "in quarantine, because the last attempts there crashed; one task is tried there in 10 s"
     assert f"bad slot 0: {reason}" in answer["text"]
@@ -63,8 +72,7 @@ def test_a_task_that_waits_beside_a_worker_in_quarantine_is_told_so(lab: tuple[O
 
 def test_the_log_says_when_a_rest_begins_and_when_it_is_over(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, good, bad = lab
-    office.client().submit([b"0"] * 9)
-    crash(bad, 3)
+    crashes_of_two(office, bad)
     assert "worker-quarantined name='bad' for_s=10.0 why='3 crashes in a row'" in office.sessions.state.take_notices()
     pass_time(office, FIRST_QUARANTINE_S, good, bad)
     crash(bad, 1)

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S
 from tests.broker.office import Office, OfficeLine
@@ -75,6 +76,23 @@ def test_the_log_and_the_status_say_who_does_not_answer(office: Office, silent: 
     pass_time(office, TIMEOUT_S + GRACE_S + 0.1, silent, other)
     notices = office.sessions.state.take_notices()
     assert "worker-silent name='hole' taken_back=4" in notices
+    assert "worker-not-answering name='hole' owner='client' for_s=10.0" in notices
+    rows = {row["name"]: (row["quarantine_s"], row["note"]) for row in client.ask("status")["workers"]}
+    assert rows["hole"] == (None, "does not answer on 4 of its slots")
+    answer = client.ask("explain", bag=bag)
+    assert "hole slot 0: did not answer for such tasks, and is tried again in 9.9 s" in answer["text"]
+    assert {slot["reason"] for slot in answer["slots"] if slot["worker"] == "hole"} == {"silent"}
+
+
+def test_a_pc_that_answers_nobody_is_in_quarantine_and_says_why(office: Office, silent: BareWorker) -> None:
+    other = office.worker("other")
+    office.client(Credential("ann", "submitter")).submit([b"0"] * 2, timeout=TIMEOUT_S)
+    client = office.client(Credential("ben", "submitter"))
+    bag = client.submit([b"0"] * 2, timeout=TIMEOUT_S)
+    assert len(silent.work(4)) == 4
+    other.join(uptime=1.5)
+    pass_time(office, TIMEOUT_S + GRACE_S + 0.1, silent, other)
+    notices = office.sessions.state.take_notices()
     assert "worker-quarantined name='hole' for_s=10.0 why='4 tasks not answered in a row'" in notices
     rows = {row["name"]: (row["quarantine_s"], row["note"]) for row in client.ask("status")["workers"]}
     assert rows["hole"] == (pytest.approx(FIRST_QUARANTINE_S, abs=0.2), "in quarantine: 4 tasks not answered in a row")

@@ -110,7 +110,7 @@ def test_of_a_busy_grid(office: Office, client: Client) -> None:
     assert (workers["opened"]["uptime_s"], workers["away"]["uptime_s"], workers["lost"]["uptime_s"]) == (None, 0, 0)
     assert len(workers["away"]["windows"]) == WINDOW_ROWS < 19
     assert (workers["opened"]["ended"], workers["opened"]["host"], workers["opened"]["site"]) == (
-        2,
+        1,  # the task that failed is tried again elsewhere
         "lab3-07.example",
         "lab3",
     )

@@ -397,7 +397,7 @@ def test_a_process_that_does_not_start_costs_a_job_after_some_attempts(
     monkeypatch.setattr(nursery_module, "PROGRAM", broken)
     (ended,) = rig.run(rig.know(python_template(lambda: 1)), call())
     kind, message, trace, _ = error(ended)
-    assert (ended.outcome, kind) == (Outcome.CRASH, "Crash")
+    assert (ended.outcome, kind) == (Outcome.NO_START, "NoStart")
     assert message == "no process for tasks could be started: exit code 1"
     assert trace == "no library\n"
     assert (tmp_path / "starts").read_text() == "x" * START_ATTEMPTS
@@ -408,7 +408,7 @@ def test_a_process_that_does_not_start_costs_a_job_after_some_attempts(
 def test_a_python_that_is_not_there_costs_jobs_and_no_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     ended = rig.run(rig.know(python_template(lambda: 1)), call(), call())
-    assert [one.outcome for one in ended] == [Outcome.CRASH] * 2
+    assert [one.outcome for one in ended] == [Outcome.NO_START] * 2
     assert "No such file" in error(ended[0])[1]
     monkeypatch.undo()
     assert value(rig.call(lambda: 1)) == 1

@@ -30,7 +30,7 @@ from deskgrid.scheduler.prediction.ratios import Ratios
 from deskgrid.scheduler.probes import BAGS
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
-from deskgrid.scheduler.state.quarantine import STREAK
+from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.wire import TaskOptions
 from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, Office, OfficeLine
@@ -47,7 +47,10 @@ from tests.mutations import environments, gangs
 from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
-from tests.scheduler import test_room as no_room
+from tests.scheduler import test_avoided as no_room
+from tests.scheduler import test_blame as faults
+from tests.scheduler import test_people as turns
+from tests.scheduler import test_quarantine as whose
 from tests.scheduler.test_two_attempts import (
     test_a_copy_gives_way_to_any_task_that_its_slot_is_sent as a_copy_gives_way,
 )
@@ -124,6 +127,22 @@ def copy_alone(seed: int, home: Path) -> None:
         grid.run_until(lambda: client.idle, 2 * TAIL_S, "the answer of the copy")
         expect(grid.counters["attempts"] == before, "the task was begun anew")
         grid.finish()
+
+
+def blame(seed: int, home: Path) -> None:
+    """Whose fault a failure is: nobody pays for what somebody else, or a PC, has done."""
+    whose.test_a_worker_on_which_task_after_task_crashes_gets_no_more_of_them()
+    whose.test_each_rest_is_twice_as_long_as_the_last_up_to_a_limit()
+    whose.test_one_person_with_many_bags_that_crash_puts_no_worker_in_quarantine()
+    faults.test_other_bags_of_the_same_person_go_on_there_and_those_of_others()
+    faults.test_in_a_bag_that_fails_everywhere_no_pc_is_put_aside_and_few_tasks_are_tried_again()
+    faults.test_a_rest_ends_when_the_bag_turns_out_to_fail_everywhere()
+    faults.test_it_comes_before_the_others_of_its_bag()
+    faults.test_a_task_that_fails_is_tried_next_on_another_pc(make_policy("fcfs"), Outcome.ERROR, 0)
+    faults.test_a_task_that_fails_there_too_fails()
+    faults.test_after_three_in_a_row_a_pc_gets_nothing_of_a_bag_for_longer_and_longer(Outcome.ERROR)
+    faults.test_that_no_process_starts_counts_against_no_task_and_keeps_one_persons_work_from_the_pc()
+    faults.test_bags_of_an_environment_that_starts_on_no_pc_are_to_be_held()
 
 
 def full_pc(seed: int, home: Path) -> None:
@@ -275,21 +294,24 @@ def people(seed: int, home: Path) -> None:
         grid.handle(ev.PassDue(), 0.0)
         expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")
     _plan_with_others_ahead()
+    turns.test_who_has_nothing_on_a_slot_gets_the_next_free_one_beside_somebody_who_is_busy(make_policy("fcfs"), 0.0)
 
 
 def _plan_with_others_ahead() -> None:
     """A plan does not put people first who are too far ahead."""
     grid = Scheduler(make_policy("packing", margin=0.0, queue_s=0.0, confidence=0.0))
-    grid.handle(ev.TasksSubmitted(0, 0, 1, [10.0], key=CategoryKey("ben")), 0.0)
+    for number, owner, runtime in ((0, "ben", 10.0), (3, "ann", 140.0)):
+        grid.handle(ev.TasksSubmitted(number, number // 3, 1, [runtime], key=CategoryKey(owner)), 0.0)
     grid.handle(ev.WorkerJoined("small", 1, 11.0), 0.0)
+    grid.handle(ev.WorkerJoined("other", 1, 150.0), 0.0)
     grid.handle(ev.PassDue(), 0.0)
     grid.handle(ev.UsageRestored({"ann": 1e6}), 1.0)
     for number, owner, runtimes in ((1, "ann", [99.0]), (2, "ben", [60.0, 60.0])):
-        grid.handle(ev.TasksSubmitted(number, number, len(runtimes), runtimes, key=CategoryKey(owner)), 1.0)
+        grid.handle(ev.TasksSubmitted(number, number + 1, len(runtimes), runtimes, key=CategoryKey(owner)), 1.0)
     grid.handle(ev.UptimeRefreshed("away", 0.0, ((101.0, 61.0), (201.0, 61.0))), 1.0)
     grid.handle(ev.WorkerJoined("pc", 1, 100.0, ((300.0, 61.0), (400.0, 61.0))), 1.0)
     grid.handle(ev.PassDue(), 1.0)
-    expect(grid.state(1) != State.SENT, "a plan puts ann first, however far ahead she is")
+    expect(grid.state(2) != State.SENT, "a plan puts ann first, however far ahead she is")
 
 
 def probes(seed: int, home: Path) -> None:
@@ -468,6 +490,7 @@ SCRIPTS = {
     "saved by others": saved_by_others,
     "broken pc": broken_pc,
     "full pc": full_pc,
+    "blame": blame,
     "full disk": full_disk,
     "kept": kept,
     "revoked": revoked,

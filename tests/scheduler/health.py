@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
-from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S, STREAK
+from deskgrid.scheduler.state.failures import STREAK
+from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S
 
 
 @dataclass(slots=True)
@@ -20,21 +21,27 @@ class Health:
 
     def __init__(self) -> None:
         self.quarantined: dict[str, Pause] = {}
-        self.in_a_row: dict[str, int] = {}
-        # By bag, and by how many of its tasks were done.
-        self.crashed_on: dict[tuple[int, int], set[str]] = {}
+        # By worker: whose work failed in a row.
+        self.in_a_row: dict[str, list[str]] = {}
+        # By bag: how many of its tasks were done when one failed last, and where they have failed since.
+        self.failed_on: dict[int, tuple[int, set[str]]] = {}
 
-    def crashes(self, worker: str, bag: int, bag_done: int, up: set[str], now: float) -> None:
-        where = self.crashed_on.setdefault((bag, bag_done), set())
-        where.add(worker)
+    def failed(self, worker: str, bag: int, bag_done: int, up: set[str]) -> bool:
+        """A task failed; whether its bag is to blame."""
+        done, where = self.failed_on.get(bag, (bag_done, set()))
+        if done != bag_done:
+            where = set()
         if len(where) < BAG_WORKERS:
-            self.fails(worker, up, now)
+            where.add(worker)
+        self.failed_on[bag] = bag_done, where
+        return len(where) >= min(BAG_WORKERS, max(2, len(up)))
 
-    def fails(self, worker: str, up: set[str], now: float) -> None:
-        """A crash that nothing else explains, or a silence."""
-        self.in_a_row[worker] = self.in_a_row.get(worker, 0) + 1
+    def fails(self, worker: str, owner: str, up: set[str], now: float) -> None:
+        """A crash that nothing else explains, a silence, or a start that failed."""
+        self.in_a_row.setdefault(worker, []).append(owner)
         stay = self.quarantined.get(worker)
-        if self.in_a_row[worker] >= STREAK and (stay is None or stay.tried):
+        enough = len(self.in_a_row[worker]) >= STREAK and len(set(self.in_a_row[worker])) > 1
+        if enough and (stay is None or stay.tried):
             self.quarantined.pop(worker, None)
             if up - {worker} - set(self.quarantined):
                 lasts = FIRST_QUARANTINE_S if stay is None else min(2 * stay.lasts, LONGEST_QUARANTINE_S)
@@ -45,7 +52,7 @@ class Health:
         self.in_a_row.pop(worker, None)
 
     def forget_bag(self, bag: int) -> None:
-        self.crashed_on = {key: where for key, where in self.crashed_on.items() if key[0] != bag}
+        self.failed_on.pop(bag, None)
 
     def look(self, up: set[str], now: float) -> None:
         alone = up <= set(self.quarantined)

@@ -1,6 +1,7 @@
 """The tail of a bag: when a running task gets a copy, and where."""
 
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import AGAIN_S, ENOUGH, LEAST_S, LOOKS, SOONER, pace
 from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.state.avoided import Person
 from deskgrid.scheduler.state.looks import ENTRIES
 from deskgrid.scheduler.state.quarantine import Quarantined
 from tests.scheduler.builders import fcfs, packing, pgs
@@ -78,7 +80,7 @@ def test_a_copy_is_not_started_beside_its_original_nor_where_it_does_not_fit() -
 def test_a_copy_is_not_started_on_a_worker_in_quarantine() -> None:
     grid = running("b", "c")
     grid.inside.quarantine.workers["b"] = Quarantined(1e6, 1e6, 0, 100, silent=False)
-    grid.inside.quarantine._streaks["b"] = 100
+    grid.inside.quarantine._streaks["b"] = Counter({Person("ann", ""): 50, Person("bob", ""): 50})
     grid.inside.change_all(grid.inside.slots.workers["b"])
     grid.wait(DUE_S)
     assert grid.decide() == ({}, {"c": [0]})

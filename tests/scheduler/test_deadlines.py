@@ -5,10 +5,13 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state import deadlines
+from deskgrid.scheduler.state.avoided import FIRST_REST_S
 from deskgrid.scheduler.state.deadlines import FACTOR, GRACE_S, GROWTH, UNPROVEN
+from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.scheduler.state.looks import ENTRIES
-from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, STREAK
+from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S
 from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.builders import Grid, fcfs
 
@@ -83,13 +86,33 @@ def test_what_was_sent_ahead_comes_back_with_it() -> None:
     assert {grid.state(first), grid.state(ahead)} == {State.WAITING}
 
 
+def test_a_worker_that_does_not_answer_for_one_persons_tasks_gets_none_of_these() -> None:
+    grid = Grid()
+    grid.pc("good")
+    (busy,) = grid.tasks(LONG)
+    grid.expect(good=[busy])
+    grid.pc("hole", slots=STREAK + 1)
+    grid.tasks(*[1.0] * STREAK, bag=1, timeout=2.0)
+    assert len(grid.tell_pass()) == STREAK
+    grid.wait(2.0 + GRACE_S)
+    passed(grid)
+    assert not grid.inside.quarantine.workers
+    grid.expect()
+    (other,) = grid.tasks(1.0, bag=2, key=CategoryKey("bob"))
+    grid.expect(**{f"hole_{STREAK}": [other]})
+    grid.end(other, worker="hole")
+    grid.expect()
+    grid.wait(FIRST_REST_S)
+    assert len(grid.tell_pass()) == 1
+
+
 def test_a_worker_that_answers_nothing_rests() -> None:
     grid = Grid()
     grid.pc("good")
     (busy,) = grid.tasks(LONG)
     grid.expect(good=[busy])
     grid.pc("hole", slots=STREAK + 1)
-    tasks = grid.tasks(*[1.0] * STREAK, bag=1, timeout=2.0)
+    tasks = [*grid.tasks(1.0, bag=1, timeout=2.0), *grid.tasks(1.0, 1.0, bag=2, timeout=2.0, key=CategoryKey("bob"))]
     assert len(grid.tell_pass()) == STREAK
     attempts = [grid.attempts[task] for task in tasks]
     grid.wait(2.0 + GRACE_S)

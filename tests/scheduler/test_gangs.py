@@ -20,6 +20,7 @@ from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues import jobs
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
+from deskgrid.scheduler.state.avoided import Person
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.scheduler.views.snapshot import GangView, RankView, gang_views, worker_view
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
@@ -566,7 +567,7 @@ def test_the_third_crash_ends_it_also_if_all_were_on_one_pc() -> None:
     lab.pcs("a", "b")
     (task,) = lab.submit(10)
     assert [lab.starts() and lab.end(task, Outcome.CRASH, "b") for _ in range(3)] == [["a"], ["a"], ["a", [task]]]
-    assert "b" in lab.grid.inside.quarantine.workers
+    assert not lab.grid.inside.quarantine.workers, "all are of one person"
 
 
 def test_a_gang_may_be_the_trial_of_a_pc_in_quarantine() -> None:
@@ -575,7 +576,7 @@ def test_a_gang_may_be_the_trial_of_a_pc_in_quarantine() -> None:
     tasks = lab.submit(10, 10, 10, need=Need(gang=True))
     crashing = lab.grid.tasks(1, 1, 1, bag=5)
     for task in crashing:
-        lab.grid.inside.quarantine.crashed("b", 0, lab.grid.inside.tasks.bags[5], ["a", "b"], 0.0)
+        lab.grid.inside.quarantine.failed("b", 0, Person("ann", str(task)), ["a", "b"], 0.0)
         lab.grid.cancel(task)
     assert list(lab.starts().values()) == ["a", "a"]
     assert lab.starts() == {}
@@ -696,10 +697,14 @@ def test_a_silent_worker_of_a_gang_owes_the_answer_and_all_others_stop() -> None
     assert lab.starts() == {task: "a b"}
 
 
-def test_a_worker_that_is_silent_too_often_is_put_in_quarantine() -> None:
+def test_a_worker_that_is_silent_about_gangs_of_one_person_too_often_gets_no_gangs_and_none_of_that_persons_work() -> (
+    None
+):
     lab = Lab()
     lab.pcs("a", "b", slots=2)
     for _ in range(3):
+        assert not lab.grid.inside.rests.until
+        assert lab.grid.inside.avoided.until(CategoryKey(), "a") is None
         tasks = lab.submit(10, timeout=20.0, need=Need(gang=True))
         lab.starts()
         lab.began(tasks[0])
@@ -709,7 +714,9 @@ def test_a_worker_that_is_silent_too_often_is_put_in_quarantine() -> None:
         for task in tasks:
             lab.grid.tell(ev.AttemptsReturned("a", [lab.grid.attempts[task]]))
         lab.grid.cancel(*tasks)
-    assert "a" in lab.grid.inside.quarantine.workers
+    assert "a" in lab.grid.inside.rests.until
+    assert lab.grid.inside.avoided.until(CategoryKey(), "a") is not None
+    assert not lab.grid.inside.quarantine.workers
 
 
 def test_a_gang_that_is_being_prepared_is_not_late() -> None:

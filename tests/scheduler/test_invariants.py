@@ -12,6 +12,7 @@ from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
 from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
+from deskgrid.scheduler.state.failures import _Record
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 from tests.scheduler.builders import Grid, pgs
@@ -108,7 +109,7 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
     ("a batch of no bag", "batches of bags", lambda s: s.tasks.bags.clear()),
     ("a batch under a wrong number", "first tasks", lambda s: s.tasks._firsts.__setitem__(1, 0)),
     ("a number to be given twice", "batches follow each other", lambda s: setattr(s.tasks, "_next", 7)),
-    ("an error of what is done", "tries of ended tasks", lambda s: s.tasks.erred(DONE)),
+    ("an error of what is done", "tries of ended tasks", lambda s: s.tasks.erred(DONE, "a")),
     ("a crash of what is done", "tries of ended tasks", lambda s: s.tasks.crashed(DONE, "pc")),
     (
         "a quarantine without crashes",
@@ -118,7 +119,7 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
     (
         "crashes of a bag that is gone",
         "bags that failed and are not known",
-        lambda s: s.quarantine._bags._bags.update({99: (0, {"pc"})}),
+        lambda s: s.failures._bags.update({99: _Record(0, False)}),
     ),
     (
         "work for one in quarantine",

@@ -22,6 +22,7 @@ from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
+from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
 from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
@@ -41,6 +42,7 @@ COPIES = (True, False, True, False)
 PIECES = (None, None, None, 1.0)
 BAGS = st.integers(0, 3)
 LIMIT = 2
+FAILED = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.CRASH)
 KEYS = (
     CategoryKey("ann"),
     CategoryKey("bob", 1, (), LIMIT, 1),
@@ -196,7 +198,13 @@ class GridMachine(RuleBasedStateMachine):
     @rule(most=st.sampled_from([1, 3, math.inf]))
     def pass_due(self, most: float = math.inf) -> None:
         before = sum(known.other_at is not None for known in self.known.values() if known.ended is None)
-        out = self._out()
+        out, inside = self._out(), self.watched.scheduler.grid
+        elsewhere = {
+            task: inside.tasks.failed_on(task)
+            for category in inside.categories.by_key.values()
+            for task in category.elsewhere
+            if (inside.pauses.until(task) or 0.0) > self.now
+        }
         commands = self.watched.handle(ev.PassDue(most), self.now)
         for name, most_out in (("limit", LIMIT), ("licences", LICENCES)):
             assert self._out()[name] <= max(most_out, out[name]), name
@@ -217,11 +225,12 @@ class GridMachine(RuleBasedStateMachine):
             for work in command.work:
                 known = self.known[work.attempt.task]
                 assert known.ended is None
+                assert command.worker not in elsewhere.get(work.attempt.task, ()), "tried where it has failed"
                 assert work.attempt not in self.sent, "a number was given twice"
                 assert known.newest is None or work.attempt.number > known.newest
                 assert work.slot < self.up[command.worker]
                 key = self.watched.scheduler.grid.tasks.known(work.attempt.task).bag.category.key
-                assert self.watched.scheduler.grid.room.until(key, command.worker) is None, "work without room"
+                assert self.watched.scheduler.grid.avoided.until(key, command.worker) is None, "work without room"
                 assert (command.worker, work.slot) not in self._shut(), "work for a slot that owes an answer"
                 if known.at is None:
                     known.newest, known.at, known.other = work.attempt.number, command.worker, None
@@ -291,7 +300,7 @@ class GridMachine(RuleBasedStateMachine):
             slots.add(slot)
             assert command.stop == (TIMEOUTS[known.bag] is not None)
             self.owed[command.worker, attempt] = None
-            self.health.fails(command.worker, set(self.up), self.now)
+            self.health.fails(command.worker, KEYS[known.bag].owner, set(self.up), self.now)
 
     def _believed_again(self) -> None:
         """What turned out not to be late is where it was."""
@@ -582,9 +591,18 @@ class GridMachine(RuleBasedStateMachine):
 
     def _end(self, answers: list[tuple[Attempt, Outcome]], name: str) -> None:
         self.stopped = set()
-        settled = sorted(attempt for attempt, outcome in answers if self._counts(attempt, outcome, name))
+        self.open: set[Attempt] = set()
+        settled = [attempt for attempt, outcome in answers if self._counts(attempt, outcome, name)]
         event = ev.AttemptsEnded(name, [ev.EndedAttempt(attempt, outcome, 1.0) for attempt, outcome in answers])
-        commands = self.tell(event)
+        commands = self.watched.handle(event, self.now)
+        for attempt in self.open:
+            if self.watched.scheduler.grid.tasks.state(attempt.task) == State.FAILED:
+                self.known[attempt.task].ended = State.FAILED
+                settled.append(attempt)
+        settled.sort()
+        self.compare()
+        if self.eager:
+            self.pass_due()
         recalls = [command for command in commands if isinstance(command, cmd.Recall)]
         stops = [command for command in commands if isinstance(command, cmd.Stop)]
         assert {(stop.worker, attempt) for stop in stops for attempt in stop.attempts} == self.stopped
@@ -611,28 +629,35 @@ class GridMachine(RuleBasedStateMachine):
             self.stopped.add((known.other_at, Attempt(attempt.task, known.other)))
             known.other_at = None
         goes_on = known.fail(counts=outcome == Outcome.PIECE)
-        self._answers(worker, well=outcome not in (Outcome.CRASH, Outcome.NO_ROOM))
-        if outcome == Outcome.CRASH:
-            self.health.crashes(worker, known.bag, self._done_of(known.bag), set(self.up), self.now)
+        self._answers(worker, well=outcome not in (Outcome.CRASH, Outcome.NO_ROOM, Outcome.NO_START))
+        owner, up = KEYS[known.bag].owner, set(self.up)
+        broken = outcome in FAILED and self.health.failed(worker, known.bag, self._done_of(known.bag), up)
+        if outcome == Outcome.NO_START or (outcome == Outcome.CRASH and not broken):
+            self.health.fails(worker, owner, up, self.now)
         if goes_on:
             return False
         self.stopped |= self._owing(attempt.task, *numbers)
-        if outcome == Outcome.CRASH:
-            known.crashes.append(worker)
-            excused = set(known.crashes) == {worker} and worker in self.health.quarantined
-            failed = len(known.crashes) >= CRASH_LIMIT and not excused
-        elif outcome in (Outcome.PIECE, Outcome.NO_ROOM):
-            if known.idle >= IDLE_LIMIT:
-                known.ended = State.FAILED
-            return False
-        else:
-            known.errors += outcome != Outcome.DONE
-            failed = known.errors > known.retries
         if outcome == Outcome.DONE:
             known.ended = State.DONE
+        elif outcome in FAILED:
+            self._fails(known, attempt, outcome, worker)
+        elif known.idle >= IDLE_LIMIT:
+            known.ended = State.FAILED
+            return False  # nobody answered that
+        return known.ended is not None
+
+    def _fails(self, known: Known, attempt: Attempt, outcome: Outcome, worker: str) -> None:
+        """An attempt failed: its task ends by that, or goes on, or either, as others of its bag do."""
+        if outcome == Outcome.CRASH:
+            known.crashes.append(worker)
+            failed, excused = len(known.crashes) >= CRASH_LIMIT, set(known.crashes) == {worker}
+        else:
+            known.errors += 1
+            failed, excused = known.errors > known.retries, known.errors < known.retries + BAG_WORKERS
+        if failed and excused:
+            self.open.add(attempt)
         elif failed:
             known.ended = State.FAILED
-        return known.ended is not None
 
     def _done_of(self, bag: int) -> int:
         return sum(known.bag == bag and known.ended == State.DONE for known in self.known.values())

@@ -122,15 +122,17 @@ def test_only_some_tasks_of_a_window_are_looked_at() -> None:
 
 def contested(lead_s: float, served: bool = True) -> tuple[Grid, list[int], list[int]]:
     """A window of 100 s that holds exactly a task of Ann, who is ahead by so many seconds of each slot, and others
-    that hold those of Bob. He has a task on a PC if he is ``served``.
+    that hold those of Bob. Both have a task on a PC if he is ``served``.
     """
     grid = Grid(packing(margin=0.0, queue_s=0.0, confidence=0.0))
     if served:
-        grid.tasks(10, bag=3, key=BOB)
+        grid.tasks(140, bag=3, key=ANN)
+        grid.tasks(10, bag=4, key=BOB)
         grid.pc("c", uptime=11)
-        grid.tell_pass()
+        grid.pc("d", uptime=150)
+        assert len(grid.tell_pass()) == 2
         grid.wait(1.0)
-    assert grid.tell(ev.UsageRestored({"ann": lead_s * (2 if served else 1)})) == []
+    assert grid.tell(ev.UsageRestored({"ann": lead_s * 3 - 130.0 if served else lead_s})) == []
     anns, bobs = grid.tasks(99.0, bag=1, key=ANN), grid.tasks(60.0, 60.0, bag=2, key=BOB)
     grid.refresh("b", 0, windows=[(101, 61), (201, 61)])
     grid.pc("a", uptime=100, windows=[(300, 61), (400, 61)])

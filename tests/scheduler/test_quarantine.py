@@ -1,4 +1,4 @@
-"""A worker on which everything crashes is put in quarantine, but not the last worker, nor one where a task succeeds."""
+"""A worker on which everybody's work crashes is put in quarantine, but not the last one, nor one that does a task."""
 
 import pytest
 
@@ -7,11 +7,22 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
-from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S, STREAK
+from deskgrid.scheduler.state.failures import STREAK
+from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 ENDLESS = 10_000.0
+ANN, BOB = CategoryKey("ann"), CategoryKey("bob")
+
+
+def of_two(grid: Grid, count: int, runtime: float = 5.0) -> list[int]:
+    """So many tasks of two people, of one bag of each."""
+    tasks: list[int] = []
+    for number in range(count):
+        tasks += grid.tasks(runtime, bag=1 + number % 2, key=(ANN, BOB)[number % 2])
+    return tasks
 
 
 def crash(grid: Grid, task: int) -> list[int]:
@@ -29,10 +40,10 @@ def keep_busy(grid: Grid) -> int:
 
 
 def broken(grid: Grid, name: str = "bad") -> list[int]:
-    """A worker on which three of a new bag's tasks have crashed while another worker is busy; the tasks of the bag."""
+    """A worker on which three tasks of two people have crashed while another worker is busy; all their tasks."""
     keep_busy(grid)
     grid.pc(name)
-    tasks = grid.tasks(*[5.0] * 4, bag=1)
+    tasks = of_two(grid, 4)
     for _ in range(STREAK):
         (task,) = grid.tell_pass()[name]
         assert crash(grid, task) == []
@@ -78,7 +89,7 @@ def test_a_worker_in_quarantine_works_again_when_what_it_still_ran_succeeds() ->
     grid.pc("bad", slots=3)
     still = grid.tasks(9.0, 9.0)
     grid.expect(bad=still[:1], bad_1=still[1:])
-    tasks = grid.tasks(*[5.0] * 4, bag=1)
+    tasks = of_two(grid, 4)
     for _ in range(STREAK):
         (task,) = grid.tell_pass()["bad_2"]
         assert crash(grid, task) == []
@@ -103,10 +114,11 @@ def test_whatever_is_no_crash_shows_that_a_worker_works(outcome: Outcome) -> Non
     grid = Grid()
     keep_busy(grid)
     grid.pc("pc")
-    grid.tasks(*[5.0] * 9, bag=1)
     for place in range(2 * STREAK):
+        grid.tasks(5.0, bag=1 + place, key=(ANN, BOB)[place % 2])
         (task,) = grid.tell_pass()["pc"]
         grid.answer([grid.attempts[task]], Outcome.CRASH if place % STREAK else outcome)
+        grid.cancel(task)
     assert in_quarantine(grid) == {}
 
 
@@ -114,7 +126,7 @@ def test_after_the_rest_one_task_is_tried_and_all_is_well_when_it_does_not_crash
     grid = Grid()
     keep_busy(grid)
     grid.pc("bad", slots=3)
-    tasks = grid.tasks(*[5.0] * 6, bag=1)
+    tasks = of_two(grid, 6)
     handed = grid.tell_pass()
     for task in sorted(task for slot in handed.values() for task in slot):
         crash(grid, task)
@@ -135,10 +147,12 @@ def test_each_rest_is_twice_as_long_as_the_last_up_to_a_limit() -> None:
     grid = Grid()
     broken(grid)
     lengths = [FIRST_QUARANTINE_S]
-    while lengths[-1] < LONGEST_QUARANTINE_S:
+    while lengths[-1] < LONGEST_QUARANTINE_S and len(lengths) < 20:
         grid.wait(lengths[-1] + 0.1)
+        grid.tasks(6.0, bag=2 + len(lengths))
         (probe,) = grid.tell_pass()["bad"]
         crash(grid, probe)
+        grid.cancel(probe)
         lengths.append(in_quarantine(grid)["bad"])
     assert lengths[:3] == [FIRST_QUARANTINE_S, 2 * FIRST_QUARANTINE_S, 4 * FIRST_QUARANTINE_S]
     assert lengths[-1] == LONGEST_QUARANTINE_S
@@ -148,9 +162,9 @@ def test_what_still_runs_on_a_resting_worker_ends_the_rest_when_it_works_and_not
     grid = Grid(pgs(queue_length=0))
     keep_busy(grid)
     grid.pc("bad", slots=3)
-    first, second = grid.tasks(700.0, 600.0, bag=1)
+    first, second = grid.tasks(700.0, 600.0)
     grid.expect(bad=[first], bad_1=[second])
-    for task in grid.tasks(5.0, 5.0, 5.0, bag=1):
+    for task in of_two(grid, 3):
         grid.expect(bad_2=[task])
         crash(grid, task)
         grid.cancel(task)
@@ -166,7 +180,7 @@ def test_work_that_waits_at_a_broken_worker_is_taken_back() -> None:
     keep_busy(grid)
     grid.pc("bad", uptime=9000.0)
     for _ in range(STREAK - 1):
-        (task,) = grid.tasks(5.0, bag=1)
+        (task,) = grid.tasks(5.0, bag=2, key=BOB)
         grid.expect(bad=[task])
         crash(grid, task)
         grid.cancel(task)
@@ -209,11 +223,11 @@ def test_a_bag_that_has_worked_is_to_blame_when_it_crashes_on_several_workers_in
     assert in_quarantine(grid) == {}
 
 
-def test_a_bag_that_works_elsewhere_between_its_crashes_is_not_to_blame() -> None:
+def test_bags_that_work_elsewhere_between_their_crashes_are_not_to_blame() -> None:
     grid = Grid(fcfs())
     for name in ("good", "bad"):
         grid.pc(name)
-    grid.tasks(*[5.0] * 60)
+    of_two(grid, 60)
     for _ in range(STREAK):
         handed = grid.tell_pass()
         grid.end(*handed.get("good", []))
@@ -247,7 +261,7 @@ def test_the_last_worker_works_on_all_its_slots_again() -> None:
     grid = Grid()
     keep_busy(grid)
     grid.pc("bad", slots=3)
-    grid.tasks(*[5.0] * 9, bag=1)
+    of_two(grid, 9)
     for handed in grid.tell_pass().values():
         crash(grid, handed[0])
     assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
@@ -275,7 +289,7 @@ def test_a_worker_that_comes_back_still_rests_until_it_is_forgotten() -> None:
 def test_a_crash_that_comes_late_counts_for_the_worker_that_tells_of_it() -> None:
     grid = Grid()
     grid.pc("bad", slots=STREAK)
-    tasks = grid.tasks(*[5.0] * STREAK)
+    tasks = of_two(grid, STREAK)
     assert len(grid.tell_pass()) == STREAK
     grid.pc("good")
     grid.leave("bad", planned=False)
@@ -287,6 +301,35 @@ def test_a_crash_that_comes_late_counts_for_the_worker_that_tells_of_it() -> Non
     grid.pc("bad", slots=STREAK)
     (slot,) = grid.tell_pass()
     assert slot == "bad"
+
+
+def test_one_person_in_two_environments_is_as_good_as_two_people() -> None:
+    grid = Grid(fcfs())
+    keep_busy(grid)
+    grid.pc("bad")
+    for number in range(STREAK):
+        key = CategoryKey("ann", environment=("one", "two")[number % 2])
+        grid.tell(ev.EnvironmentsReady("bad", frozenset({"one", "two"})))
+        (task,) = grid.tasks(5.0, bag=1 + number, key=key)
+        grid.expect(bad=[task])
+        assert in_quarantine(grid) == {}
+        crash(grid, task)
+        grid.cancel(task)
+    assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
+
+
+def test_one_person_with_many_bags_that_crash_puts_no_worker_in_quarantine() -> None:
+    grid = Grid(fcfs())
+    for name in ("a", "b"):
+        grid.pc(name)
+    for bag in range(40):
+        grid.tasks(5.0, bag=bag, key=ANN)
+    while handed := grid.tell_pass():
+        for tasks in handed.values():
+            crash(grid, *tasks)
+        assert in_quarantine(grid) == {}
+        grid.wait(1.0)
+    assert grid.scheduler.counters.crashes >= 40 * CRASH_LIMIT
 
 
 def test_what_is_known_of_a_bag_goes_with_it() -> None:

@@ -5,8 +5,9 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.scheduler.state.prediction_error import OUTLIVED
-from deskgrid.scheduler.state.quarantine import STREAK
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from tests.scheduler.builders import Grid
 
@@ -70,7 +71,8 @@ def test_who_is_in_quarantine_and_who_owes_an_answer() -> None:
     grid = Grid()
     grid.pc("a")
     grid.pc("b")
-    grid.tasks(*[5] * STREAK)
+    for number in range(STREAK + 1):
+        grid.tasks(5, bag=number, key=CategoryKey(f"person {number}"))
     for _ in range(STREAK):
         grid.tell_pass()
         grid.end(grid.running("a"), outcome=Outcome.CRASH, worker="a")

@@ -37,6 +37,7 @@ NO_COUNTS = CounterValues(
     overdue=0,
     pieces=0,
     no_room=0,
+    no_start=0,
     copies=0,
     wasted_s=0.0,
     window_s=0.0,

@@ -47,7 +47,7 @@ CAPTURE_LIMIT = 64 * 1024
 TEMPLATES_BYTES = 2 * PAYLOAD_LIMIT
 # How long a process is kept for more tasks of its program. Seconds.
 IDLE_S = 60.0
-# Failed starts in a row before a job fails: two may be bad luck.
+# Failed starts in a row before a job goes back to the broker: two may be bad luck.
 START_ATTEMPTS = 3
 
 
@@ -454,23 +454,24 @@ class Executor:
     def _check(self, slot: Slot, now: float, ended: list[JobEnded]) -> None:
         limit = slot.limit
         if slot.process is None:
-            outcome = Outcome.NO_ROOM if slot.roomless else Outcome.CRASH
+            outcome = Outcome.NO_ROOM if slot.roomless else Outcome.NO_START
             self._lose(slot, outcome, slot.trouble, now, ended)
         elif limit is not None and slot.elapsed(now) >= limit:
-            outcome = Outcome.TIMEOUT if slot.sent else Outcome.CRASH
+            outcome = Outcome.TIMEOUT if slot.sent else Outcome.NO_START
             self._lose(slot, outcome, f"not done after {precise(limit)}", now, ended)
 
     def _lose(self, slot: Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
         """Release the process of a busy slot: end the job that it ran or was started for, go on with the others."""
         process, elapsed = slot.process, slot.elapsed(now)
         started = process is not None and slot.sent > process.undelivered
+        if not started and outcome is not Outcome.NO_ROOM:  # whatever it is, the task has not done it
+            outcome = Outcome.NO_START
         self._release(slot)
         slot.failures = 0 if started else slot.failures + 1
         if started or slot.failures >= START_ATTEMPTS:
             stdout, stderr = process.captured() if process else (b"", b"")
-            told = started or outcome is Outcome.NO_ROOM
-            what = reason if told else f"no process for tasks could be started: {reason}"
-            kind = "NoRoom" if outcome is Outcome.NO_ROOM else outcome.name.capitalize()
+            what = f"no process for tasks could be started: {reason}" if outcome is Outcome.NO_START else reason
+            kind = outcome.name.title().replace("_", "")
             payload = Failure(kind, what, last_lines(stderr)).packed()
             job, spent = slot.jobs.popleft(), elapsed if started else 0.0
             ended.append(JobEnded(slot.index, job.task, job.number, outcome, spent, payload, stdout, stderr))

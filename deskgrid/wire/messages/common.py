@@ -25,8 +25,10 @@ class Outcome(IntEnum):
     UNREADABLE = 7  # a checkpointable task cannot read the checkpoint that it was to go on from
     NO_ROOM = 8  # this PC cannot store what the attempt needs, because its disk is full, say; never counts against it
 
+    NO_START = 9  # this PC could start no process for the attempt; never counts against the task
 
-Ending = Annotated[int, Integer(Outcome.DONE, Outcome.NO_ROOM)]
+
+Ending = Annotated[int, Integer(Outcome.DONE, Outcome.NO_START)]
 
 
 @dataclass(frozen=True, slots=True)

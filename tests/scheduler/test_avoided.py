@@ -7,8 +7,8 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import InvariantBroken, Outcome, State
 from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.state.avoided import FIRST_REST_S, KINDS_LIMIT, LONGEST_REST_S, Avoided, Why
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
-from deskgrid.scheduler.state.room import CATEGORIES_LIMIT, FIRST_REST_S, LONGEST_REST_S, Room
 from deskgrid.scheduler.views.explain import explain
 from tests.scheduler.builders import Grid, pgs
 from tests.scheduler.test_views import made
@@ -32,6 +32,12 @@ def lacks(grid: Grid, *tasks: int) -> None:
     assert grid.end(*tasks, outcome=Outcome.NO_ROOM, worker="full") == []
 
 
+def rest_of(grid: Grid) -> float | None:
+    """Until when that worker gets no tasks of some kind; None: it gets all."""
+    resting = grid.scheduler.resting("full")
+    return None if resting is None else resting[1].until
+
+
 def test_other_workers_are_tried_first() -> None:
     grid, task = full()
     grid.expect()
@@ -44,12 +50,12 @@ def test_a_lone_worker_is_tried_again_after_longer_and_longer_rests_and_the_task
     grid, task = full()
     rest = FIRST_REST_S
     for _ in range(10):
-        assert grid.scheduler.wakes_at == grid.now + rest == grid.scheduler.roomless_until("full")
+        assert grid.scheduler.wakes_at == grid.now + rest == rest_of(grid)
         grid.wait(rest - 0.1)
         grid.expect()
         grid.wait(0.2)
         grid.expect(full=[task])
-        assert grid.scheduler.roomless_until("full") is None
+        assert rest_of(grid) is None
         lacks(grid, task)
         rest = min(2 * rest, LONGEST_REST_S)
     assert rest == LONGEST_REST_S
@@ -80,11 +86,11 @@ def test_after_a_task_for_which_there_was_room_the_next_rest_is_short(outcome: O
     grid.wait(2 * FIRST_REST_S)
     grid.expect(full=[task])
     assert grid.end(task, outcome=outcome, worker="full") == [task]
-    assert not grid.inside.room
+    assert not grid.inside.avoided
     (task,) = grid.tasks(1.0, key=FILES, bag=1)
     grid.expect(full=[task])
     lacks(grid, task)
-    assert grid.scheduler.roomless_until("full") == grid.now + FIRST_REST_S
+    assert rest_of(grid) == grid.now + FIRST_REST_S
 
 
 def test_attempts_that_were_under_way_make_no_rest_longer_or_shorter() -> None:
@@ -95,7 +101,7 @@ def test_attempts_that_were_under_way_make_no_rest_longer_or_shorter() -> None:
     lacks(grid, tasks[0])
     lacks(grid, tasks[1])
     grid.end(tasks[2], worker="full")
-    assert grid.scheduler.roomless_until("full") == FIRST_REST_S
+    assert rest_of(grid) == FIRST_REST_S
     grid.expect()
 
 
@@ -140,7 +146,7 @@ def test_a_checkpointable_task_keeps_its_progress_and_no_piece_counts_as_idle() 
     grid.tell(ev.CheckpointKept(grid.attempts[task], 0.5, 2500.0, 1.0))
     for _ in range(IDLE_LIMIT + 1):
         lacks(grid, task)
-        grid.wait((grid.scheduler.roomless_until("full") or 0.0) - grid.now)
+        grid.wait((rest_of(grid) or 0.0) - grid.now)
         grid.expect(full=[task])
     progress = grid.inside.tasks.progress.find(task)
     assert progress is not None
@@ -148,65 +154,66 @@ def test_a_checkpointable_task_keeps_its_progress_and_no_piece_counts_as_idle() 
 
 
 def test_a_rest_is_of_one_worker_and_one_category() -> None:
-    room = Room()
-    assert room.lacks(FILES, "full", 0.0)
-    assert room.until(FILES, "full") == FIRST_REST_S
-    assert room.until(OTHERS, "full") is room.until(FILES, "other") is room.rests_until("other") is None
+    avoided = Avoided()
+    assert avoided.avoid(FILES, "full", Why.NO_ROOM, 0.0)
+    assert avoided.until(FILES, "full") == FIRST_REST_S
+    assert avoided.until(OTHERS, "full") is avoided.until(FILES, "other") is None
+    assert avoided.resting("other") is None
 
 
 def test_of_each_worker_only_the_last_categories_are_known() -> None:
-    room = Room()
-    keys = [CategoryKey(str(number)) for number in range(CATEGORIES_LIMIT + 1)]
+    avoided = Avoided()
+    keys = [CategoryKey(str(number)) for number in range(KINDS_LIMIT + 1)]
     for key in keys:
-        assert room.lacks(key, "full", 0.0)
-    assert not room.is_scarce(keys[0])
-    assert room.is_scarce(keys[1])
-    room.check([], {})
-    assert room.due(FIRST_REST_S)
-    assert not room.is_scarce(keys[1])
-    room.check([], {})
+        assert avoided.avoid(key, "full", Why.NO_ROOM, 0.0)
+    assert not avoided.is_scarce(keys[0])
+    assert avoided.is_scarce(keys[1])
+    avoided.check([], {})
+    assert avoided.due(FIRST_REST_S)
+    assert not avoided.is_scarce(keys[1])
+    avoided.check([], {})
 
 
 def test_each_rest_ends_at_its_time() -> None:
-    room = Room()
-    assert room.lacks(FILES, "full", 0.0)
-    assert room.lacks(FILES, "other", 5.0)
-    assert not room.due(FIRST_REST_S - 0.1)
-    assert room.due(FIRST_REST_S)
-    assert room.until(FILES, "full") is None
-    assert room.is_scarce(FILES)
-    assert room.next_end == room.until(FILES, "other") == FIRST_REST_S + 5.0
-    assert room.due(FIRST_REST_S + 5.0)
-    assert not room.is_scarce(FILES)
-    assert room.next_end == math.inf
-    room.check([], {})
-    room.works([FILES, OTHERS], "full")
-    room.works([FILES], "other")
-    assert not room
+    avoided = Avoided()
+    assert avoided.avoid(FILES, "full", Why.NO_ROOM, 0.0)
+    assert avoided.avoid(FILES, "other", Why.NO_ROOM, 5.0)
+    assert not avoided.due(FIRST_REST_S - 0.1)
+    assert avoided.due(FIRST_REST_S)
+    assert avoided.until(FILES, "full") is None
+    assert avoided.is_scarce(FILES)
+    assert avoided.next_end == avoided.until(FILES, "other") == FIRST_REST_S + 5.0
+    assert avoided.due(FIRST_REST_S + 5.0)
+    assert not avoided.is_scarce(FILES)
+    assert avoided.next_end == math.inf
+    avoided.check([], {})
+    avoided.works([FILES, OTHERS], "full", done=True)
+    avoided.works([FILES], "other", done=True)
+    assert not avoided
 
 
 def test_what_failed_long_ago_makes_no_rest_longer_and_is_forgotten() -> None:
-    room = Room()
-    assert room.lacks(FILES, "full", 0.0)
-    assert room.lacks(OTHERS, "full", 0.0)
-    assert room.due(FIRST_REST_S)
+    avoided = Avoided()
+    assert avoided.avoid(FILES, "full", Why.NO_ROOM, 0.0)
+    assert avoided.avoid(OTHERS, "full", Why.NO_ROOM, 0.0)
+    assert avoided.due(FIRST_REST_S)
     later = FIRST_REST_S + LONGEST_REST_S
-    assert room.lacks(FILES, "full", later)
-    assert room.until(FILES, "full") == later + FIRST_REST_S
-    assert room.due(later + FIRST_REST_S)
-    assert room.lacks(OTHERS, "full", later + FIRST_REST_S)
-    assert room.until(OTHERS, "full") == later + 2 * FIRST_REST_S
+    assert avoided.avoid(FILES, "full", Why.NO_ROOM, later)
+    assert avoided.until(FILES, "full") == later + FIRST_REST_S
+    assert avoided.due(later + FIRST_REST_S)
+    assert avoided.avoid(OTHERS, "full", Why.NO_ROOM, later + FIRST_REST_S)
+    assert avoided.until(OTHERS, "full") == later + 2 * FIRST_REST_S
 
 
 def test_explain_says_which_workers_have_no_room() -> None:
     grid, task = full()
     grid.pc("short", 0.5)
-    slots = {slot.worker: slot.no_room_s for slot in made(explain(grid.inside, task, grid.now)).slots}
+    slots = {slot.worker: slot.rest and slot.rest.until for slot in made(explain(grid.inside, task, grid.now)).slots}
     assert slots == {"full": FIRST_REST_S, "short": None}
 
 
 def test_the_check_finds_a_rest_that_ends_unseen() -> None:
     grid, _ = full()
-    grid.inside.room.next_end = math.inf
+    grid.inside.avoided.next_end = math.inf
     with pytest.raises(InvariantBroken, match="a rest ends unseen"):
         grid.scheduler.check(0.0)

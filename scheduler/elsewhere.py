@@ -1,0 +1,91 @@
+"""Tasks that have failed on a worker, and are tried on another one next.
+
+Rule 1: such a task waits for a slot of a worker on which it has not failed. It comes before the policy is asked, when
+its category has its turn.
+Rule 2: it waits for at most `WAITS_S` at a time, and `MOST_S` in all, and only while there is such a worker that could
+take it. Then it may go anywhere.
+Rule 3: a pass looks at a few of them only; in the next one, it is the turn of others.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.model import State
+from deskgrid.scheduler.policies.base import Place, least_required
+from deskgrid.scheduler.policy_view import PolicyView
+from deskgrid.scheduler.queues.categories import Category
+from deskgrid.scheduler.queues.waiting import Entry
+from deskgrid.scheduler.state.avoided import FIRST_REST_S, LONGEST_REST_S
+from deskgrid.scheduler.suitable import could, without
+
+# How long a task waits before it is looked at whether there still is another worker, and how long in all: as long as a
+# worker may rest from its bag. Seconds.
+WAITS_S, MOST_S = FIRST_REST_S, LONGEST_REST_S
+# Tasks of a category that are looked at in one turn.
+LOOKS = 64
+# Workers that are looked at: enough if only few are unlike the others, and a millisecond at most.
+WORKERS = 500
+
+
+def others_could(grid: GridState, task: int, but: Collection[str]) -> bool:
+    """Whether a worker is up that could take ``task``, and that is not one of these, nor in quarantine."""
+    batch, requirement = grid.tasks.known(task), least_required(grid.policy)
+    key, needs = batch.bag.category.key, requirement.needs(batch.runtime(task)) if grid.policy.timed else 0.0
+    return any(
+        worker.name not in but
+        and worker.name not in grid.quarantine.workers
+        and max(worker.ends_at - grid.now, worker.windows.longest_s) * worker.speed > needs
+        and could(grid, worker, key)
+        for worker in islice(grid.slots.workers.values(), WORKERS)
+    )
+
+
+def try_again(grid: GridState, task: int, now: float, since: float | None = None) -> None:
+    """``task``, which is in no queue, is tried again: elsewhere, if another worker could take it.
+
+    ``since``: when it began to wait for that, if it has.
+    """
+    bag = grid.tasks.known(task).bag
+    category, since = bag.category, now if since is None else since
+    single = bag.piece is None and not category.parallel
+    if (
+        single
+        and not bag.barred
+        and now - since < MOST_S
+        and (failed_on := grid.tasks.failed_on(task))
+        and others_could(grid, task, failed_on)
+    ):
+        grid.tasks.move(task, State.PAUSED)
+        grid.pauses.begin(task, now + WAITS_S)
+        category.elsewhere[task] = since
+        grid.categories.waiting[category.key] = category
+        grid.changes += 1
+    else:
+        grid.to_priority([task])
+
+
+def over(grid: GridState, tasks: Sequence[int], now: float) -> None:
+    """The pauses of these tasks are over."""
+    for task in tasks:
+        try_again(grid, task, now, grid.tasks.known(task).bag.category.elsewhere.pop(task, None))
+
+
+def place_elsewhere(grid: GridState, categories: Sequence[Category]) -> Iterator[Place]:
+    """Placements of tasks in these categories that have failed, on other workers than those."""
+    requirement = grid.policy.requirement
+    for category in categories:
+        view = PolicyView(grid, (category,), (category,))
+        for task in list(islice(category.elsewhere, LOOKS)):
+            if not view.slots_with_room():
+                return
+            batch = grid.tasks.known(task)
+            category.elsewhere[task] = category.elsewhere.pop(task)  # the last one from now on
+            if batch.bag.barred:
+                continue
+            runtime = batch.runtime(task)
+            with without(grid, grid.tasks.failed_on(task)):
+                found = view.tightest(runtime, requirement)
+            if found is not None:
+                grid.changes += 1  # no plan could foresee this
+                yield Place(Entry((runtime, task), task, runtime), found, None, requirement)

@@ -1,0 +1,106 @@
+"""Where tasks of each bag have failed since it last worked there: on one PC, the PC may be to blame; else, the bag is.
+
+Rule 1: an error, a timeout or a crash counts against the pair of the bag and the worker. What counts is failures in a
+row: a task of the bag that is done on the worker clears it.
+Rule 2: a task that has failed on two workers, on one of which the bag works, is to blame itself. Its failures count
+against no worker.
+Rule 3: a bag that has failed on `BAG_WORKERS` workers, or on all that there are, is to blame itself, until a task of it
+is done.
+
+Of bags that have not failed, nothing is known here.
+"""
+
+from collections.abc import Collection, Container
+from dataclasses import dataclass, field
+
+from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
+
+# Failures in a row. Two may be bad luck. As many crashes end a task (`CRASH_LIMIT`).
+STREAK = 3
+
+
+@dataclass(slots=True)
+class _Record:
+    """``done``: of the bag, when a failure came last; ``where``: the workers on which it has failed since, at most
+    `BAG_WORKERS`. ``before``: it had worked before all this, nobody knows where; ``worked``: the workers on which it
+    has worked since. ``streaks``: the tasks that failed on each worker in a row, the last `STREAK` at most.
+    """
+
+    done: int
+    before: bool
+    where: set[str] = field(default_factory=set)
+    worked: set[str] = field(default_factory=set)
+    streaks: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Failures:
+    """By the numbers of bags."""
+
+    def __init__(self) -> None:
+        self._bags: dict[int, _Record] = {}
+
+    def note(self, bag: Bag, task: int, worker: str, others: Collection[str]) -> list[str]:
+        """``task`` has failed on ``worker``, and before that on ``others``.
+
+        Returns those of ``others`` on which fewer than `STREAK` failures in a row are left, now that the task is known
+        to be to blame.
+        """
+        record = self._bags.get(bag.number)
+        if record is None:
+            record, bag.failing = self._bags.setdefault(bag.number, _Record(bag.done, bag.done > 0)), True
+        if record.done != bag.done:
+            record.done, record.where = bag.done, set()
+        if len(record.where) < BAG_WORKERS:
+            record.where.add(worker)
+        if not others or record.worked.isdisjoint({worker, *others}):
+            streak = record.streaks.setdefault(worker, [])
+            streak.append(task)
+            del streak[:-STREAK]
+            if len(streak) == STREAK:
+                record.worked.discard(worker)
+            return []
+        cleared = [name for name in others if task in record.streaks.get(name, ())]
+        for name in cleared:
+            left = [each for each in record.streaks.pop(name) if each != task]
+            if left:
+                record.streaks[name] = left
+        return cleared
+
+    def in_a_row(self, bag: int, worker: str) -> int:
+        """How many failures in a row count against a worker; `STREAK` if there are more."""
+        record = self._bags.get(bag)
+        return 0 if record is None else len(record.streaks.get(worker, ()))
+
+    def everywhere(self, bag: Bag, up: int) -> bool:
+        """Whether a bag is to blame for its failures. ``up``: how many workers there are."""
+        record = self._bags.get(bag.number)
+        return record is not None and record.done == bag.done and len(record.where) >= min(BAG_WORKERS, max(2, up))
+
+    def works_beside(self, bag: int, worker: str) -> bool:
+        """Whether a bag that has failed works on some other worker than this one, as far as is known."""
+        record = self._bags[bag]
+        return record.before or bool(record.worked - {worker})
+
+    def is_to_blame(self, bag: int, where: Collection[str]) -> bool:
+        """Whether a task of a bag is to blame for its failures, which were on these workers."""
+        return len(where) > 1 and not (len(where) < BAG_WORKERS and self._bags[bag].worked.isdisjoint(where))
+
+    def worked(self, bag: int, worker: str) -> None:
+        """Tasks of a bag were done on ``worker``."""
+        if (record := self._bags.get(bag)) is not None:
+            record.streaks.pop(worker, None)
+            record.worked.add(worker)
+
+    def forget(self, bag: int) -> None:
+        """The bag is forgotten."""
+        self._bags.pop(bag, None)
+
+    def check(self, bags: Container[int]) -> None:
+        """Raise `InvariantBroken` unless all bags are known, and the counts are in their bounds."""
+        agree("bags that failed and are not known", [bag for bag in self._bags if bag not in bags], [])
+        for bag, record in self._bags.items():
+            counts = [len(streak) for streak in record.streaks.values()]
+            agree(f"failures in a row of bag {bag}", [count for count in counts if not 1 <= count <= STREAK], [])
+            agree(f"workers on which bag {bag} fails", len(record.where) <= BAG_WORKERS, True)
