@@ -460,6 +460,7 @@ SCRIPTS = {
     "environments in the scheduler": environments.in_the_scheduler,
     "gangs in the scheduler": gangs.in_the_scheduler,
     "wheels": environments.of_wheels,
+    "environments on a PC": environments.on_a_pc,
     "people": people,
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),

@@ -2,17 +2,19 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deskgrid import wire
 from deskgrid.worker.environments import environments as module
-from deskgrid.worker.environments import helpers
+from deskgrid.worker.environments import helpers, install
 from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.environments.install import ABOUT, CHANGED_S
 from deskgrid.worker.environments.store import WheelStore
@@ -60,8 +62,10 @@ class Pc:
         return self.broker.add({path.name: path.read_bytes() for path in wheels})
 
     def want(self, **trees: bytes) -> None:
-        """The broker says what is wanted, by key."""
-        self.all.prepare(wire.Prepare(tuple(wire.EnvironmentWanted(k, "bag", t) for k, t in trees.items())), self.now)
+        """The broker says what is wanted, by key; all of it is Ann's."""
+        self.all.prepare(
+            wire.Prepare(tuple(wire.EnvironmentWanted(k, "bag", t, "ann") for k, t in trees.items())), self.now
+        )
 
     def turn(self) -> None:
         """One turn of the worker's loop, and what the broker says to that."""
@@ -183,24 +187,83 @@ def test_the_last_environments_are_kept_although_no_bag_needs_them(
     assert not pc.all.lacks("first")
 
 
+# Bytes that a wheel of these tests needs at most while it is unpacked.
+MOST = 80_000
+
+
+def names_of(pc: Pc) -> list[str]:
+    """The wheels that are unpacked on the PC."""
+    paths = (pc.place / "wheels").iterdir()
+    return sorted(json.loads((path / ABOUT).read_text())["name"] for path in paths)
+
+
+def again(pc: Pc, most: int) -> None:
+    """Start another worker, with room for so many bytes of wheels in all."""
+    pc.end()
+    shutil.rmtree(pc.area)
+    pc.begin(most=most)
+
+
 def test_the_least_used_wheels_go_first_and_none_that_an_environment_uses(
     pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "KEPT", 0)
-    pc.end()
-    pc.begin(most=1)
-    first, second = (pc.tree(a_wheel(tmp_path, name)) for name in ("first", "second"))
-    pc.want(a=first)
+    monkeypatch.setattr(module, "SHARE", 1.0)
+    wheels = {name: a_wheel(tmp_path, name) for name in ("first", "second", "third")}
+    trees = {name: pc.tree(wheel) for name, wheel in wheels.items()}
+    again(pc, 2 * MOST)
+    pc.want(first=trees["first"])
     pc.prepared()
-    pc.want(a=first, b=second)
+    pc.want(first=trees["first"], second=trees["second"])
     pc.prepared(2)
-    stored = Path(pc.place / "wheels")
-    assert len(list(stored.iterdir())) == 2
-    pc.want()
-    pc.until(lambda: not pc.all.ready and not any(pc.area.glob("environments/[0-9]*")))
-    pc.want(c=pc.tree(a_wheel(tmp_path, "third")))
+    (tmp_path / "files").mkdir()
+    needs = next(install.unpack(str(wheels["third"]), str(tmp_path / "files")))["needs"]
+    again(pc, int(str(needs)) + max(install.read_about(path).bytes for path in (pc.place / "wheels").iterdir()))
+    pc.want(second=trees["second"])
     pc.prepared()
-    assert [json.loads((path / ABOUT).read_text())["name"] for path in stored.iterdir()] == ["third"]
+    pc.want(second=trees["second"], third=trees["third"])
+    pc.prepared(2)
+    assert names_of(pc) == ["second", "third"]
+
+
+def test_wheels_that_are_used_count_and_one_without_room_is_this_pcs_trouble(
+    pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHARE", 2.0)
+    again(pc, MOST)
+    big = a_wheel(tmp_path, "big", **{"big/data.bin": "x" * 20_000})
+    pc.want(small=pc.tree(a_wheel(tmp_path)), big=pc.tree(big))
+    said = {each.key: each for each in pc.prepared(2)}
+    assert said["small"].readiness == wire.Readiness.READY
+    assert said["big"].readiness == wire.Readiness.TROUBLE
+    assert said["big"].reason.startswith("it needs 0.1 MB, and libraries that are in use leave 0.1 of the 0 MB")
+    assert names_of(pc) == ["tiny"]
+
+
+def test_environments_that_no_bag_needs_make_room(pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARE", 1.0)
+    again(pc, MOST)
+    first, second = (pc.tree(a_wheel(tmp_path, name, **{"data.bin": "x" * 9_000})) for name in ("first", "second"))
+    pc.want(first=first)
+    pc.prepared()
+    pc.want(second=second)
+    assert [(each.key, each.readiness) for each in pc.prepared()] == [("second", wire.Readiness.READY)]
+    assert [*pc.all.ready] == ["second"]
+    assert names_of(pc) == ["second"]
+
+
+def test_one_person_has_half_of_the_room_and_others_the_rest(pc: Pc, tmp_path: Path) -> None:
+    again(pc, 2 * MOST)
+    trees = [pc.tree(a_wheel(tmp_path, name, **{"data.bin": "x" * 9_000})) for name in ("first", "second")]
+    ann = [wire.EnvironmentWanted(f"ann-{place}", "bag", tree, "ann") for place, tree in enumerate(trees)]
+    pc.all.prepare(wire.Prepare((*ann, wire.EnvironmentWanted("bob", "bag", trees[1], "bob"))), pc.now)
+    said = {each.key: each for each in pc.prepared(3)}
+    assert said["ann-0"].readiness == said["bob"].readiness == wire.Readiness.READY
+    assert said["ann-1"].readiness == wire.Readiness.TROUBLE
+    assert said["ann-1"].reason.startswith("with it, the libraries of ann would take 0.1 MB here")
+    pc.all.prepare(wire.Prepare((ann[0], wire.EnvironmentWanted("again", "bag", trees[1], "ann"))), pc.now)
+    said = {each.key: each for each in pc.prepared(2)}
+    assert said["again"].readiness == wire.Readiness.READY, "a wheel that is here takes what it takes"
 
 
 def test_a_wheel_that_somebody_wrote_to_is_unpacked_again(pc: Pc, tmp_path: Path) -> None:
@@ -263,11 +326,11 @@ def test_a_window_that_closes_stops_the_helpers_and_the_next_one_goes_on(
 ) -> None:
     tree, ran, run = pc.tree(a_wheel(tmp_path)), list[str](), pc.all._helpers.run
 
-    def close_the_window(*argv: str) -> dict[str, object]:
+    def close_the_window(*argv: str, **how: Any) -> dict[str, object]:
         ran.append(argv[0])
         if len(ran) == 1:
             pc.all._helpers.stop()
-        return run(*argv)
+        return run(*argv, **how)
 
     monkeypatch.setattr(pc.all._helpers, "run", close_the_window)
     pc.want(k=tree)
@@ -285,13 +348,13 @@ def test_a_helper_that_dies_is_this_pcs_trouble(pc: Pc, tmp_path: Path, monkeypa
     (said,) = pc.prepared()
     assert said.readiness == wire.Readiness.TROUBLE
     assert "ended before it was done" in said.reason
-    assert list((pc.area / module.PLACE).iterdir()) == []
+    pc.until(lambda: not [*(pc.area / module.PLACE).iterdir()])
 
 
 def test_a_full_disk_while_it_is_unpacked_is_this_pcs_trouble(
     pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*argv: str) -> dict[str, object]:
+    def full(*argv: str, **how: Any) -> dict[str, object]:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pc.all._helpers, "run", full)
@@ -304,6 +367,7 @@ def test_a_full_disk_while_it_is_unpacked_is_this_pcs_trouble(
 def test_a_helper_ends_with_its_worker(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never.whl")
     argv = [sys.executable, "-I", str(helpers.PROGRAM), "unpack", str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    (tmp_path / "new").mkdir()
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         assert eventually((tmp_path / "new" / "prefix").is_dir)
         assert process.stdin is not None
@@ -362,7 +426,6 @@ def test_where_links_fail_files_are_copied(pc: Pc, tmp_path: Path) -> None:
     tree = pc.tree(a_wheel(tmp_path))
     pc.want(k=tree)
     pc.prepared()
-    from deskgrid.worker.environments import install
 
     def refuse(*args: object, **options: object) -> None:
         raise OSError(18, "Invalid cross-device link")
@@ -370,8 +433,153 @@ def test_where_links_fail_files_are_copied(pc: Pc, tmp_path: Path) -> None:
     (stored,) = (pc.place / "wheels").iterdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "link", refuse)
-        said = install.make(str(tmp_path / "copy"), str(stored))
+        (said,) = install.make(str(tmp_path / "copy"), str(stored))
     assert int(str(said["copied"])) > 0
     code = "import tiny; print(tiny.NAME, tiny.__cached__)"
-    out = subprocess.run([str(said["python"]), "-c", code], capture_output=True, text=True, check=True).stdout
+    python = tmp_path / "copy" / module._PROGRAMS / str(said["python"])
+    out = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.startswith("tiny ")
+
+
+# --- what is not believed ---------------------------------------------------------------------------------------------
+
+
+def test_no_file_of_a_wheel_is_taken_for_what_is_known_of_another_one(pc: Pc, tmp_path: Path) -> None:
+    good = a_wheel(tmp_path, "good")
+    pc.want(first=pc.tree(good))
+    pc.prepared()
+    (stored,) = (pc.place / "wheels").iterdir()
+    evil = tmp_path / "evil"
+    told = json.dumps(install.About("good", "1.0", 1, {f"../../../../../../..{evil}": ("os", "getcwd")})._asdict())
+    for number, place in enumerate([f".{stored.name}", ABOUT, f"{module.MARKS}/{stored.name}", f"files/{ABOUT}"]):
+        name = f"bad{number}"
+        bad = make_wheel(tmp_path / name, name, "1.0", {f"{name}-1.0.data/data/{place}": told, f"{name}.py": ""})
+        pc.want(k=pc.tree(bad, good))
+        (said,) = pc.prepared()
+        assert said.readiness == wire.Readiness.READY
+        assert not evil.exists()
+        pc.all._drop("k")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"name": "tiny", "version": "1.0", "bytes": -1, "scripts": {}}',
+        '{"name": "../tiny", "version": "1.0", "bytes": 1, "scripts": {}}',
+        '{"name": "tiny", "version": "1.0", "bytes": 1, "scripts": {"../../evil": ["os", "getcwd"]}}',
+        '{"name": "tiny", "version": "1.0", "bytes": 1, "scripts": {"python3": ["os", "getcwd"]}}',
+        '{"name": "tiny", "version": "1.0", "bytes": 1, "scripts": {"tool": ["os", "getcwd()\\n#"]}}',
+        '{"name": "tiny", "version": "1.0", "bytes": 1, "scripts": {"tool": "os"}}',
+    ],
+)
+def test_what_is_known_of_a_wheel_is_checked_again(pc: Pc, tmp_path: Path, told: str) -> None:
+    tree = pc.tree(a_wheel(tmp_path))
+    pc.want(k=tree)
+    pc.prepared()
+    (stored,) = (pc.place / "wheels").iterdir()
+    (stored / ABOUT).chmod(0o644)
+    (stored / ABOUT).write_text(told)
+    pc.want(k=tree, other=tree)
+    pc.prepared(2)
+    assert pc.run("other", "import tiny; print(tiny.NAME)") == "tiny"
+    (stored,) = (pc.place / "wheels").iterdir()
+    assert install.read_about(stored).scripts == {}
+
+
+def test_a_wheel_of_an_earlier_version_that_has_no_files_is_unpacked_again(pc: Pc, tmp_path: Path) -> None:
+    tree = pc.tree(a_wheel(tmp_path))
+    pc.want(k=tree)
+    pc.prepared()
+    (stored,) = (pc.place / "wheels").iterdir()
+    (stored / install.FILES).rename(stored / "site")
+    pc.want(k=tree, other=tree)
+    pc.prepared(2)
+    assert pc.run("other", "import tiny; print(tiny.NAME)") == "tiny"
+
+
+# A helper that says what it likes.
+LIAR = """
+import sys
+if sys.argv[1] == {which!r}:
+    print({line!r})
+else:
+    import runpy
+    del sys.argv[0]
+    sys.argv.insert(0, {program!r})
+    runpy.run_path({program!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("which", "line"),
+    [
+        ("unpack", "nonsense"),
+        ("unpack", "[1]"),
+        ("unpack", '{"needs": 1e400}'),
+        ("unpack", '{"needs": "much"}'),
+        ("unpack", '{"unpacked": true}'),
+        (
+            "unpack",
+            '{"needs": 9, "unpacked": true, "name": "a", "version": "1", "bytes": 1, "scripts": {"/x": ["a", "b"]}}',
+        ),
+        ("make", '{"python": "../../../bin/sh"}'),
+        ("make", '{"python": ["python"]}'),
+        ("make", '{"damaged": 7}'),
+        ("make", '{"damaged": -1}'),
+        ("make", '{"damaged": "/etc"}'),
+    ],
+)
+def test_what_a_helper_says_is_checked(
+    pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, line: str
+) -> None:
+    program = tmp_path / "liar.py"
+    program.write_text(LIAR.format(which=which, line=line, program=str(helpers.PROGRAM)))
+    monkeypatch.setattr(helpers, "PROGRAM", program)
+    pc.want(k=pc.tree(a_wheel(tmp_path)))
+    (said,) = pc.prepared()
+    assert said.readiness == wire.Readiness.TROUBLE
+    assert not pc.all.ready
+
+
+# Has the helper end in the middle of compiling, as a limit of the system makes it.
+ENDED = """
+import builtins, os, runpy, sys
+real = builtins.compile
+builtins.compile = lambda source, *args, **how: os._exit(9) if b"SLOW" in source else real(source, *args, **how)
+del sys.argv[0]
+sys.argv.insert(0, {program!r})
+runpy.run_path({program!r}, run_name="__main__")
+"""
+
+
+def test_a_wheel_that_takes_too_long_to_compile_is_used_without_the_rest_of_its_bytecode(
+    pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ended.py"
+    program.write_text(ENDED.format(program=str(helpers.PROGRAM)))
+    monkeypatch.setattr(helpers, "PROGRAM", program)
+    pc.want(k=pc.tree(a_wheel(tmp_path, **{"tiny/slow.py": "SLOW = 1\n"})))
+    (said,) = pc.prepared()
+    assert said.readiness == wire.Readiness.READY
+    assert pc.run("k", "import tiny.slow; print(tiny.slow.SLOW)") == "1"
+
+
+@posix
+def test_a_link_that_a_task_leaves_in_an_environment_is_not_followed_when_that_is_removed(
+    pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 0)
+    kept = tmp_path / "kept" / "file"
+    kept.parent.mkdir()
+    kept.touch()
+    pc.want(k=pc.tree(a_wheel(tmp_path)))
+    pc.prepared()
+    folder = Path(pc.all.ready["k"].folder)
+    (folder / "link").symlink_to(kept.parent)
+    pc.want()
+    pc.until(lambda: not folder.parent.exists())
+    assert kept.exists()

@@ -90,7 +90,9 @@ class FileCache:
         self._most = most
         # Bytes that may come before the files are looked at again.
         self._room = 0
-        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        # Tasks get links: whoever only knows what a file is called here cannot open it.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
 
     def find(self, entry: Entry) -> Path | None:
         """The file of an entry, which counts as used now; None if it is not here."""

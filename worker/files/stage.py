@@ -71,7 +71,10 @@ class _Waiting:
 
 
 class Stage:
-    """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as."""
+    """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as.
+
+    ``wheels``: None: this PC has no environments. ``sites``: where these are, on the same disk; None: in ``area``.
+    """
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class Stage:
         *,
         account: Account | None = None,
         wheels: WheelStore | None = None,
+        sites: Path | None = None,
     ) -> None:
         self._processes = processes
         task_folder.prepare(area, account)
@@ -93,7 +97,9 @@ class Stage:
         self._outputs = Outputs(area, self._errands, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
-            self.environments = Environments(wheels, cache, area, self._downloads, wake=wake, in_use=self._uses)
+            self.environments = Environments(
+                wheels, cache, sites or area, self._downloads, wake=wake, in_use=self._uses, account=account
+            )
         self.ranks = RankStage(processes.ranks, processes.template, self._inputs, self._outputs, self.environments)
         self._waiting: dict[int, deque[_Waiting]] = {}
         # Jobs with files that were handed on, and those that have ended, by holder.
