@@ -82,6 +82,7 @@ class Queries:
         self._for_whom: dict[str, Callable[[Credential, Json], Slices]] = {
             "whatif": lambda who, args: whatif.compare(who, self._bag(args), args["changes"]),
             "whatif new": whatif.compare_new,
+            "environments": lambda who, args: self.environment_list.rows(who),
             "advise": lambda who, args: whatif.advise(who, self._bag(args)),
         }
 
@@ -97,7 +98,6 @@ class Queries:
             "bags": lambda args, now: overview.page(args.get("after") or 0),
             "shares": lambda args, now: usage.shares(),
             "systems": lambda args, now: self.environment_list.systems(),
-            "environments": lambda args, now: self.environment_list.rows(),
             "forget learned": self._forget_learned,
             "policy": self._policy,
         }

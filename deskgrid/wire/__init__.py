@@ -106,7 +106,7 @@ from deskgrid.wire.messages.client import (
     Watch,
 )
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Outcome, Refused, Rejoin
-from deskgrid.wire.messages.files import Kept, Lacks, Offer, Part, Want
+from deskgrid.wire.messages.files import Claim, Kept, Lacks, Offer, Part, Want
 from deskgrid.wire.messages.ranks import (
     Meet,
     Met,
@@ -161,6 +161,7 @@ from deskgrid.wire.template import (
     read_template,
     template_environment,
     template_kind,
+    template_trees,
 )
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 from deskgrid.wire.trees import (
@@ -173,6 +174,7 @@ from deskgrid.wire.trees import (
     check_places,
     read_tree,
     split_digests,
+    trees_in,
     unwrap,
     wrap,
     wrong_with_place,
@@ -261,6 +263,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointKept",
     "Chunks",
+    "Claim",
     "Enrol",
     "Enrolled",
     "Entry",
@@ -353,7 +356,9 @@ __all__ = [
     "split_ranks",
     "template_environment",
     "template_kind",
+    "template_trees",
     "this_system",
+    "trees_in",
     "unwrap",
     "weight",
     "wrap",

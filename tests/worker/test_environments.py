@@ -19,10 +19,11 @@ from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.environments.install import ABOUT, CHANGED_S
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files.cache import FileCache
+from deskgrid.worker.files.claims import NOT_SENT, Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.run.folders import Folder
-from tests.files.fakes import Store, digest
+from tests.files.fakes import Store, digest, entry
 from tests.waiting import eventually
 from tests.wheels import make_wheel
 
@@ -37,6 +38,7 @@ class Pc:
         self.broker = Store()
         self.now, self.used = 0.0, set[str]()
         self.said: list[wire.Prepared] = []
+        self.wants: list[wire.Want] = []
         self.begin()
 
     def begin(self, most: int = 2**30) -> None:
@@ -48,8 +50,15 @@ class Pc:
         self.wheels = WheelStore(self.place / "wheels", most)
         self.errands = Errands(lambda: None)
         self.downloads = Downloads(self.cache, self.errands, numbers)
+        self.claims = Claims(numbers)
         self.all = Environments(
-            self.wheels, self.cache, self.area, self.downloads, wake=lambda: None, in_use=self.used.__contains__
+            self.wheels,
+            self.cache,
+            self.area,
+            self.downloads,
+            self.claims,
+            wake=lambda: None,
+            in_use=self.used.__contains__,
         )
 
     def end(self) -> None:
@@ -73,9 +82,16 @@ class Pc:
         self.errands.poll()
         self.all.poll()
         self.said += self.all.say(self.now)
+        for claim in list(self.claims.say(self.now)):
+            assert isinstance(claim, wire.Claim)
+            assert claim.holder == "bag"
+            answer = self.broker.answer(claim)
+            assert isinstance(answer, wire.Lacks)
+            assert self.claims.lacks(answer, self.now)
         for message in list(self.downloads.say(self.now)):
             assert isinstance(message, wire.Want)
             assert message.holder == "bag"
+            self.wants.append(message)
             data = self.broker.parts.get(message.digest)
             if data is None:
                 assert self.downloads.failed(message.request, "it is gone")
@@ -129,9 +145,10 @@ def test_environments_share_files_and_a_second_one_needs_nothing_from_the_broker
     tree = pc.tree(a_wheel(tmp_path))
     pc.want(ann=tree)
     pc.prepared()
-    pc.broker.parts.clear()
+    pc.wants.clear()
     pc.want(ann=tree, bob=tree)
     said = pc.prepared(2)
+    assert pc.wants == []
     assert [(each.key, each.readiness, each.size) for each in said] == [("ann", 0, 0), ("bob", 0, 0)]
     ann, bob = pc.all.ready["ann"], pc.all.ready["bob"]
     assert ann.identity == bob.identity
@@ -148,10 +165,11 @@ def test_the_next_worker_of_the_pc_finds_the_wheels_unpacked(pc: Pc, tmp_path: P
     pc.want(k=tree)
     pc.prepared()
     pc.end()
-    pc.broker.parts.clear()
+    pc.wants.clear()
     pc.begin()
     pc.want(k=tree)
     assert pc.prepared()[0].size == 0
+    assert pc.wants == []
     assert pc.run("k", "import tiny; print(1)") == "1"
 
 
@@ -439,6 +457,23 @@ def test_where_links_fail_files_are_copied(pc: Pc, tmp_path: Path) -> None:
     python = tmp_path / "copy" / module._PROGRAMS / str(said["python"])
     out = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.startswith("tiny ")
+
+
+def test_nobody_has_wheels_that_only_others_have_sent(pc: Pc, tmp_path: Path) -> None:
+    """Ben knows what Ann's wheel is called by its content, and sends a list that names it."""
+    wheel = a_wheel(tmp_path)
+    tree = pc.tree(wheel)
+    pc.want(ann=tree)
+    pc.prepared()
+    pc.broker.others = set(pc.broker.parts)
+    mine = wire.Tree((entry("mine-1.0-py3-none-any.whl", wheel.read_bytes()),)).packed()
+    pc.broker.parts[digest(mine)] = mine
+    bens = [wire.EnvironmentWanted(key, "bag", name, "ben") for key, name in (("same", tree), ("mine", digest(mine)))]
+    pc.all.prepare(wire.Prepare((wire.EnvironmentWanted("ann", "bag", tree, "ann"), *bens)), pc.now)
+    said = {each.key: each for each in pc.prepared(3)}
+    assert [*pc.all.ready] == ["ann"]
+    for key in ("same", "mine"):
+        assert (said[key].readiness, said[key].reason) == (wire.Readiness.TROUBLE, NOT_SENT)
 
 
 # --- what is not believed ---------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from deskgrid.worker.environments.installer import find_installer
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.environments.store import NoRoom, Unpacked, WheelStore
 from deskgrid.worker.files.cache import FileCache, link
+from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.run.accounts import Account
@@ -72,10 +73,11 @@ class _Making:
 
 @dataclass(slots=True)
 class _Lookup:
-    """The wheels of an environment: those that are here, and those that are not, by id."""
+    """The wheels of an environment: those that are here, and those that are not, by id. ``parts``: of all of them."""
 
     here: dict[str, Unpacked]
     left: dict[str, wire.Entry]
+    parts: list[bytes]
 
 
 class Environments:
@@ -87,6 +89,7 @@ class Environments:
         cache: FileCache,
         area: Path,
         downloads: Downloads,
+        claims: Claims,
         *,
         wake: Callable[[], None],
         in_use: Callable[[str], bool],
@@ -98,6 +101,7 @@ class Environments:
         self._cache = cache
         self._place = area / PLACE
         self._downloads = downloads
+        self._claims = claims
         self._in_use = in_use
         self._account = account
         self._installer = None if account is None else find_installer()
@@ -212,10 +216,15 @@ class Environments:
 
     def _end(self, making: _Making) -> None:
         self._making = None
-        self._downloads.drop(making.wanted.bag)
+        self._leave(making)
         if making.wanted.key not in self.ready:
             self._errands.do(partial(_remove, [making.folder]), _nothing)
         self._go_on()
+
+    def _leave(self, making: _Making) -> None:
+        """Nothing more is asked for in the name of an environment."""
+        self._downloads.drop(making.wanted.bag)
+        self._claims.drop(making.wanted.bag)
 
     def _make_room(self, making: _Making, error: NoRoom) -> None:
         """There was no room for a wheel: without the environments that no bag needs, there may be."""
@@ -226,7 +235,7 @@ class Environments:
             self._fail(making, str(error), this_pc=True)
             return
         self._making = None
-        self._downloads.drop(making.wanted.bag)
+        self._leave(making)
         folders = [*map(self._drop, spare), making.folder]
         self._errands.do(partial(_remove, folders), lambda found: self._go_on())
 
@@ -265,7 +274,8 @@ class Environments:
             raise wire.TreeRefused(f"it has {len(entries):,} wheels; at most {WHEELS_LIMIT:,}")
         found = {wheel: self._store.use(wheel, marks) for wheel in entries}
         here = {wheel: unpacked for wheel, unpacked in found.items() if unpacked is not None}
-        return _Lookup(here, {wheel: entry for wheel, entry in entries.items() if wheel not in here})
+        parts = [part for entry in entries.values() for part in wire.split_digests(entry.parts)]
+        return _Lookup(here, {wheel: entry for wheel, entry in entries.items() if wheel not in here}, parts)
 
     def _looked(self, making: _Making, found: _Lookup | Exception | None) -> None:
         if not self._is_current(making):
@@ -275,6 +285,11 @@ class Environments:
         elif found is None:
             bag = making.wanted.bag
             self._downloads.tree(making.wanted.tree, bag, lambda reason: self._came(making, None, reason))
+        elif not self._claims.knows(making.wanted.owner, making.wanted.tree):
+            wanted = making.wanted
+            self._claims.ask(
+                wanted.bag, wanted.owner, wanted.tree, found.parts, lambda reason: self._came(making, None, reason)
+            )
         else:
             making.wheels, making.left = sorted([*found.here, *found.left]), found.left
             making.paths = {wheel: unpacked.path for wheel, unpacked in found.here.items()}

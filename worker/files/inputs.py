@@ -1,12 +1,13 @@
 """What a task needs before it can run: the folders of tasks, filled with stored files that are fetched if necessary."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, ThisPc
+from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.run.accounts import Account
@@ -20,9 +21,10 @@ Then = Callable[[str], None]
 
 @dataclass(slots=True, eq=False)
 class _Getting:
-    """``left``: files and trees that have yet to come."""
+    """``left``: files and trees that have yet to come, or answers. ``owner``: whose task it is."""
 
     holder: str
+    owner: str
     trees: tuple[bytes, ...]
     template: UnpackedTemplate
     then: Then
@@ -32,34 +34,55 @@ class _Getting:
 
 @dataclass(slots=True)
 class _Lookup:
-    """What is not in the cache. ``files_missing``: by id."""
+    """What is not in the cache. ``files_missing``: by id. ``claimed``: the parts of each tree that is to be claimed."""
 
     trees_missing: list[bytes]
     files_missing: dict[str, wire.Entry] = field(default_factory=dict)
+    claimed: dict[bytes, list[bytes]] = field(default_factory=dict)
 
 
 class Inputs:
     """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as."""
 
     def __init__(
-        self, cache: FileCache, area: Path, errands: Errands, downloads: Downloads, account: Account | None
+        self,
+        cache: FileCache,
+        area: Path,
+        errands: Errands,
+        downloads: Downloads,
+        *,
+        claims: Claims,
+        account: Account | None,
     ) -> None:
         self._cache = cache
         self._area = area
         self._errands = errands
         self._downloads = downloads
+        self._claims = claims
         self._account = account
         self._getting: dict[str, _Getting] = {}
 
-    def get(self, holder: str, trees: tuple[bytes, ...], template: UnpackedTemplate, then: Then) -> None:
-        """Make the folder of an attempt of a template with these trees."""
-        getting = self._getting[holder] = _Getting(holder, trees, template, then)
+    def get(self, holder: str, owner: str, template: UnpackedTemplate, payload: wire.Payload, then: Then) -> bool:
+        """Make the folder of an attempt of ``owner``; False if it needs none. Raises `TreeRefused`."""
+        trees = self._trees(owner, template, payload)
+        if not trees and template.outputs is None:
+            return False
+        getting = self._getting[holder] = _Getting(holder, owner, trees, template, then)
         self._look(getting)
+        return True
+
+    def _trees(self, owner: str, template: UnpackedTemplate, payload: wire.Payload) -> tuple[bytes, ...]:
+        """The trees that an attempt needs: not that of the program's own modules if it is laid out, and its owner's."""
+        source = () if template.source is None else template.source[:1]
+        if template.source is not None and template.source[1].is_dir() and self._claims.knows(owner, *source):
+            source = ()
+        return (*source, *template.inputs, *wire.unwrap(payload).trees)
 
     def drop(self, holder: str) -> None:
         """An attempt was stopped: nobody needs its files."""
         self._getting.pop(holder, None)
         self._downloads.drop(holder)
+        self._claims.drop(holder)
 
     def tidy(self, holder: str) -> None:
         """Remove an attempt's folder."""
@@ -68,7 +91,10 @@ class Inputs:
     def _look(self, getting: _Getting) -> None:
         """Find out what an attempt lacks."""
         getting.rounds += 1
-        self._errands.do(lambda: _lookup(self._cache, getting.trees), lambda found: self._found(getting, found))
+        claimed = {tree for tree in getting.trees if not self._claims.knows(getting.owner, tree)}
+        self._errands.do(
+            lambda: _lookup(self._cache, getting.trees, claimed), lambda found: self._found(getting, found)
+        )
 
     def _found(self, getting: _Getting, found: _Lookup | Exception) -> None:
         if not self._is_wanted(getting):
@@ -81,6 +107,10 @@ class Inputs:
                 self._downloads.tree(digest, getting.holder, lambda reason: self._came(getting, reason))
             for entry in found.files_missing.values():
                 self._downloads.file(entry, getting.holder, lambda reason: self._came(getting, reason))
+        elif found.claimed:
+            getting.left = len(found.claimed)
+            for tree, parts in found.claimed.items():
+                self._claims.ask(getting.holder, getting.owner, tree, parts, lambda reason: self._came(getting, reason))
         else:
             self._unpack(getting)
 
@@ -123,6 +153,7 @@ class Inputs:
             del self._getting[getting.holder]
             if reason:
                 self._downloads.drop(getting.holder)
+                self._claims.drop(getting.holder)
             getting.then(reason)
 
 
@@ -133,24 +164,17 @@ def _why(found: _Lookup | Exception) -> str:
     return ThisPc("its files do not fit on this PC")
 
 
-def trees_of(template: UnpackedTemplate, payload: wire.Payload) -> tuple[bytes, ...]:
-    """Return the trees that an attempt needs. Raises `TreeRefused`."""
-    return (*_source(template), *template.inputs, *wire.unwrap(payload).trees)
-
-
-def _source(template: UnpackedTemplate) -> tuple[bytes, ...]:
-    """The tree of the program's own modules, if it is not laid out yet."""
-    return () if template.source is None or template.source[1].is_dir() else template.source[:1]
-
-
 def has_files(payload: wire.Payload) -> bool:
     """Whether a payload begins with the mark of those that need files, or leave some."""
     first = payload if isinstance(payload, bytes) else payload.frames()[0]
     return first[:1] == wire.MARK
 
 
-def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
-    """Look for trees and their files. Raises `TreeRefused` if they have too many names."""
+def _lookup(cache: FileCache, digests: Sequence[bytes], claimed: Collection[bytes]) -> _Lookup:
+    """Look for trees and their files. Raises `TreeRefused` if they have too many names.
+
+    ``claimed``: the trees of which nobody has said that they are their owner's.
+    """
     found, names = _Lookup([]), 0
     for digest in dict.fromkeys(digests):
         data = cache.tree(digest)
@@ -163,4 +187,6 @@ def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
             raise wire.TreeRefused(f"the task needs more than {task_folder.NAMES_LIMIT:,} files and folders")
         missing = [entry for entry in tree.entries if cache.find(entry) is None]
         found.files_missing.update((entry.id, entry) for entry in missing)
+        if digest in claimed:
+            found.claimed[digest] = [part for entry in tree.entries for part in wire.split_digests(entry.parts)]
     return found

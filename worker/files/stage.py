@@ -7,7 +7,8 @@ Rule 1: the jobs of a slot are handed on in order, so a job waits for those befo
 Rule 2: a task whose files cannot come has failed with the reason; no other task is affected. If they cannot be kept on
 this PC, its attempt ends as "no room".
 Rule 3: a task whose environment is not here goes back to the broker, which was wrong about that.
-Rule 4: time that files take is not the task's own: its clock and its timeout run only while it runs.
+Rule 4: no task gets a file that another person's task has brought, unless its owner has sent it, too (`claims.py`).
+Rule 5: time that files take is not the task's own: its clock and its timeout run only while it runs.
 """
 
 import itertools
@@ -24,9 +25,10 @@ from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, ThisPc
+from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
-from deskgrid.worker.files.inputs import Inputs, has_files, trees_of
+from deskgrid.worker.files.inputs import Inputs, has_files
 from deskgrid.worker.files.outputs import Outputs, failure
 from deskgrid.worker.files.rank_stage import RankProcesses, RankStage
 from deskgrid.worker.files.uploads import Uploads
@@ -93,12 +95,20 @@ class Stage:
         numbers = itertools.count(1)
         self._downloads = Downloads(cache, self._errands, numbers)
         self._uploads = Uploads(self._errands, numbers)
-        self._inputs = Inputs(cache, area, self._errands, self._downloads, account)
+        self._claims = Claims(numbers)
+        self._inputs = Inputs(cache, area, self._errands, self._downloads, claims=self._claims, account=account)
         self._outputs = Outputs(area, self._errands, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
             self.environments = Environments(
-                wheels, cache, sites or area, self._downloads, wake=wake, in_use=self._uses, account=account
+                wheels,
+                cache,
+                sites or area,
+                self._downloads,
+                self._claims,
+                wake=wake,
+                in_use=self._uses,
+                account=account,
             )
         self.ranks = RankStage(processes.ranks, processes.template, self._inputs, self._outputs, self.environments)
         self._waiting: dict[int, deque[_Waiting]] = {}
@@ -144,15 +154,11 @@ class Stage:
         queue = self._waiting.setdefault(slot, deque())
         for job in jobs:
             queue.append(waiting := _Waiting(job, slot))
+            came = partial(self._came, waiting)
             try:
-                trees = trees_of(template, job.payload)
+                waiting.ready = not self._inputs.get(waiting.holder, job.program.owner, template, job.payload, came)
             except wire.TreeRefused as error:
                 waiting.failed = str(error)
-                continue
-            if trees or template.outputs is not None:
-                self._inputs.get(waiting.holder, trees, template, partial(self._came, waiting))
-            else:
-                waiting.ready = True
         self._hand_on(slot)
 
     def poll(self, now: float) -> list[JobEnded]:
@@ -215,7 +221,7 @@ class Stage:
     def say(self, now: float) -> list[wire.Message]:
         """Return the messages about files that are due, while the broker knows this worker."""
         news = () if self.environments is None else self.environments.say(now)
-        return [*news, *self._downloads.say(now), *self._uploads.say(now)]
+        return [*news, *self._claims.say(now), *self._downloads.say(now), *self._uploads.say(now)]
 
     def _uses(self, environment: str) -> bool:
         """Whether a process runs in an environment, or a job that waits is about to."""
@@ -230,14 +236,19 @@ class Stage:
         elif isinstance(message, wire.Part):
             self._downloads.part(message, now)
         elif isinstance(message, wire.Lacks):
-            self._uploads.lacks(message, now)
+            if not self._claims.lacks(message, now):
+                self._uploads.lacks(message, now)
         elif isinstance(message, wire.Kept):
             self._uploads.kept(message, now)
-        elif not self._downloads.failed(message.request, message.reason):
+        elif not (
+            self._claims.failed(message.request, message.reason)
+            or self._downloads.failed(message.request, message.reason)
+        ):
             self._uploads.failed(message.request, message.reason)
 
     def reconnected(self) -> None:
         """Messages may have been lost with the last connection."""
+        self._claims.reconnected()
         self._downloads.reconnected()
         self._uploads.reconnected()
 
