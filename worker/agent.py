@@ -66,6 +66,11 @@ LAST_RESULTS_S = 3.0
 ENROL_S = 10.0
 
 
+# Why a PC that was let in once is not any more.
+_REVOKED = (
+    "the broker does not know this PC's key: was it revoked or forgotten? "
+    "To enrol again, give --join with the line that the broker prints"
+)
 # The folder for stored files of a worker whose tasks run as another user, who cannot enter the worker's home.
 RUN_AS_FILES = "deskgrid-files"
 
@@ -142,10 +147,7 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
             return _work(replace(options, join=identity.line, name=identity.name), stopping, say)
         except UnknownKey as error:
             if identity.keys == options.join.keys:
-                raise WorkerError(
-                    "the broker does not know this PC's key: was it revoked or forgotten? "
-                    "To enrol again, give --join with the line that the broker prints"
-                ) from error
+                raise WorkerError(_REVOKED) from error
     patience = time.monotonic() + ENROL_S
 
     def over() -> bool:
@@ -157,7 +159,10 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
     except UnknownKey as error:
         raise WorkerError("the broker does not know this join line's key: use the line that it prints now") from error
     if identity is not None:
-        _work(replace(options, join=identity.line, name=identity.name), stopping, say)
+        try:
+            _work(replace(options, join=identity.line, name=identity.name), stopping, say)
+        except UnknownKey as error:
+            raise WorkerError(_REVOKED) from error
     elif not stopping():
         address = f"{options.join.host}:{options.join.port}"
         raise WorkerError(

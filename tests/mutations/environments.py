@@ -12,7 +12,7 @@ from deskgrid.worker.environments.environments import Environments, _Making
 from deskgrid.worker.environments.install import Refused
 from deskgrid.worker.environments.store import NoRoom, WheelStore
 from tests.broker.office import Office
-from tests.broker.test_environments import ANN, Pc, template
+from tests.broker.test_environments import Pc, owner, template
 from tests.scheduler import test_environments as placing
 from tests.scheduler.forecast import test_ahead as estimates
 from tests.wheels import make_wheel
@@ -22,7 +22,7 @@ def at_the_broker(seed: int, home: Path) -> None:
     """A task waits for its environment; two PCs that refuse it alike hold its bag, and one PC does not."""
     with closing(Office(home)) as office:
         pcs = [Pc(office, name) for name in ("a", "b")]
-        bag = office.client(ANN).submit([b"0"] * 9, template=template())
+        bag = owner(office).submit([b"0"] * 9, template=template())
         key = pcs[0].first().key
         for pc in pcs:
             assert pc.work() == []

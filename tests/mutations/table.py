@@ -938,6 +938,20 @@ MUTATIONS = (
         "environments on a PC",
     ),
     Mutation(
+        "let a PC enrol with the broker's own key",
+        "deskgrid.broker.auth.keys:KeyRing._check_new",
+        "if same == self.server[0]:",
+        "if False:",
+        "thief",
+    ),
+    Mutation(
+        "fail when an order comes again that was carried out before a crash",
+        "deskgrid.broker.queries:Queries._answer",
+        "if ask.again and self._is_so(what, values):",
+        "if False:",
+        "thief",
+    ),
+    Mutation(
         "take a bag that names files which only others have sent",
         "deskgrid.broker.clients:Clients._refusal_by_trees",
         "all(self._state.journal.parts.has(owner, tree) for tree in trees)",
