@@ -334,6 +334,8 @@ class BagBook:
         self._journal = journal
         self.by_id: dict[str, OpenBag] = {}
         self.by_number: dict[int, OpenBag] = {}
+        # How many bags of each owner use each template.
+        self._templates: Counter[tuple[str, str]] = Counter()
         self._firsts: list[int] = []
         self._where: list[tuple[OpenBag, OpenBatch]] = []
         self.next_task = journal.recovery.next_task()
@@ -344,7 +346,12 @@ class BagBook:
         bag = OpenBag(row, row.closed, need=need_of(row.options))
         self.by_id[row.id] = self.by_number[row.number] = bag
         self._next_bag = max(self._next_bag, row.number + 1)
+        self._templates[row.owner, row.template] += 1
         return bag
+
+    def uses(self, owner: str, template: str) -> bool:
+        """Whether a bag of this owner has this template."""
+        return (owner, template) in self._templates
 
     def new_number(self) -> int:
         """The number for the next bag."""
@@ -390,6 +397,9 @@ class BagBook:
     def forget(self, bag: OpenBag) -> None:
         """Remove a bag, also from the journal."""
         del self.by_id[bag.row.id], self.by_number[bag.row.number]
+        self._templates[its := (bag.row.owner, bag.row.template)] -= 1
+        if not self._templates[its]:
+            del self._templates[its]
         drop_places([bisect_left(self._firsts, batch.first) for batch in bag.batches], self._firsts, self._where)
         self._journal.forget(bag.row.number)
 

@@ -5,6 +5,7 @@ request can be repeated over a new connection; it is carried out once.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from deskgrid import wire
@@ -24,6 +25,9 @@ CLIENT_GONE_S = 600.0
 # A client with this many unread bytes of answers gets no more until it has read some. A client that reads its answers
 # never reaches this limit, because it is sent results only when it has read the earlier ones.
 UNREAD_LIMIT = 2 * wire.PAYLOAD_LIMIT
+# Templates that an owner has sent lately and may use, beside those of its bags. After that, it is asked to send them
+# again.
+SENT_TEMPLATES = 1_000
 # How often the broker looks for clients that are gone. It checks every client and bag, which takes 7 ms for 60,000
 # bags. Seconds.
 SWEEP_S = 10.0
@@ -58,6 +62,8 @@ class Clients:
         self._by_session: dict[tuple[Credential, str], bytes] = {}
         self._alone: dict[tuple[str, str], list[OpenBag]] = {}
         self._sweep_at = 0.0
+        # The templates that each owner has sent lately, the last ones at the end.
+        self._sent: dict[str, dict[str, None]] = {}
         self.watchers = Watchers(state)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
@@ -184,8 +190,13 @@ class Clients:
         kind = wire.template_kind(blob.data)
         if kind is None or wire.sha256_of(blob.data) != blob.digest:
             self._state.send(peer, wire.Refused("that is not a template, or it was damaged in transit"))
-        elif self._state.journal.template_kind(blob.digest) is None:
-            client, size = self.by_peer[peer], len(blob.data)
+            return
+        client, size = self.by_peer[peer], len(blob.data)
+        mine = self._sent.setdefault(client.who.name, {})
+        mine[blob.digest] = None
+        if len(mine) > SENT_TEMPLATES:
+            del mine[next(iter(mine))]
+        if self._state.journal.template_kind(blob.digest) is None:
             # If there is no room for the template, its bag is refused later, and that answer says why.
             if self._refusal_of_template(client, size, size - _in_files(blob)):
                 client.refused_template = blob.digest, size
@@ -203,7 +214,7 @@ class Clients:
         size = sum(map(len, submit.payloads))
         to_write = size - _in_files(submit) if largest >= wire.LARGE_BYTES else size
         refusal = self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit, to_write)
-        if refusal := refusal or self._refusal_by_quota(peer, submit, size):
+        if refusal := refusal or self._refusal_by_quota(peer, submit, size) or self._refusal_by_files(peer, submit):
             return refusal
         bag = self._state.book.by_id.get(submit.bag) or self._open(peer, submit)
         if isinstance(bag, str):
@@ -243,6 +254,25 @@ class Clients:
             why = self._state.quotas.no_batch(owner)
         return f"bag {submit.bag} is not taken: {why}" if why else ""
 
+    def _refusal_by_files(self, peer: bytes, submit: wire.Submit) -> str:
+        """Why a batch names files that it may not; empty when it does not, or when it was accepted before."""
+        bag = self._state.book.by_id.get(submit.bag)
+        if bag is not None and submit.first < bag.total:
+            return ""
+        found = dict.fromkeys(filter(None, map(wire.trees_in, submit.payloads)))
+        trees = {tree for trees in found for tree in wire.split_digests(trees)}
+        return self._refusal_by_trees(self.by_peer[peer].who.name if bag is None else bag.row.owner, submit.bag, trees)
+
+    def _refusal_by_trees(self, owner: str, bag_id: str, trees: Collection[bytes]) -> str:
+        """Why a bag may not name these trees: an owner has what it sent, not what it only knows the digest of."""
+        if all(self._state.journal.parts.has(owner, tree) for tree in trees):
+            return ""
+        return f"bag {bag_id} is not taken: it names files that {owner} has not sent to this broker, or not lately"
+
+    def _has_template(self, owner: str, template: str) -> bool:
+        """Whether an owner has sent a template."""
+        return template in self._sent.get(owner, ()) or self._state.book.uses(owner, template)
+
     def _refusal_by_template(self, peer: bytes, submit: wire.Submit) -> str:
         """Why there was no room for a bag's template; empty when there is room now, or if it did not arrive."""
         client = self.by_peer[peer]
@@ -270,13 +300,13 @@ class Clients:
             return "the bag is empty: there is nothing to run"
         if len(submit.payloads) > wire.BAG_LIMIT:
             return f"a bag has at most {wire.BAG_LIMIT} items"
-        kind = self._state.journal.template_kind(submit.template)
+        kind, client = self._state.journal.template_kind(submit.template), self.by_peer[peer]
         # After an answer that begins with "template", a client sends this batch and all later ones again, in order.
-        if kind is None:
+        # So does one that only knows what another person's template is called.
+        if kind is None or not self._has_template(client.who.name, submit.template):
             return self._refusal_by_template(peer, submit) or "template: send it first"
         if submit.first:
             return f"template: no bag {submit.bag}: its first batch did not arrive, or it was forgotten"
-        client = self.by_peer[peer]
         environment = self._state.environment_of(submit.template)
         if refusal := self._refusal_of_bag(client, submit, kind, key_of(client.who.name, environment)):
             return refusal
@@ -309,6 +339,8 @@ class Clients:
         grid_python = self._state.facts.python
         if kind == "python" and client.python != grid_python:
             return f"this grid runs Python {grid_python}, and this bag was made with Python {client.python}"
+        if refusal := self._refusal_by_trees(client.who.name, submit.bag, self._state.trees_of(submit.template)):
+            return refusal
         return self._queries.orders.gates.refusal(submit.bag, client.who.name, submit.options, environment)
 
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], size: int, now: float) -> None:

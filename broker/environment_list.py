@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from deskgrid import wire
+from deskgrid.broker.auth.roles import Credential, owner_refusal
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.query_catalog import AskError, Json
@@ -36,8 +37,11 @@ class EnvironmentList:
         found = Counter((join.python, join.platform, join.major, join.minor) for join in known if join.platform)
         return {"systems": [[*system, many] for system, many in found.most_common(wire.BUILDS_LIMIT)]}
 
-    def rows(self) -> Slices:
-        """Every environment that a bag uses and whose wheels are here; each belongs to one owner."""
+    def rows(self, who: Credential) -> Slices:
+        """Every environment that a bag uses and whose wheels are here; each belongs to one owner.
+
+        Only its owner and admins are told the digests of its trees.
+        """
         found: dict[str, Json] = {}
         forgotten: set[str] = set()
         for bag in sorted(self._state.book.by_number.values(), key=lambda bag: -bag.row.number):
@@ -50,7 +54,8 @@ class EnvironmentList:
             if key not in found and not self._has_wheels(bag.row.owner, environment):
                 forgotten.add(key)
                 continue
-            _add(found.setdefault(key, _row(bag, environment)), bag)
+            tells = not owner_refusal(who, bag.row.id, bag.row.owner)
+            _add(found.setdefault(key, _row(bag, environment, tells)), bag)
         return {"environments": list(found.values())}
 
     def _has_wheels(self, owner: str, environment: wire.Environment) -> bool:
@@ -72,8 +77,12 @@ class EnvironmentList:
         return {"size": dropped}
 
 
-def _row(bag: OpenBag, environment: wire.Environment) -> Json:
-    builds = [[*build.system, build.tree.hex(), build.size, build.unpacked] for build in environment.builds]
+def _row(bag: OpenBag, environment: wire.Environment, tells: bool) -> Json:
+    """The row of an environment; ``tells``: with the digests of its trees, which are empty otherwise."""
+    trees = [build.tree.hex() if tells else "" for build in environment.builds]
+    builds = [
+        [*build.system, tree, build.size, build.unpacked] for build, tree in zip(environment.builds, trees, strict=True)
+    ]
     names = {"environment": bag.environment_key[:NAME_CHARACTERS], "label": environment.label, "owner": bag.row.owner}
     return {**names, "builds": builds, "bags": [], "count": 0, "waits": 0}
 

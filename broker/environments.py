@@ -306,7 +306,7 @@ class Environments:
                 continue
             build, bag = known.environment.build_for(system), next(iter(self._open_bags(known)), None)
             if build is not None and bag is not None:
-                yield wire.EnvironmentWanted(key, bag.row.id, build.tree)
+                yield wire.EnvironmentWanted(key, bag.row.id, build.tree, bag.row.owner)
 
     # --- for people --------------------------------------------------------------------------------------------------
 

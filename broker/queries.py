@@ -82,6 +82,7 @@ class Queries:
         self._for_whom: dict[str, Callable[[Credential, Json], Slices]] = {
             "whatif": lambda who, args: whatif.compare(who, self._bag(args), args["changes"]),
             "whatif new": whatif.compare_new,
+            "environments": lambda who, args: self.environment_list.rows(who),
             "advise": lambda who, args: whatif.advise(who, self._bag(args)),
             "logs": self._logs,
             "printed": self._printed,
@@ -99,7 +100,6 @@ class Queries:
             "bags": lambda args, now: overview.page(args.get("after") or 0),
             "shares": lambda args, now: usage.shares(),
             "systems": lambda args, now: self.environment_list.systems(),
-            "environments": lambda args, now: self.environment_list.rows(),
             "forget learned": self._forget_learned,
             "policy": self._policy,
         }
@@ -145,22 +145,36 @@ class Queries:
         elif refusal := self.operations.refusal(who.name, len(ask.args)):
             self._state.send(peer, wire.Failed(ask.request, refusal))
         else:
-            slices, order = self._answer(who, ask.what, ask.args), question is not None and question.order
+            slices, order = self._answer(who, ask), question is not None and question.order
             self.operations.add(Operation(who.name, slices, order, peer, ask.request, len(ask.args)))
 
-    def _answer(self, who: Credential, what: str, args: str) -> Slices:
+    def _answer(self, who: Credential, ask: wire.Ask) -> Slices:
         """Answer one question. Raises `AskError`."""
+        what, args = ask.what, ask.args
         values = arguments(what, args)
+        if ask.again and what == "forget" and values["bag"] not in self._state.book.by_id:
+            return {}
         if len(args) > SHORT:
             yield len(args) // CHARACTERS_A_UNIT
         if refusal := self._refusal(who, what, values):
             raise AskError(refusal)
+        if ask.again and self._is_so(what, values):
+            return {"connected": 0, "line_in": ""} if what.startswith("keys") else {}
         if what in self._for_whom:
             return (yield from self._for_whom[what](who, values))
         found = self._table[what](values, self._state.now)
         if isinstance(found, dict):
             return found
         return (yield from found)
+
+    def _is_so(self, what: str, args: Json) -> bool:
+        """Whether an order that may have been carried out before the broker ended would fail now for that reason."""
+        if what in ("pause", "resume"):
+            return self._bag(args).complete
+        if what not in ("keys forget", "keys revoke") or self._state.credentials is None:
+            return False
+        known = [row for row in self._state.credentials.rows() if row.credential.name == args["name"]]
+        return not known or (what == "keys revoke" and known[0].revoked)
 
     def _refusal(self, who: Credential, what: str, args: Json) -> str:
         """Why ``who`` may not ask this; empty when they may."""

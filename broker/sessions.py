@@ -180,7 +180,7 @@ class Sessions:
             self._refuse(peer, who, message, refusal)
         elif isinstance(message, wire.Enrol):
             self._enrolment.ask(peer, who, message)
-        elif isinstance(message, wire.FROM_BOTH):
+        elif isinstance(message, (*wire.FROM_BOTH, wire.Claim)):
             self.transfers.receive(peer, who, message, now)
         elif isinstance(message, wire.FROM_WORKER):
             self._receive_from_worker(peer, who, message, now)

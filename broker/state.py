@@ -37,6 +37,7 @@ from deskgrid.wire import (
     PrepareRanks,
     Taken,
     template_environment,
+    template_trees,
     weight,
 )
 
@@ -149,6 +150,7 @@ class BrokerState:
         self.to_hold: list[tuple[OpenBag, str]] = []
         # The environments of templates that were asked for lately, by digest.
         self._environments: dict[str, Environment | None] = {}
+        self._trees: dict[str, tuple[bytes, ...]] = {}
         # Bags with news for their watchers.
         self.fresh: set[int] = set()
         self.events = EventLog(first=journal.epoch << 32)
@@ -182,6 +184,15 @@ class BrokerState:
             data = self.journal.template(template)
             self._environments[template] = None if data is None else template_environment(data)
         return self._environments[template]
+
+    def trees_of(self, template: str) -> tuple[bytes, ...]:
+        """The digests of the trees that a template in the journal names."""
+        if template not in self._trees:
+            if len(self._trees) >= ENVIRONMENTS:
+                self._trees.clear()
+            data = self.journal.template(template)
+            self._trees[template] = () if data is None else template_trees(data)
+        return self._trees[template]
 
     def posix(self, now: float) -> float:
         """``now`` of the broker's clock in POSIX seconds."""

@@ -1,7 +1,8 @@
 """Stored files come in, in parts, and go out again, to workers and clients alike. Pure.
 
 Rule 1: only the owner's parts count. A client may send and fetch parts for its own bags, a worker for the attempts that
-it was given; what a worker sends counts for the owner of the bag.
+it was given; what a worker sends counts for the owner of the bag. Who has parts is who sent them: to know their digests
+is not enough. So nobody gets a part, here or from a PC that has it already, whose owner has not shown to have it.
 Rule 2: parts that are asked for wait here, and leave in turns by credential, when their peer has taken the earlier
 ones. So neither a slow peer nor many transfers take memory, and messages for others go between the parts.
 Rule 3: a worker gets no answer while there is no room for its files: it asks again later, and nothing is lost. A client
@@ -48,6 +49,10 @@ _ATTEMPT = re.compile(r"(\d{1,19})\.(\d{1,19})(?:\.\d{1,4})?")
 
 # How often the log says that files of tasks find no room. Seconds.
 SAY_S = 60.0
+
+
+# What workers and clients say about files.
+FromBoth = wire.Offer | wire.Part | wire.Want | wire.Claim
 
 
 class NoRoom(str):
@@ -116,16 +121,19 @@ class Transfers:
         place = self._place(peer, who, part.holder)
         return isinstance(place, Place) and not self._state.quotas.refusal(place.owner, 0, len(part.data))
 
-    def receive(self, peer: bytes, who: Credential, message: wire.Offer | wire.Part | wire.Want, now: float) -> None:
+    def receive(self, peer: bytes, who: Credential, message: FromBoth, now: float) -> None:
         """Handle a message of a worker or a client."""
         if not (self._clients.heard(peer, who, now) or self._workers.heard(peer, who, now)):
             self._state.send(peer, wire.Rejoin())
             return
-        place = self._place(peer, who, message.holder, isinstance(message, wire.Want))
+        place = self._place(peer, who, message.holder, isinstance(message, wire.Want | wire.Claim))
         if isinstance(place, str):
             self._state.send(peer, wire.Failed(message.request, place))
         elif isinstance(message, wire.Want):
             self._want(peer, who, place, message)
+        elif isinstance(message, wire.Claim):
+            lacking = self._state.journal.parts.lacked(place.owner, wire.split_digests(message.parts))
+            self._state.send(peer, wire.Lacks(message.request, b"".join(lacking)))
         else:
             answer = self._offer(place, message, now) if isinstance(message, wire.Offer) else self._part(place, message)
             if isinstance(answer, NoRoom) and place.from_worker:
@@ -138,7 +146,8 @@ class Transfers:
     def _place(self, peer: bytes, who: Credential, holder: str, fetches: bool = False) -> Place | str:
         """Whose files ``holder`` means; or why its sender has nothing to do with them.
 
-        ``fetches``: it asks for a part, which a worker may do for a bag, too, whose environment it is to prepare.
+        ``fetches``: it asks for a part, or about some. A worker may do that for a bag, too, whose environment it is to
+        prepare.
         """
         if peer in self._clients.by_peer:
             bag = self._state.book.by_id.get(holder)

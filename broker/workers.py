@@ -107,9 +107,20 @@ class Workers:
             if self._state.has_room(worker.peer, UNTAKEN_LIMIT):
                 digest = next(iter(asked))
                 del asked[digest]
-                self.attempts.send_template(worker, digest)
+                if self._needs(worker, digest):
+                    self.attempts.send_template(worker, digest)
             if asked:
                 self._fetched[name] = asked
+
+    def _needs(self, worker: WorkerSession, template: str) -> bool:
+        """Whether a worker was given work of a template, in this session or before."""
+        up, book = self._state.scheduler.grid.slots.workers.get(worker.name), self._state.book
+        sent = [
+            each for slot in (() if up is None else up.slots) for each in (*slot.sent, slot.copy) if each is not None
+        ]
+        return template in worker.templates or any(
+            book.find(each.attempt.task)[0].row.template == template for each in sent
+        )
 
     def heard(self, peer: bytes, who: Credential, now: float) -> bool:
         """Refresh the lease of a worker; return whether this peer is one."""

@@ -53,7 +53,7 @@ TICK_S = 0.2
 # Bytes of stored files that a PC keeps although no task uses them.
 FILES_BYTES = 10 * 2**30
 # Bytes of unpacked wheels that a PC keeps although no environment uses them.
-ENV_BYTES = 10 * 2**30
+ENV_BYTES = 20 * 2**30
 # How long a worker waits for the measurement of its speed before it introduces itself. On a busy PC it takes longer,
 # and is said later.
 SPEED_S = 0.2
@@ -67,6 +67,11 @@ LAST_RESULTS_S = 3.0
 ENROL_S = 10.0
 
 
+# Why a PC that was let in once is not any more.
+_REVOKED = (
+    "the broker does not know this PC's key: was it revoked or forgotten? "
+    "To enrol again, give --join with the line that the broker prints"
+)
 # The folder for stored files of a worker whose tasks run as another user, who cannot enter the worker's home.
 RUN_AS_FILES = "deskgrid-files"
 
@@ -83,8 +88,8 @@ class WorkerOptions:
     for a task's process; 0 for no limit. ``run_as``: the users that tasks run as; empty: the worker's own user.
     ``files``: the folder for stored files; None: one in the home or, with ``run_as``, in the folder for temporary
     files.
-    ``files_bytes``: bytes of stored files that are kept although no task uses them. ``env_bytes``: the same of unpacked
-    wheels.
+    ``files_bytes``: bytes of stored files that are kept although no task uses them. ``env_bytes``: bytes of all
+    unpacked wheels.
     ``labels``: what this PC has, sorted. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
     measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
     most) or any. ``saves``: whether tasks may save before somebody's stop ends it: not if its broker ends, too.
@@ -145,10 +150,7 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
             return _work(replace(options, join=identity.line, name=identity.name), stopping, say)
         except UnknownKey as error:
             if identity.keys == options.join.keys:
-                raise WorkerError(
-                    "the broker does not know this PC's key: was it revoked or forgotten? "
-                    "To enrol again, give --join with the line that the broker prints"
-                ) from error
+                raise WorkerError(_REVOKED) from error
     patience = time.monotonic() + ENROL_S
 
     def over() -> bool:
@@ -160,7 +162,10 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
     except UnknownKey as error:
         raise WorkerError("the broker does not know this join line's key: use the line that it prints now") from error
     if identity is not None:
-        _work(replace(options, join=identity.line, name=identity.name), stopping, say)
+        try:
+            _work(replace(options, join=identity.line, name=identity.name), stopping, say)
+        except UnknownKey as error:
+            raise WorkerError(_REVOKED) from error
     elif not stopping():
         address = f"{options.join.host}:{options.join.port}"
         raise WorkerError(
@@ -190,7 +195,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
             wake_in.send(b"\0")
 
     measurement = SpeedMeasurement(wake) if options.speed is None else None
-    cache, wheels, tasks = _places(options)
+    cache, wheels, tasks, sites = _places(options)
     address = address_towards(options.join.host, options.join.port)
     accounts = Accounts(tasks.path, options.run_as, wake)
     executor = Executor(
@@ -201,7 +206,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         accounts=accounts,
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
     )
-    stage = Stage(executor, cache, tasks.path, wake, accounts=accounts, wheels=wheels)
+    stage = Stage(executor, cache, tasks.path, wake, accounts=accounts, wheels=wheels, sites=sites.path)
     assert stage.environments is not None
     executor.sites = stage.environments.ready
     try:
@@ -214,6 +219,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         stage.close()
         accounts.close()
         tasks.close()
+        sites.close()
         wake_in.close()
         wake_out.close()
 
@@ -227,8 +233,8 @@ def _say_of_accounts(options: WorkerOptions, say: Callable[[str], None]) -> None
         say(f"tasks run as {names}{people}")
 
 
-def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder]:
-    """Return the cache of stored files, the store of wheels, and a folder for the folders of tasks, all on one disk.
+def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder, Folder]:
+    """Return the cache of stored files, the store of wheels, and folders for tasks and for environments, on one disk.
 
     Raises `WorkerError`.
     """
@@ -242,7 +248,9 @@ def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder]:
         if not is_ours(place):
             raise WorkerError(f"{place} belongs to somebody else, or others can write to it: name another with --files")
         store = WheelStore(place / "wheels", options.env_bytes)
-        return FileCache(place / "cache", options.files_bytes), store, Folder(place)
+        tasks, sites = Folder(place), Folder(place)
+        sites.path.chmod(0o711)  # whoever may use an environment gets to it by its name
+        return FileCache(place / "cache", options.files_bytes), store, tasks, sites
     except OSError as error:
         raise WorkerError(f"stored files cannot be kept in {place}: {error.strerror}") from error
 

@@ -8,7 +8,8 @@ because there are many (`deskgrid.broker.auth.pcs`).
 Rule 1: every file is readable by its owner only, written whole or not at all, and refused if others can access it.
 Rule 2: a revoked key is invalid at once and for good. If it belonged to one of the home's own credentials, that
 credential gets a new pair and a new join line.
-Rule 3: the name of a PC stays taken when its key is revoked, until the PC is forgotten.
+Rule 3: a key means one thing: the broker's own, or one that somebody has or had, is no PC's and nobody else's.
+Rule 4: the name of a PC stays taken when its key is revoked, until the PC is forgotten.
 """
 
 import json
@@ -154,8 +155,11 @@ class KeyRing:
         name = credential.name
         if len(public) != KEY_BYTES:
             raise CredentialError("that is not a public key")
-        if (known := self._who.get(public) or self._pcs.holder(public)) is not None:
-            raise CredentialError(f"that key is already in use, as {known.name}")
+        for same in (public, _other_form(public)):
+            if same == self.server[0]:
+                raise CredentialError("that key is already in use, as the broker's own")
+            if (known := self._who.get(same) or self._pcs.holder(same)) is not None:
+                raise CredentialError(f"that key is already in use, as {known.name}")
         if name in {*self._own, *self._added}:
             raise CredentialError(f"there is a key {name!r} already; revoke it first: deskgrid keys revoke {name}")
         if self._pcs.get(name) is not None:
@@ -260,6 +264,11 @@ class KeyRing:
             return {name: (checked_credential(name, role), _public(text)) for name, (role, text) in rows.items()}
         except (ValueError, TypeError, AttributeError, CredentialError) as error:
             raise KeysError(f"{path} is not a list of credentials: {error}") from error
+
+
+def _other_form(public: bytes) -> bytes:
+    """The other bytes that mean the same key: Curve25519 does not look at the highest bit."""
+    return public[:-1] + bytes([public[-1] ^ 0x80])
 
 
 def _public(text: str) -> bytes:

@@ -127,10 +127,10 @@ LINE_LOOK_S = 0.005
     "--env-cache",
     "env_bytes",
     metavar="SIZE",
-    default="10G",
+    default="20G",
     show_default=True,
     callback=lambda context, parameter, text: disk_size(text),
-    help="How much disk space to use for libraries that no bag needs at the moment.",
+    help="How much disk space to use for libraries; those of one person have at most half of it.",
 )
 @click.option(
     "--until",

@@ -34,6 +34,8 @@ REPEAT_S = 10.0
 GREETING_S = 2.0
 # A broker that still misses a template after this many tries has another problem.
 TEMPLATE_TRIES = 3
+# Orders that would fail if they were carried out a second time: a broker may be killed before it answers.
+FAIL_AGAIN = {"forget", "pause", "resume", "keys forget", "keys revoke"}
 # The reason of a refused batch begins with this if only its template is missing.
 NO_TEMPLATE = "template:"
 
@@ -50,13 +52,17 @@ class TransferCut(DeskgridError):
 
 @dataclass(slots=True)
 class Request:
-    """A request to the broker; ``template``: its batch's template, sent before it if the broker may not have it."""
+    """A request to the broker; ``template``: its batch's template, sent before it if the broker may not have it.
+
+    ``said``: whether it was sent before.
+    """
 
     message: Question
     answered: Handler
     template: Template | None = None
     tries: int = 0
     size: int = 0
+    said: bool = False
     said_at: float = 0.0
     patience: float = 0.0
 
@@ -220,6 +226,9 @@ class Conversation:
         return [message for request in self._open.values() for message in self._said(request, now)]
 
     def _said(self, request: Request, now: float) -> list[wire.Message]:
+        if request.said and isinstance(request.message, wire.Ask) and request.message.what in FAIL_AGAIN:
+            request.message = replace(request.message, again=True)
+        request.said = True
         request.said_at = now
         request.patience = 2 * request.patience or REPEAT_S + request.size / SLOW_LINE
         template = request.template

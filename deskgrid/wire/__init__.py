@@ -109,7 +109,7 @@ from deskgrid.wire.messages.client import (
     Watch,
 )
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Outcome, Refused, Rejoin
-from deskgrid.wire.messages.files import Kept, Lacks, Offer, Part, Want
+from deskgrid.wire.messages.files import Claim, Kept, Lacks, Offer, Part, Want
 from deskgrid.wire.messages.ranks import (
     Meet,
     Met,
@@ -167,6 +167,7 @@ from deskgrid.wire.template import (
     read_template,
     template_environment,
     template_kind,
+    template_trees,
 )
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 from deskgrid.wire.trees import (
@@ -180,6 +181,7 @@ from deskgrid.wire.trees import (
     count_of_parts,
     read_tree,
     split_digests,
+    trees_in,
     unwrap,
     wrap,
     wrong_with_place,
@@ -271,6 +273,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointKept",
     "Chunks",
+    "Claim",
     "Enrol",
     "Enrolled",
     "Entry",
@@ -367,7 +370,9 @@ __all__ = [
     "split_ranks",
     "template_environment",
     "template_kind",
+    "template_trees",
     "this_system",
+    "trees_in",
     "unwrap",
     "weight",
     "wrap",

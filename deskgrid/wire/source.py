@@ -59,7 +59,7 @@ class _Behind:
 class Source:
     """One packed message. Each method raises one of `UNREADABLE`, or `Wrong`."""
 
-    __slots__ = ("_behind", "_data", "_end", "_size", "_unpacker", "value")
+    __slots__ = ("_behind", "_data", "_end", "_size", "_unpacker", "skip", "value")
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -74,8 +74,9 @@ class Source:
         )
         self._data = b""
         self._end = 0
-        # Reads the next value, which must be plain.
+        # Reads the next value, which must be plain; and passes over one of any kind.
         self.value = self._unpacker.unpack
+        self.skip = self._unpacker.skip
 
     def _begin(self, data: bytes, frames: Sequence[memoryview]) -> None:
         self._unpacker.feed(data)

@@ -1,7 +1,7 @@
 """Templates: the data that all tasks of a bag share, in one blob. It is a msgpack map, and its limits are checked.
 
-The broker reads only the kind of a template, and its environment, which is the second entry if there is one; a worker
-reads the rest.
+The broker reads only the kind of a template, its environment, which is the second entry if there is one, and which
+trees it names; a worker reads the rest.
 """
 
 from typing import Any, Literal, get_args
@@ -10,7 +10,7 @@ from deskgrid.wire.environments import Environment, read_environment
 from deskgrid.wire.limits import ARGUMENTS_LIMIT, DIGEST_BYTES, ENVIRONMENT_BYTES, FILES_LIMIT, PATTERNS_LIMIT
 from deskgrid.wire.payload import Payload
 from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
-from deskgrid.wire.trees import read_digests
+from deskgrid.wire.trees import read_digests, split_digests
 
 # Kinds of template a worker can run.
 Kind = Literal["python", "command"]
@@ -45,6 +45,24 @@ def template_environment(data: Payload) -> Environment | None:
         return read_environment(source)
     except (Wrong, *UNREADABLE) as error:
         raise TemplateRefused(f"{error!s:.80}") from error
+
+
+def template_trees(data: Payload) -> tuple[bytes, ...]:
+    """Return the digests of all trees that a template names; none of one that `read_template` refuses anyway."""
+    source, found = source_of(data if isinstance(data, bytes) else bytes(data)), list[bytes]()
+    try:
+        for _ in range(source.map()):
+            match source.value():
+                case "environment":
+                    found += [build.tree for build in read_environment(source).builds]
+                case "source" | "inputs":
+                    found += split_digests(read_digests(source))
+                case _:
+                    source.skip()
+        source.finish()
+    except (Wrong, *UNREADABLE):
+        return ()
+    return tuple(found)
 
 
 def _first(data: Payload, count: int) -> bytes:

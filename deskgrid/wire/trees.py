@@ -223,6 +223,16 @@ def unwrap(payload: Payload) -> Wrapped:
     return Wrapped(tuple(split_digests(found[_HEAD_BYTES:])), bool(head[1]), _after(payload, pieces, size))
 
 
+def trees_in(payload: Payload) -> bytes:
+    """Return the digests of the trees that ``payload`` names, one after the other; none if `unwrap` refuses it."""
+    pieces: list[Any] = [payload] if isinstance(payload, bytes) else payload.frames()
+    if pieces[0][:1] != MARK:
+        return b""
+    head = _beginning(pieces, _HEAD_BYTES)
+    size = _HEAD_BYTES + int.from_bytes(head[2:], "big") * DIGEST_BYTES
+    return _beginning(pieces, size)[_HEAD_BYTES:]
+
+
 def _beginning(pieces: Iterable[memoryview], size: int) -> bytes:
     found = b""
     for piece in pieces:

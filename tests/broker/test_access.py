@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import ROLES, Credential, CredentialError, Known, checked_credential
 from deskgrid.broker.query_catalog import QUESTIONS
+from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, LAB, Office, OpenOffice
 from tests.peers import Client
 
@@ -293,3 +296,71 @@ def test_names_and_roles_as_people_have_them_are_taken() -> None:
     for name in ("ann", "Ann.Lee", "ann@lab-3", "4", "a" * 64):
         for role in ROLES:
             assert checked_credential(name, role) == Credential(name, role)
+
+
+# --- orders that come again ------------------------------------------------------------------------------------------
+
+# Orders that would fail when they come a second time; and the state in which the broker finds what they are about.
+REPEATED = [("forget", "bag"), ("pause", "ended"), ("resume", "ended"), ("keys forget", "pc1"), ("keys revoke", "pc1")]
+
+
+def with_keys(office: Office, home: Path) -> Office:
+    """The office has the keys in this home, with that of a PC if there were none."""
+    ring = office.sessions.state.credentials = KeyRing(home)
+    if not (home / "enrolled").exists():
+        (home / "enrolled").touch()
+        ring.enrol(Credential("worker", "lab"), "pc1", new_pair()[0], 0.0)
+    return office
+
+
+def repeated(client: Client, what: str, again: bool, **args: Any) -> wire.Message:
+    """What the broker says to an order; ``again``: the client has sent it before, over another connection."""
+    client.send(wire.Ask(number := client.number(), what, json.dumps(args), again))
+    answer = client.receive()
+    assert getattr(answer, "request", None) == number
+    return answer
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize(("what", "about"), REPEATED)
+def test_an_order_that_was_carried_out_before_the_broker_ended_is_no_error_when_it_is_sent_again(
+    open_office: OpenOffice, tmp_path: Path, what: str, about: str, crashed: bool
+) -> None:
+    office = with_keys(open_office(), tmp_path)
+    admin, worker = office.client(ADMIN), office.worker("pc1")
+    bag = admin.submit([b"0"])
+    args = {"bag": bag} if about in ("bag", "ended") else {"name": about}
+    worker.join()
+    if what == "pause":
+        assert isinstance(repeated(admin, what, False, **args), wire.Answer)
+    worker.finish(*worker.work()) if what != "pause" else admin.ask("cancel", bag=bag)
+    if about != "ended":
+        assert isinstance(repeated(admin, what, False, **args), wire.Answer)
+    office.settle()
+    if crashed:
+        admin = with_keys(open_office(), tmp_path).client(ADMIN)
+    fresh = repeated(admin, what, False, **args)
+    assert isinstance(fresh, wire.Failed), "somebody who asks for the first time is told"
+    assert isinstance(repeated(admin, what, True, **args), wire.Answer)
+
+
+@pytest.mark.parametrize("what", ["forget", "pause", "keys forget", "keys revoke"])
+def test_an_order_that_was_not_carried_out_is_carried_out_when_it_is_sent_again(
+    office: Office, tmp_path: Path, what: str
+) -> None:
+    with_keys(office, tmp_path)
+    admin = office.client(ADMIN)
+    bag = admin.submit([b"0"])
+    office.worker("pc1").join()
+    if what == "forget":
+        admin.ask("cancel", bag=bag)
+    args = {"name": "pc1"} if what.startswith("keys") else {"bag": bag}
+    assert isinstance(repeated(admin, what, True, **args), wire.Answer)
+    assert isinstance(repeated(admin, what, False, **args), wire.Failed) == (what != "pause")
+
+
+def test_a_repeated_order_is_no_way_around_rights(office: Office, bag: str) -> None:
+    ben = office.client(BEN)
+    for what, args in (("forget", {"bag": bag}), ("pause", {"bag": bag}), ("keys forget", {"name": "nobody"})):
+        assert isinstance(repeated(ben, what, True, **args), wire.Failed)
+    assert isinstance(repeated(ben, "forget", True, bag="never-was"), wire.Answer)

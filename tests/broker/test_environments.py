@@ -1,5 +1,7 @@
 """Environments at the broker: who prepares which, what happens when that fails, and what people are told."""
 
+import json
+from hashlib import sha256
 from typing import Any
 
 import msgpack
@@ -10,12 +12,15 @@ from deskgrid.broker import environments as module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.environments import AGAIN_MOST_S, AGAIN_S, ANYWAY_S, BYTES_PER_S, LOOK_S, RETURNED
 from deskgrid.broker.forecasts.etas import KEEP_S, NO_ENVIRONMENT
+from deskgrid.broker.query_catalog import QUESTIONS
 from deskgrid.broker.server import python_minor
-from tests.broker.office import Office, OfficeLine, OpenOffice
+from tests.broker.office import ADMIN, Office, OfficeLine, OpenOffice
 from tests.peers import BareWorker, Client
 
 PC = {"platform": "linux_x86_64", "major": 2, "minor": 35}
-TREE, OLDER = bytes(32), b"o" * 32
+# What the lists of wheels are called.
+LISTS = {sha256(data).digest(): data for data in (b"tree", b"older", b"other")}
+TREE, OLDER, OTHER = LISTS
 MEGABYTE = 10**6
 ANN, BEN = Credential("ann", "submitter"), Credential("ben", "submitter")
 
@@ -30,6 +35,19 @@ def template(label: str = "mine", size: int = 10 * MEGABYTE, tree: bytes = TREE)
     entries = {"kind": "command", "environment": wire.Environment(label, builds).packed(), "argv": ["true"]}
     packed: bytes = msgpack.packb(entries)
     return packed
+
+
+def owner(office: Office, who: Credential = ANN) -> Client:
+    """A client that has sent all trees that environments name here."""
+    client = office.client(who)
+    client.send(wire.Offer(client.number(), "libraries", b"".join(LISTS), 0, 0, 0))
+    for name, data in LISTS.items():
+        client.send(wire.Part(client.number(), "libraries", name, data))
+    while not isinstance(client.receive(), wire.Kept):
+        pass
+    for _ in range(len(LISTS) - 1):
+        assert isinstance(client.receive(), wire.Kept)
+    return client
 
 
 class Pc:
@@ -95,7 +113,7 @@ def explained(client: Client, bag: str) -> str:
 
 
 def test_a_task_is_given_to_a_worker_when_it_has_prepared_the_environment(office: Office) -> None:
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     bag = client.submit([b"0"], template=template())
     wanted = pc.first()
     assert (wanted.bag, wanted.tree) == (bag, TREE)
@@ -114,7 +132,7 @@ def test_each_sort_of_pc_gets_its_build_and_one_without_a_build_nothing(office: 
     older, other, unknown = Pc(office, "old", minor=28), Pc(office, "mac", platform="macosx_arm64"), Pc(office, "bare")
     oldest = Pc(office, "oldest", minor=17)
     unknown.worker.join(platform=None)
-    client = office.client(ANN)
+    client = owner(office)
     bag = client.submit([b"0"] * 9, template=template("numpy==1"))
     wanted = older.first()
     assert wanted.tree == OLDER
@@ -131,7 +149,7 @@ def test_only_a_few_workers_prepare_at_a_time_and_no_more_than_the_tasks_need(
 ) -> None:
     monkeypatch.setattr(module, "PREPARING_AT_ONCE", 2)
     pcs = [Pc(office, f"pc{number}") for number in range(5)]
-    office.client(ANN).submit([b"0"] * 3, template=template())
+    owner(office).submit([b"0"] * 3, template=template())
     asked = {pc.name: told[0].key for pc in pcs if (told := pc.told())}
     assert len(asked) == 2
     for pc in pcs:
@@ -145,7 +163,7 @@ def test_only_a_few_workers_prepare_at_a_time_and_no_more_than_the_tasks_need(
 def test_all_pcs_prepare_what_a_parallel_task_needs_because_any_of_them_may_be_together(office: Office) -> None:
     pcs = [Pc(office, f"pc{number}", address="127.0.0.1", uptime=60.0) for number in range(3)]
     short = Pc(office, "short", address="127.0.0.1", uptime=3.0)
-    client = office.client(ANN)
+    client = owner(office)
     options = wire.TaskOptions(gang=True, ranks=(2, 2))
     bag = client.submit([b"0"], template=template(), runtime=10.0, options=options)
     keys = [pc.first().key for pc in pcs]
@@ -156,7 +174,7 @@ def test_all_pcs_prepare_what_a_parallel_task_needs_because_any_of_them_may_be_t
 
 def test_estimates_count_the_time_that_pcs_still_need_to_prepare_an_environment(office: Office) -> None:
     takes_s = ANYWAY_S + 100.0
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     bag = client.submit([b"0"] * 20, template=template(size=int(100 * BYTES_PER_S)), runtime=10.0)
 
     def medians() -> tuple[float, float]:
@@ -176,7 +194,7 @@ def test_estimates_count_the_time_that_pcs_still_need_to_prepare_an_environment(
 def test_estimates_count_the_time_until_a_pc_that_could_not_prepare_an_environment_is_asked_again(
     office: Office,
 ) -> None:
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     bag = client.submit([b"0"], template=template(), runtime=10.0)
 
     def median() -> float:
@@ -193,7 +211,7 @@ def test_estimates_count_the_time_until_a_pc_that_could_not_prepare_an_environme
 
 def test_an_estimate_says_that_no_pc_can_prepare_an_environment(office: Office) -> None:
     Pc(office, "mac", platform="macosx_arm64")
-    client = office.client(ANN)
+    client = owner(office)
     bag = client.submit([b"0"], template=template(), runtime=10.0)
     assert client.ask("eta", bag=bag)["why"] == NO_ENVIRONMENT
 
@@ -202,7 +220,7 @@ def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> N
     size = int(10 * BYTES_PER_S)
     takes_s = ANYWAY_S + 10.0
     short, long = Pc(office, "short", uptime=takes_s + 1.5), Pc(office, "long", uptime=takes_s + 60.0)
-    client = office.client(ANN)
+    client = owner(office)
     bag = client.submit([b"0"] * 4, template=template(size=size))
     assert [short.told(), bool(long.told())] == [None, True]
     assert "on short: not there: preparing it takes about 12 s, and the PC stays for " in explained(client, bag)
@@ -210,14 +228,14 @@ def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> N
 
 def test_a_pc_that_is_not_needed_yet_is_explained_also_if_it_stays_for_ever(office: Office) -> None:
     pcs = [Pc(office, name, uptime=None) for name in "ab"]
-    client = office.client(ANN)
+    client = owner(office)
     bag = client.submit([b"0"], template=template())
     assert [bool(pc.told()) for pc in pcs].count(True) == 1
     assert "not there: it is prepared on other PCs first" in explained(client, bag)
 
 
 def test_what_preparing_took_is_learned_for_the_next_time(office: Office) -> None:
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     bag = client.submit([b"0"] * 3, template=template(size=100 * MEGABYTE))
     wanted = pc.first()
     before = office.sessions.queries.environments._bytes_per_s
@@ -232,7 +250,7 @@ def test_what_preparing_took_is_learned_for_the_next_time(office: Office) -> Non
 
 def test_two_people_have_environments_of_their_own_and_two_bags_of_one_person_share_theirs(office: Office) -> None:
     pc = Pc(office, "a", slots=4)
-    ann, ben = office.client(ANN), office.client(BEN)
+    ann, ben = owner(office), owner(office, BEN)
     ann.submit([b"0"] * 9, template=template("one"))
     ann.submit([b"1"] * 9, template=template("two"))
     ben.submit([b"2"] * 9, template=template("one"))
@@ -244,7 +262,7 @@ def test_two_people_have_environments_of_their_own_and_two_bags_of_one_person_sh
 def test_a_bag_is_held_when_two_pcs_refuse_its_environment_for_the_same_reason(open_office: OpenOffice) -> None:
     office = open_office()
     pcs = [Pc(office, name) for name in ("a", "b", "c")]
-    client = office.client(ANN)
+    client = owner(office)
     bag = client.submit([b"0"] * 9, template=template())
     key = pcs[0].first().key
     pcs[0].refuse(key)
@@ -259,14 +277,14 @@ def test_a_bag_is_held_when_two_pcs_refuse_its_environment_for_the_same_reason(o
     row = client.ask("progress", bag=bag)
     assert (row["failed"], row["done"]) == (0, 0)
     office = open_office()
-    assert why in explained(office.client(ANN), bag)
+    assert why in explained(owner(office), bag)
     assert office.bag(bag).paused
 
 
 def test_a_bag_that_was_held_is_tried_again_when_somebody_resumes_it(open_office: OpenOffice) -> None:
     office = open_office()
     pcs = [Pc(office, name) for name in ("a", "b")]
-    client = office.client(ANN)
+    client = owner(office)
     bag = client.submit([b"0"], template=template())
     client.submit([b"0"] * 9, template=template())
     for pc in pcs:
@@ -282,7 +300,7 @@ def test_a_bag_that_was_held_is_tried_again_when_somebody_resumes_it(open_office
 
 def test_a_pc_in_trouble_is_asked_again_later_and_holds_no_bag(office: Office) -> None:
     pcs = [Pc(office, name) for name in ("a", "b")]
-    client = office.client(ANN)
+    client = owner(office)
     bag = client.submit([b"0"] * 9, template=template())
     key = ""
     for pc in pcs:
@@ -296,7 +314,7 @@ def test_a_pc_in_trouble_is_asked_again_later_and_holds_no_bag(office: Office) -
 
 
 def test_an_attempt_that_comes_back_costs_nothing_and_the_environment_is_prepared_again(office: Office) -> None:
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     bag = client.submit([b"0"], template=template())
     key = pc.prepare()
     (work,) = pc.work()
@@ -312,7 +330,7 @@ def test_an_attempt_that_comes_back_costs_nothing_and_the_environment_is_prepare
 
 
 def test_where_pcs_that_have_it_are_busy_others_that_are_free_prepare_it(office: Office) -> None:
-    busy, free, client = Pc(office, "a"), Pc(office, "b"), office.client(ANN)
+    busy, free, client = Pc(office, "a"), Pc(office, "b"), owner(office)
     first = client.submit([b"0"], template=template(), runtime=1.0)
     key = busy.prepare()
     (work,) = busy.work()
@@ -331,7 +349,7 @@ def test_where_pcs_that_have_it_are_busy_others_that_are_free_prepare_it(office:
 
 def test_a_pc_that_loses_it_again_and_again_is_asked_later(office: Office) -> None:
     pc = Pc(office, "a")
-    office.client(ANN).submit([b"0"] * 99, template=template())
+    owner(office).submit([b"0"] * 99, template=template())
     key = pc.prepare()
     pc.say(key, wire.Readiness.GONE)
     assert pc.prepare() == key
@@ -342,7 +360,7 @@ def test_a_pc_that_loses_it_again_and_again_is_asked_later(office: Office) -> No
 
 
 def test_a_pc_that_hands_every_task_back_keeps_none_from_others(office: Office) -> None:
-    liar, honest, client = Pc(office, "a", slots=8), Pc(office, "b"), office.client(ANN)
+    liar, honest, client = Pc(office, "a", slots=8), Pc(office, "b"), owner(office)
     bag = client.submit([b"0"] * 4, template=template())
     key = liar.prepare()
     assert not honest.told(), "the slots of the other suffice"
@@ -360,7 +378,7 @@ def test_a_pc_that_hands_every_task_back_keeps_none_from_others(office: Office) 
 
 def test_tasks_that_are_handed_back_now_and_then_change_nothing(office: Office) -> None:
     pc = Pc(office, "a")
-    office.client(ANN).submit([b"0"] * 9, template=template())
+    owner(office).submit([b"0"] * 9, template=template())
     pc.prepare()
     for _ in range(RETURNED):
         (work,) = pc.work()
@@ -372,7 +390,7 @@ def test_tasks_that_are_handed_back_now_and_then_change_nothing(office: Office) 
 
 def test_that_a_pc_fails_is_believed_once_until_it_is_asked_again(office: Office) -> None:
     pc = Pc(office, "a")
-    office.client(ANN).submit([b"0"], template=template())
+    owner(office).submit([b"0"], template=template())
     key = pc.first().key
     for _ in range(2_000):
         pc.say(key, wire.Readiness.TROUBLE, reason="no")
@@ -383,7 +401,7 @@ def test_that_a_pc_fails_is_believed_once_until_it_is_asked_again(office: Office
 
 
 def test_a_worker_that_joins_again_is_told_again_and_keeps_what_it_has(office: Office) -> None:
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     client.submit([b"0"] * 3, template=template())
     key = pc.prepare()
     (work,) = pc.work()
@@ -400,7 +418,7 @@ def test_a_worker_that_joins_again_is_told_again_and_keeps_what_it_has(office: O
 
 def test_a_restarted_broker_asks_again(open_office: OpenOffice) -> None:
     office = open_office()
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     bag = client.submit([b"0"] * 2, template=template())
     key = pc.prepare()
     office = open_office()
@@ -411,7 +429,7 @@ def test_a_restarted_broker_asks_again(open_office: OpenOffice) -> None:
 
 
 def test_an_environment_that_no_open_bag_needs_is_let_go(office: Office) -> None:
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     client.submit([b"0"], template=template())
     pc.prepare()
     (work,) = pc.work()
@@ -420,7 +438,7 @@ def test_an_environment_that_no_open_bag_needs_is_let_go(office: Office) -> None
 
 
 def test_a_worker_may_ask_for_files_of_a_bag_only_to_prepare_its_environment(office: Office) -> None:
-    pc, client = Pc(office, "a"), office.client(ANN)
+    pc, client = Pc(office, "a"), owner(office)
     data = b"a wheel"
     bag = client.submit([b"0"], template=template())
     other = client.submit([b"0"])
@@ -442,7 +460,7 @@ def test_a_worker_may_ask_for_files_of_a_bag_only_to_prepare_its_environment(off
 
 
 def test_what_a_worker_says_about_environments_that_it_was_not_asked_for_changes_nothing(office: Office) -> None:
-    pc, other, client = Pc(office, "a"), Pc(office, "b", platform="macosx_arm64"), office.client(ANN)
+    pc, other, client = Pc(office, "a"), Pc(office, "b", platform="macosx_arm64"), owner(office)
     bag = client.submit([b"0"] * 3, template=template())
     key = pc.first().key
     other.say(key)
@@ -454,10 +472,35 @@ def test_what_a_worker_says_about_environments_that_it_was_not_asked_for_changes
 
 
 def test_a_bag_that_was_paused_is_not_prepared_until_it_goes_on(office: Office) -> None:
-    client = office.client(ANN)
+    client = owner(office)
     bag = client.submit([b"0"], template=template())
     client.ask("pause", bag=bag)
     pc = Pc(office, "a")
     assert pc.told() is None
     client.ask("resume", bag=bag)
     assert pc.told()
+
+
+def test_only_an_owner_and_admins_are_told_what_the_trees_of_an_environment_are_called(office: Office) -> None:
+    owner(office).submit([b"0"], template=template())
+    for who, told in ((ANN, [TREE.hex(), OLDER.hex()]), (BEN, ["", ""]), (ADMIN, [TREE.hex(), OLDER.hex()])):
+        (row,) = office.client(who).ask("environments")["environments"]
+        assert [build[4] for build in row["builds"]] == told
+        assert (row["owner"], row["label"], row["count"]) == ("ann", "mine", 1)
+
+
+def test_nothing_that_everybody_may_ask_names_a_part_or_a_template(office: Office) -> None:
+    """Whoever knew them could try to have what they name."""
+    pc, ann, ben = Pc(office, "a"), owner(office), office.client(BEN)
+    bag = ann.submit([b"0"], template=template())
+    pc.refuse(pc.prepare())
+    secret = {name.hex() for name in LISTS} | {sha256(template()).hexdigest()}
+    ids: dict[str, dict[str, Any]] = {
+        "worker": {"name": "a"},
+        "whatif new": {"tasks": 1, "runtime_s": 1.0, "changes": []},
+    }
+    for what, question in QUESTIONS.items():
+        if question.access == "everyone":
+            said = json.dumps(ben.ask(what, **ids.get(what, {})))
+            assert not [name for name in secret if name in said or name[:16] in said], what
+    assert bag in json.dumps(ben.ask("bags"))

@@ -1,13 +1,14 @@
 """The broker's keys: made once, readable only by their owner, and refused if others can read them."""
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from deskgrid.broker.auth.keys import OWN, KeyRing, KeysError
-from deskgrid.broker.auth.roles import Credential, CredentialError, Known
+from deskgrid.broker.auth.roles import Credential, CredentialError, Known, checked_credential
 from deskgrid.broker.store.journal import Journal
 from deskgrid.private_files import write_private
 from deskgrid.wire.joinline import parse_join_line
@@ -277,3 +278,34 @@ def test_the_journal_is_readable_by_its_owner_only_also_one_that_was_not(tmp_pat
     (home / "journal.sqlite3").chmod(0o644)
     with closing(Journal(home)):
         assert mode(home / "journal.sqlite3") == 0o600
+
+
+# --- keys that mean something already --------------------------------------------------------------------------------
+
+
+def flipped(public: bytes) -> bytes:
+    """Other bytes that mean the same key."""
+    return public[:-1] + bytes([public[-1] ^ 0x80])
+
+
+@pytest.mark.parametrize("form", [bytes, flipped])
+@pytest.mark.parametrize("whose", ["broker", *OWN, "ann", "lab3-07", "revoked"])
+def test_a_key_that_means_something_already_lets_nobody_else_in(
+    tmp_path: Path, whose: str, form: Callable[[bytes], bytes]
+) -> None:
+    ring = KeyRing(tmp_path)
+    known = {"broker": ring.server[0], **publics(ring)} | {
+        name: new_pair()[0] for name in ("ann", "lab3-07", "revoked")
+    }
+    lab = Credential("worker", "lab")
+    ring.add(ANN, known["ann"], 0.0)
+    for name in ("lab3-07", "revoked"):
+        ring.enrol(lab, name, known[name], 0.0)
+    ring.revoke("revoked")
+    for again in (ring, KeyRing(tmp_path)):
+        with pytest.raises(CredentialError, match="that key is already in use, as "):
+            again.enrol(lab, "thief", form(known[whose]), 1.0)
+        for role in ("submitter", "worker", "lab", "admin"):
+            with pytest.raises(CredentialError, match="that key is already in use, as "):
+                again.add(checked_credential("thief", role), form(known[whose]), 1.0)
+        assert "thief" not in {row.credential.name for row in again.rows()}

@@ -11,13 +11,19 @@ from deskgrid.broker import quotas as quotas_module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.scheduler.trust import WIDER_S
 from tests.broker.office import CLIENT, Office, OpenOffice
-from tests.peers import Client
+from tests.peers import COMMAND, Client
 
 OTHER = Credential("other", "submitter")
 
 
+def knowing(client: Client) -> Client:
+    """A client that has sent the template of its bags."""
+    client.send(wire.Blob(sha256(COMMAND).hexdigest(), COMMAND))
+    return client
+
+
 def refusal(office: Office, items: list[bytes], who: Credential = OTHER) -> str:
-    client = office.client(who)
+    client = knowing(office.client(who))
     answer = client.answer_to(client.batch("more", items))
     return answer.reason if isinstance(answer, wire.Failed) else ""
 
@@ -56,7 +62,7 @@ def test_arguments_are_bounded_for_each_submitter_until_bags_are_forgotten(
     if again:
         office.settle()
         office = open_office()
-        client = office.client()
+        client = knowing(office.client())
     reason = str(client.answer_to(client.batch("more", [bytes(1001)])))
     assert "bytes of arguments and results here, of 10000; " in reason
     assert "are free: forget some bags" in reason
@@ -78,7 +84,7 @@ def test_results_count_as_arguments_do(open_office: OpenOffice, monkeypatch: pyt
     if again:
         office.settle()
         office = open_office()
-        client = office.client()
+        client = knowing(office.client())
     assert "bytes of arguments and results here, of 10000" in str(
         client.answer_to(client.batch("more", [bytes(1_000)]))
     )
@@ -109,7 +115,7 @@ def test_templates_of_which_no_bag_comes_do_not_fill_the_disk(
         client.send(wire.Blob(digest, template))
     office.settle()
     assert [office.journal.template(digest) is not None for digest in digests] == [True] * 3 + [False] * 6
-    assert "of 10000; 931 are free: forget some bags" in refusal(office, [bytes(1000)])
+    assert "of 10000; 866 are free: forget some bags" in refusal(office, [bytes(1000)])
     assert isinstance(office.client().submit([bytes(1000)]), str), "others have a share of their own"
 
 
@@ -227,7 +233,7 @@ def test_batches_are_bounded_for_each_submitter_and_for_all_but_those_that_join_
     ]
     assert isinstance(client.answer_to(client.batch("one", [b"0"], first=1)), wire.Accepted), "it joins the last one"
     assert refusal(office, [b"0"]) == "", "others have a share of their own"
-    others = office.client(Credential("third", "submitter"))
+    others = knowing(office.client(Credential("third", "submitter")))
     assert one_by_one(others, "three", "four", each=1) == [
         "bag four is not taken: there are 11 batches here, of 11: some bags have to be forgotten"
     ]

@@ -1,9 +1,11 @@
 """Stored files at the broker: what is offered, sent and asked for, by whom, and how long it stays."""
 
 import os
+from collections import deque
 from hashlib import sha256
 from typing import Any
 
+import msgpack
 import pytest
 
 from deskgrid import wire
@@ -12,7 +14,7 @@ from deskgrid.broker import transfers as transfers_module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.state import TRANSFER_BYTES_PER_S
 from deskgrid.broker.transfers import HOLD_BYTES, SWEEP_S, UPLOADS_KEPT_S
-from tests.broker.office import ADMIN, CLIENT, Office, OpenOffice
+from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine, OpenOffice
 from tests.peers import COMMAND, BareWorker, Client, Peer
 
 BEN = Credential("ben", "submitter")
@@ -254,6 +256,144 @@ def test_on_a_disk_without_room_a_client_is_told_and_a_worker_asks_again(office:
     said = [event for event in client.ask("events")["events"] if event["event"] == "files-wait"]
     assert len(said) == 1, "once a minute"
     assert "is nearly full" in said[0]["facts"]["why"]
+
+
+# --- whose they are ---------------------------------------------------------------------------------------------------
+
+
+def command(*trees: bytes) -> bytes:
+    """A template that names these trees as inputs."""
+    packed: bytes = msgpack.packb({"kind": "command", "argv": ["true"], "inputs": b"".join(trees), "outputs": []})
+    return packed
+
+
+def refusal(client: Client, template: bytes, payload: wire.Payload = b"0", *, sent: bool = True) -> str:
+    """Why a bag is refused; empty if it is not."""
+    name = sha256(template).hexdigest()
+    if sent:
+        client.send(wire.Blob(name, template))
+    answer = client.answer_to(client.batch("new", [bytes(payload)], template=name))
+    return answer.reason if isinstance(answer, wire.Failed) else ""
+
+
+NOT_SENT = "bag new is not taken: it names files that ben has not sent to this broker, or not lately"
+
+
+def named(tree: bytes) -> list[tuple[bytes, wire.Payload]]:
+    """All ways in which a bag can name a tree, as templates and arguments."""
+    build = wire.Build("3.12", "linux_x86_64", 2, 35, tree, 1, 1)
+    packed = wire.Environment("libraries", (build,)).packed()
+    environment: bytes = msgpack.packb({"kind": "command", "environment": packed, "argv": ["true"]})
+    source: bytes = msgpack.packb({"kind": "command", "argv": ["true"], "source": tree})
+    large = wire.wrap([tree], wire.payload_of(bytes(wire.LARGE_BYTES)))
+    return [
+        (command(tree), b"0"),
+        (environment, b"0"),
+        (source, b"0"),
+        (COMMAND, wire.wrap([tree], b"0")),
+        (COMMAND, wire.wrap([tree], b"0", whole=True)),
+        (COMMAND, large),
+    ]
+
+
+@pytest.mark.parametrize("way", range(6))
+def test_a_bag_is_taken_only_if_its_owner_has_sent_the_trees_that_it_names(
+    office: Office, client: Client, way: int
+) -> None:
+    template, payload = named(digest(ONE))[way]
+    store(client, "bag", ONE)
+    ben = office.client(BEN)
+    assert refusal(ben, template, payload) == NOT_SENT
+    assert lacked(ben, "new", ONE) == [ONE]
+    assert refusal(ben, template, payload) == NOT_SENT, "an offer is no proof"
+    assert send(ben, "new", ONE) == wire.Kept(2)
+    assert refusal(ben, template, payload) == ""
+
+
+def test_a_later_batch_names_no_files_of_others_either(office: Office, client: Client) -> None:
+    store(client, "bag", ONE)
+    ben = office.client(BEN)
+    ben.send(wire.Blob(sha256(COMMAND).hexdigest(), COMMAND))
+    assert isinstance(ben.answer_to(ben.batch("new", [b"0"], last=False)), wire.Accepted)
+    answer = ben.answer_to(ben.batch("new", [bytes(wire.wrap([digest(ONE)], b"1"))], first=1))
+    assert isinstance(answer, wire.Failed)
+    assert answer.reason == NOT_SENT
+    assert isinstance(ben.answer_to(ben.batch("new", [b"1"], first=1)), wire.Accepted)
+
+
+def test_a_batch_that_was_accepted_is_accepted_again_when_its_files_have_gone(office: Office, client: Client) -> None:
+    store(client, "new", ONE)
+    assert refusal(client, COMMAND, wire.wrap([digest(ONE)], b"0")) == ""
+    office.sessions.transfers.release("new", "client", [digest(ONE)])
+    assert refusal(client, COMMAND, wire.wrap([digest(ONE)], b"0")) == ""
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_digest_of_a_template_lets_nobody_else_use_it(open_office: OpenOffice, again: bool) -> None:
+    """The code of a bag, and what it refers to, is in its template."""
+    office = open_office()
+    office.client().submit([b"0"])
+    if again:
+        office.settle()
+        office = open_office()
+    ben = office.client(BEN)
+    assert refusal(ben, COMMAND, sent=False) == "template: send it first"
+    assert refusal(office.client(), COMMAND, sent=False) == "", "it is that of a bag of this client"
+    assert refusal(ben, COMMAND).startswith("bag new belongs to client"), "it has sent it"
+
+
+def test_templates_that_were_sent_are_forgotten_one_by_one_unless_a_bag_has_them(
+    office: Office, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deskgrid.broker.clients.SENT_TEMPLATES", 2)
+    store(client, "bag", ONE)
+    client.submit([b"0"])
+    for _ in range(3):
+        client.send(wire.Blob(sha256(command()).hexdigest(), command()))
+        client.send(wire.Blob(sha256(command(digest(ONE))).hexdigest(), command(digest(ONE))))
+    client.send(wire.Blob(sha256(b"").hexdigest(), b""))
+    assert isinstance(client.receive(), wire.Refused)
+    assert refusal(client, COMMAND, sent=False) == ""
+    assert office.sessions.clients._sent["client"].keys() == {
+        sha256(command()).hexdigest(),
+        sha256(command(digest(ONE))).hexdigest(),
+    }
+
+
+def test_a_worker_is_told_what_the_owner_of_its_attempt_lacks(office: Office, client: Client) -> None:
+    store(client, "bag", ONE)
+    ben, worker = office.client(BEN), office.worker()
+    store(ben, "bens", TWO)
+    ben.submit([b"0"])
+    worker.join()
+    holder, _ = attempt(worker)
+    worker.send(wire.Claim(7, holder, digest(ONE) + digest(TWO)))
+    assert _answer(worker) == wire.Lacks(7, digest(ONE))
+    assert isinstance(fetched(worker, holder, ONE), str)
+    worker.send(wire.Claim(8, "99.1", digest(TWO)))
+    assert _answer(worker) == wire.Failed(8, "this attempt was not given to you")
+    ben.send(wire.Claim(9, "bens", digest(TWO)))
+    assert isinstance(ben.receive(), wire.Refused)
+
+
+def test_a_worker_gets_no_template_of_which_it_was_given_no_work(office: Office, client: Client) -> None:
+    """A worker that joins again may have forgotten one that it needs."""
+    secret = command()
+    name = sha256(secret).hexdigest()
+    client.send(wire.Blob(name, secret))
+    client.submit([b"0"])
+    worker, other = office.worker(), office.worker("other")
+    worker.join()
+    (work,) = worker.work()
+    other.join()
+    for each, template in ((worker, name), (other, name), (other, work.template)):
+        each.send(wire.Fetch(template))
+        office.settle()
+        assert isinstance(each.line, OfficeLine)
+        assert each.line.inbox == deque()
+    worker.send(wire.Fetch(work.template))
+    office.settle()
+    assert worker.receive() == wire.Blob(work.template, COMMAND)
 
 
 # --- how long they stay ----------------------------------------------------------------------------------------------

@@ -433,3 +433,12 @@ def test_whatever_gets_lost_everything_is_answered_once_in_the_end(steps: list[s
         step("wait")
     assert sorted(client.answers) == sorted(asked)
     assert all(isinstance(reply, wire.Accepted | wire.Answer) for reply in client.answers.values())
+
+
+def test_an_order_that_may_have_been_carried_out_already_says_so_when_it_is_sent_again(client: Client) -> None:
+    client.join()
+    number, said = client.ask(what="forget")
+    assert said == [wire.Ask(number, "forget", "{}")]
+    for now in (1.0, 2.0):
+        assert client.talk.receive(wire.Rejoin(), now) == [HELLO]
+        assert client.talk.receive(GREETING, now) == [wire.Ask(number, "forget", "{}", again=True)]

@@ -49,7 +49,10 @@ def entry(name: str, data: bytes, *, executable: bool = False) -> wire.Entry:
 
 
 class Store:
-    """What a broker has. ``sent``: the parts that it gave; ``refuses``: holders that it gives nothing."""
+    """What a broker has. ``sent``: the parts that it gave; ``refuses``: holders that it gives nothing.
+
+    ``claimed``: what it was asked about; ``others``: the parts that only other people have sent.
+    """
 
     def __init__(self) -> None:
         self.parts: dict[bytes, bytes] = {}
@@ -57,6 +60,8 @@ class Store:
         self.kept: list[bytes] = []
         self.offers: list[wire.Offer] = []
         self.refuses: set[str] = set()
+        self.claimed: list[wire.Claim] = []
+        self.others: set[bytes] = set()
 
     def add(self, files: dict[str, bytes], folders: tuple[str, ...] = ()) -> bytes:
         """Store files; the digest of their tree."""
@@ -68,17 +73,22 @@ class Store:
     def answer(self, message: wire.Message) -> wire.Message:
         """What the broker says."""
         match message:
+            case wire.Claim(request, _, claimed):
+                self.claimed.append(message)
+                lacking = [
+                    each for each in wire.split_digests(claimed) if each in self.others or each not in self.parts
+                ]
+                return wire.Lacks(request, b"".join(lacking))
             case wire.Want(request, holder, wanted):
-                if holder in self.refuses or wanted not in self.parts:
+                if holder in self.refuses or wanted not in self.parts or wanted in self.others:
                     return wire.Failed(request, "it is not here")
                 self.sent.append(wanted)
                 return wire.Part(request, holder, wanted, wire.payload_of(self.parts[wanted]))
             case wire.Offer(request, holder, offered):
                 self.offers.append(message)
-                if holder in self.refuses:
-                    return wire.Failed(request, "too much")
                 lacking = [each for each in wire.split_digests(offered) if each not in self.parts]
-                return wire.Lacks(request, b"".join(lacking))
+                refused = holder in self.refuses
+                return wire.Failed(request, "too much") if refused else wire.Lacks(request, b"".join(lacking))
             case wire.Part(request, _, named, data):
                 if digest(bytes(data)) != named:
                     return wire.Failed(request, "it changed")

@@ -1,14 +1,18 @@
 """Scripts that have to notice faults in what prepares environments, and in what is placed where."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from threading import Lock
 
 from deskgrid import wire
 from deskgrid.broker.environments import AGAIN_S
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.worker.environments.install import Refused, unpack
+from deskgrid.worker.environments import install
+from deskgrid.worker.environments.environments import Environments, _Making
+from deskgrid.worker.environments.install import Refused
+from deskgrid.worker.environments.store import NoRoom, WheelStore
 from tests.broker.office import Office
-from tests.broker.test_environments import ANN, Pc, template
+from tests.broker.test_environments import Pc, owner, template
 from tests.scheduler import test_environments as placing
 from tests.scheduler.forecast import test_ahead as estimates
 from tests.wheels import make_wheel
@@ -18,7 +22,7 @@ def at_the_broker(seed: int, home: Path) -> None:
     """A task waits for its environment; two PCs that refuse it alike hold its bag, and one PC does not."""
     with closing(Office(home)) as office:
         pcs = [Pc(office, name) for name in ("a", "b")]
-        bag = office.client(ANN).submit([b"0"] * 9, template=template())
+        bag = owner(office).submit([b"0"] * 9, template=template())
         key = pcs[0].first().key
         for pc in pcs:
             assert pc.work() == []
@@ -53,10 +57,34 @@ def of_wheels(seed: int, home: Path) -> None:
         make_wheel(home / "b", "bad", "1.0", {"A.py": "", "a.PY": ""}),
         make_wheel(home / "c", "bad", "1.0", {"../bad.py": ""}),
         make_wheel(home / "d", "bad", "1.0", {"bad.py": "x"}, record={"bad.py": ""}),
+        make_wheel(home / "e", "bad", "1.0", {"bad-1.0.data/scripts/pyvenv.cfg": ""}),
+        make_wheel(home / "f", "bad", "1.0", {"zeros": bytes(install.RATIO_FROM_BYTES + 1)}),
     ]
     for number, wheel in enumerate(wheels):
-        try:
-            unpack(str(wheel), str(home / f"unpacked-{number}"))
-        except Refused:
-            continue
-        raise AssertionError(f"{wheel} was unpacked")
+        (home / f"unpacked-{number}").mkdir()
+        with suppress(Refused):
+            for _ in install.unpack(str(wheel), str(home / f"unpacked-{number}")):
+                pass
+            raise AssertionError(f"{wheel} was unpacked")
+    place = install._Place(str(home), "", "", "", {str(home / "pyvenv.cfg").casefold()})
+    with suppress(Refused):
+        place.check(str(home / "pyvenv.cfg"))
+        raise AssertionError("a file of Python was replaced")
+
+
+def on_a_pc(seed: int, home: Path) -> None:
+    """What is known of wheels is checked, and there is room for so many bytes and no more."""
+    facts = {"name": "bad", "version": "1.0", "bytes": 1, "scripts": {"../bad": ["os", "getcwd"]}}
+    with suppress(ValueError):
+        install.about_of(facts)
+        raise AssertionError("a program may be anywhere")
+    store = WheelStore(home / "wheels", 10)
+    with suppress(NoRoom), store.room_for(6), store.room_for(6):
+        raise AssertionError("there is more room than there may be")
+    making = _Making(wire.EnvironmentWanted("key", "bag", bytes(32), "ann"), 0.0, home)
+    environments = Environments.__new__(Environments)
+    environments._store, environments._lock, environments._parts = store, Lock(), {"other": ("ann", {"a": 3})}
+    environments._check_share(making, {"b": 2})
+    with suppress(NoRoom):
+        environments._check_share(making, {"c": 1})
+        raise AssertionError("one person has more than a share")

@@ -12,12 +12,14 @@ from deskgrid.wire.trees import TreeRefused
 from deskgrid.worker.files.cache import FileCache, link
 from deskgrid.worker.files.turns import Turns
 from deskgrid.worker.run.beneath import open_file
-from tests.broker.office import Office
+from deskgrid.worker.run.jobs import Job, Program
+from tests.broker.office import Office, OfficeLine
 from tests.broker.test_transfers import attempt, digest, fetched, held, lacked, later, offer, part_of, send, store
 from tests.files.fakes import entry
 from tests.files.test_cache import fetch
 from tests.files.test_stage import Rig
 from tests.grid.witness import expect
+from tests.peers import COMMAND
 
 ANN, BEN = Credential("ann", "submitter"), Credential("ben", "submitter")
 DATA = b"data" * 100
@@ -36,6 +38,17 @@ def at_the_broker(seed: int, home: Path) -> None:
         holder, _ = attempt(worker)
         other.join()
         expect(isinstance(offer(other, holder, DATA), wire.Failed), "a worker sends files for the task of another")
+        expect(isinstance(ben.answer_to(ben.batch("new", [b"0"])), wire.Failed), "a template needs not be one's own")
+        ben.send(wire.Blob(wire.sha256_of(COMMAND), COMMAND))
+        named = ben.batch("new", [bytes(wire.wrap([digest(DATA)], b"0"))])
+        expect(isinstance(ben.answer_to(named), wire.Failed), "a bag names files of others")
+        secret = msgpack.packb({"kind": "command", "argv": ["secret"]})
+        ben.send(wire.Blob(wire.sha256_of(secret), secret))
+        other.send(wire.Fetch(wire.sha256_of(secret)))
+        office.settle()
+        assert isinstance(other.line, OfficeLine)
+        blobs = [data for data in other.line.inbox if isinstance(wire.decode(data), wire.Blob)]
+        expect(blobs == [], "a worker gets any template")
         store(ben, "bens", DATA)
         expect(lacked(worker, holder, DATA) == [], "a part travels again")
         office.sessions.transfers.release(bag, "ann", [digest(DATA)])
@@ -65,6 +78,12 @@ def on_a_pc(seed: int, home: Path) -> None:
             rig.hear(rig.store.answer(message))
         rig.go()
         expect(len(rig.ended) == 1 and wire.unwrap(rig.ended[0].payload).payload == b"done", "a result is lost")
+        rig.command(inputs={"data": DATA})
+        rig.store.others = set(rig.store.parts)
+        rig.stage.run(0, [Job(2, 1, "command", b"", wire.TaskOptions(), program=Program("ben", "its"))])
+        rig.go()
+        expect(rig.ran == [], "a task is given the files of another person")
+        rig.store.others.clear()
         rig.command(inputs={"other": b"12345"})
         rig.store.parts[digest(b"12345")] = b"54321"
         rig.run(1)

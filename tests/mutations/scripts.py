@@ -246,6 +246,12 @@ def thief(seed: int, home: Path) -> None:
         keys.revoke("pc1")
         holder.send(wire.Enrol(wire.VERSION, "pc1", public))
         expect(isinstance(holder.receive(), wire.Refused), "a revoked PC has enrolled again by itself")
+        holder.send(wire.Enrol(wire.VERSION, "pc3", keys.server[0]))
+        expect(isinstance(holder.receive(), wire.Refused), "a PC has enrolled with the broker's own key")
+        admin = office.client(ADMIN)
+        for what, again in (("keys forget", False), ("keys forget", True)):
+            admin.send(wire.Ask(7, what, '{"name": "pc1"}', again))
+            expect(isinstance(admin.receive(), wire.Answer), "an order that was carried out fails")
 
 
 def people(seed: int, home: Path) -> None:
@@ -482,6 +488,7 @@ SCRIPTS = {
     "environments in the scheduler": environments.in_the_scheduler,
     "gangs in the scheduler": gangs.in_the_scheduler,
     "wheels": environments.of_wheels,
+    "environments on a PC": environments.on_a_pc,
     "people": people,
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),

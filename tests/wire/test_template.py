@@ -5,7 +5,19 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.wire import ARGUMENTS_LIMIT, FILES_LIMIT, PATTERNS_LIMIT, TemplateRefused, read_template, template_kind
+from deskgrid.wire import (
+    ARGUMENTS_LIMIT,
+    FILES_LIMIT,
+    LARGE_BYTES,
+    PATTERNS_LIMIT,
+    Build,
+    Chunks,
+    Environment,
+    TemplateRefused,
+    read_template,
+    template_kind,
+    template_trees,
+)
 from tests.wire.test_memory import peak_of
 
 PYTHON = {"kind": "python", "python": "3.12", "function": b"f", "bundle": {"a.py": b"x = 1"}}
@@ -81,3 +93,35 @@ def test_a_large_template_of_small_things_costs_no_memory(filling: bytes) -> Non
             read_template(data)
 
     assert peak_of(read) < 2 * size
+
+
+def environment(*trees: bytes) -> Environment:
+    """An environment with a build for each tree."""
+    builds = [Build("3.12", "linux_x86_64", 2, number, tree, 1, 1) for number, tree in enumerate(trees)]
+    return Environment("libraries", tuple(builds))
+
+
+TREES = [bytes([number]) * 32 for number in range(1, 6)]
+
+
+def test_the_broker_finds_all_trees_that_a_template_names_wherever_they_stand() -> None:
+    packed = environment(*TREES[:2]).packed()
+    python = {"kind": "python", "environment": packed, "bundle": {"a.py": b"x"}, "source": TREES[2]}
+    assert template_trees(msgpack.packb(python | {"inputs": b"".join(TREES[3:])})) == tuple(TREES)
+    assert template_trees(msgpack.packb(COMMAND | {"inputs": TREES[0], "outputs": ["*"]})) == (TREES[0],)
+    assert template_trees(msgpack.packb(SAVING)) == ()
+    large = Chunks([memoryview(msgpack.packb(PYTHON | {"function": bytes(LARGE_BYTES), "inputs": TREES[0]}))])
+    assert template_trees(large) == (TREES[0],)
+
+
+@pytest.mark.parametrize("table", [COMMAND | {"inputs": bytes(31)}, COMMAND | {"environment": 1}, [], 1])
+def test_a_template_that_every_worker_refuses_names_no_trees(table: Any) -> None:
+    data = msgpack.packb(table)
+    assert template_trees(data) == ()
+    with pytest.raises(TemplateRefused):
+        read_template(data)
+    whole = msgpack.packb(COMMAND | {"inputs": TREES[0]})
+    for wrong in (whole + b"\0", whole[:-1]):
+        assert template_trees(wrong) == ()
+        with pytest.raises(TemplateRefused):
+            read_template(wrong)

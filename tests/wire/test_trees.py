@@ -189,6 +189,15 @@ def test_a_list_of_trees_may_be_cut_by_frames() -> None:
     found = wire.unwrap(wire.Chunks(pieces))
     assert found.trees == (DIGEST,)
     assert bytes(found.payload) == LARGE
+    assert wire.trees_in(wire.Chunks(pieces)) == DIGEST
+
+
+def test_the_broker_finds_the_trees_that_a_payload_names() -> None:
+    trees = [bytes([number]) * 32 for number in range(3)]
+    assert wire.trees_in(wire.wrap(trees, b"data")) == b"".join(trees)
+    assert wire.trees_in(b"data") == b""
+    assert wire.trees_in(b"") == b""
+    assert wire.trees_in(wire.MARK) == b""
 
 
 @pytest.mark.parametrize("value", ["text", bytes(31), bytes(32 * (TREES_LIMIT + 1))])

@@ -210,7 +210,7 @@ class FakeBroker:
             case wire.Returned(attempts=refs):
                 for gang in [self.gangs[ref.task] for ref in refs if ref.task in self.gangs]:
                     gang.returned.append(pc.name)
-            case wire.Want() | wire.Offer() | wire.Part():
+            case wire.Want() | wire.Offer() | wire.Part() | wire.Claim():
                 self.say(pc, self.store.answer(message))
             case _:
                 self._hear_of_ranks(pc, message)

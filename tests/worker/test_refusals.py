@@ -3,7 +3,9 @@
 import socket
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TypeVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 import zmq
@@ -13,9 +15,12 @@ from deskgrid import wire
 from deskgrid.broker import server as server_module
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.worker import agent
 from deskgrid.worker import link as link_module
 from deskgrid.worker import session as session_module
-from deskgrid.worker.agent import WorkerError
+from deskgrid.worker.agent import WorkerError, WorkerOptions, run_worker
+from deskgrid.worker.identities import Identities, PcIdentity
+from deskgrid.worker.link import UnknownKey
 from deskgrid.worker.work import SlotWork
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import PATIENCE_S
@@ -242,3 +247,23 @@ def test_an_unanswered_introduction_is_repeated(grid: LiveGrid, broker: BareBrok
     assert isinstance(first, wire.Join)
     assert isinstance(second, wire.Join)
     assert (first.session, first.opening < second.opening) == (second.session, True)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_pc_whose_key_was_revoked_is_told_so_also_in_the_run_in_which_it_enrolled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The broker was restarted in between, and does not even let it in to say so."""
+    server, _ = fresh_pair()
+    line = JoinLine("worker", "127.0.0.1", 1, Keys(server, *fresh_pair()))
+    mine = PcIdentity("pc", replace(line, keys=Keys(server, *fresh_pair())))
+    if known:
+        Identities(tmp_path).keep(mine)
+
+    def revoked(*args: Any) -> None:
+        raise UnknownKey
+
+    monkeypatch.setattr(agent, "enrolled", lambda *args: mine)
+    monkeypatch.setattr(agent, "_work", revoked)
+    with pytest.raises(WorkerError, match="does not know this PC's key: was it revoked or forgotten"):
+        run_worker(WorkerOptions(line, 1, "pc", tmp_path), lambda: False, print)

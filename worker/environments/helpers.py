@@ -1,17 +1,25 @@
-"""Runs `install.py` in processes of their own, which give way to everything else on the PC and end with the worker."""
+"""Runs `install.py` in processes of their own, which give way to everything else on the PC and end with the worker.
+
+What such a process says is checked: it has read what others wrote.
+"""
 
 import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from deskgrid.worker.environments.installer import Installer
 
 PROGRAM = Path(__file__).with_name("install.py")
 # The largest wheels take a minute on an idle PC; on a busy one it takes much longer, but a hang is a hang. Seconds.
 LIMIT_S = 3_600.0
-# Bytes that a helper says at most: the facts of a wheel with a thousand programs.
-SAID_CHARACTERS = 2**20
+# Characters that a helper says at most: the facts of a wheel with ten thousand programs.
+SAID_CHARACTERS = 4 * 2**20
+# What a helper says last, but for what it did in addition; see there.
+_ENDS = {"unpacked", "python", "damaged", "gone", "refused", "trouble"}
 
 
 class Stopped(Exception):
@@ -19,15 +27,19 @@ class Stopped(Exception):
 
 
 class Helpers:
-    """All helpers that run; `run` is called from several threads."""
+    """All helpers that run; `run` is called from several threads. ``installer``: the account that they run as."""
 
-    def __init__(self) -> None:
+    def __init__(self, installer: Installer | None = None) -> None:
+        self._how = {} if installer is None else installer.process()
         self._processes: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, *argv: str) -> dict[str, Any]:
-        """Run `install.py` with these arguments, and return what it said. Raises `Stopped`, and OSError."""
+    def run(self, *argv: str, needs: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
+        """Run `install.py` with these arguments, and return all that it said. Raises `Stopped`, and OSError.
+
+        ``needs`` gets the bytes that it is about to write; if that raises an exception, the helper is killed.
+        """
         with self._lock:
             if self._closed:
                 raise Stopped
@@ -36,29 +48,41 @@ class Helpers:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                text=True,
                 encoding="utf-8",
+                errors="replace",
                 env={},
+                **self._how,
             )
             self._processes.add(process)
         assert process.stdout is not None
         assert process.stdin is not None
+        timer = threading.Timer(LIMIT_S, process.kill)
+        timer.daemon = True
+        timer.start()
+        said, left = dict[str, Any](), SAID_CHARACTERS
         try:
-            said = process.stdout.read(SAID_CHARACTERS)
-            code = process.wait(LIMIT_S)
+            while (line := process.stdout.readline(left)).endswith("\n"):
+                left -= len(line)
+                more = _read(line)
+                said |= more
+                if "needs" in more:
+                    needs(more["needs"])
+            if left > 0:
+                process.wait()
         finally:
+            timer.cancel()
             process.kill()
             process.stdout.close()
             process.stdin.close()
-            process.wait()
+            code = process.wait()
             with self._lock:
                 self._processes.discard(process)
                 closed = self._closed
         if closed:
             raise Stopped
-        if not said.endswith("\n"):
+        if not said.keys() & _ENDS:
             return {"trouble": f"its helper ended before it was done (exit code {code})"}
-        return dict(json.loads(said))
+        return said
 
     def stop(self) -> None:
         """Kill all helpers, and run no others until `go_on`."""
@@ -71,3 +95,19 @@ class Helpers:
         """Run helpers again."""
         with self._lock:
             self._closed = False
+
+
+def _read(line: str) -> dict[str, Any]:
+    """What a line says; that there is trouble, if it makes no sense."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        said = None
+    texts, numbers = ("refused", "trouble", "python"), ("needs", "bytes", "compiled", "copied", "damaged", "gone")
+    if (
+        not isinstance(said, dict)
+        or any(not isinstance(said[name], str) for name in texts if name in said)
+        or any(type(said[name]) is not int or said[name] < 0 for name in numbers if name in said)
+    ):
+        return {"trouble": "its helper said something that makes no sense"}
+    return said

@@ -1,16 +1,20 @@
 """A program that unpacks a wheel, or makes an environment of unpacked wheels, in a process of its own.
 
-    install.py unpack WHEEL FOLDER      a wheel becomes a new folder: site, bin, prefix, and what is in it
+    install.py unpack WHEEL FOLDER      the files of a wheel, in an empty folder: site, bin, prefix
     install.py make FOLDER WHEEL...     unpacked wheels become an environment, a folder that a Python runs in
 
-It ends with one line of JSON on stdout: facts, or who is to blame: ``refused`` (the wheel: no PC can have it),
-``trouble`` (this PC), or an unpacked wheel that is ``damaged`` or ``gone``.
+It says on stdout, in lines of JSON, what is known so far: facts, or who is to blame: ``refused`` (the wheel: no PC can
+have it), ``trouble`` (this PC), or the number of an unpacked wheel that is ``damaged`` or ``gone``. `unpack` says what
+the wheel ``needs`` before it writes, so that the worker can end it; when it is ``unpacked``; and what was ``compiled``.
 
 Rule 1: this file stands alone, so that the process starts quickly. It runs at the lowest priority, and ends when its
 input ends, that is, with its worker.
-Rule 2: nothing of a wheel is run. A name that could lead out of the folder, a link, names that are one where case does
-not count, and a file that is not what RECORD says are refused; so are more files and bytes than any wheel has.
-Rule 3: what it writes is in the folder that it is given, which nobody else uses. Files are read-only.
+Rule 2: nothing of a wheel is run. A name that could lead out of the folder, or that is Python's own there, a link,
+names that are one on some system, and a file that is not what RECORD says are refused; so are more files and bytes than
+any wheel has.
+Rule 3: what it writes is in the folder that it is given, which nobody else uses. Files are read-only. Nothing that is
+to be believed later is there: what is known of an unpacked wheel (`read_about`) lies beside the files of the wheel, and
+the worker writes it.
 """
 
 import base64
@@ -27,6 +31,8 @@ import shutil
 import stat
 import sys
 import threading
+import time
+import unicodedata
 import venv
 import zipfile
 import zlib
@@ -35,22 +41,36 @@ from configparser import Error as ConfigError
 from configparser import RawConfigParser
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
-# What is in an unpacked wheel: modules, programs, other files by their places in an environment, and what it is.
-SITE, BIN, PREFIX, ABOUT = "site", "bin", "prefix", "about.json"
+# What is in the folder of an unpacked wheel: what it is, and its files. These are modules, programs, and others by
+# their places in an environment.
+ABOUT, FILES = "about.json", "files"
+SITE, BIN, PREFIX = "site", "bin", "prefix"
+# Where bytecode is written before it gets its name, in the folder of the files.
+_STAGING = "compiled"
 # Files of one wheel, their bytes when unpacked, and the folders around one: the largest wheels that people use have
 # 30,000 files and 5 GB.
 FILES_LIMIT = 100_000
 BYTES_LIMIT = 16 * 2**30
 FOLDERS_LIMIT = 32
 NAME_BYTES = 1_024
+# How many times its own size a wheel may have when it is unpacked, if that is more than a little: of 75 distributions,
+# those that are compressed best have eight times their size.
+RATIO_LIMIT = 64
+RATIO_FROM_BYTES = 16 * 2**20
 # Bytes of a wheel's own files about itself: RECORD has a hundred bytes for each file.
 ABOUT_BYTES = 32 * 2**20
 # A longer source is data. Its bytecode is not kept.
 SOURCE_BYTES = 8 * 2**20
 # Bytes of memory that compiling may take. A source of 7 MiB that is one long list would take 3 GiB.
 COMPILING_BYTES = 2**30
+# Seconds of a processor that compiling a wheel may take: 60 MB of sources take 14 s.
+COMPILING_S = 300
+# How many times the bytes of its sources the bytecode of a wheel may have, and what it may have anyway. Of 75
+# distributions, none with more than 100 kB of sources has more than twice their bytes.
+BYTECODE_RATIO = 4
+BYTECODE_ANYWAY_BYTES = 2**16
 # Bytes that stay free on the disk.
 FREE_BYTES = 256 * 2**20
 # The time of change of each file of an unpacked wheel: a file with another one was written to. Seconds since 1970.
@@ -62,11 +82,23 @@ _IDLE_CLASS = 0x40
 _UNCHECKED = (1).to_bytes(4, "little")
 _COPIED = 2**20
 _SPECIAL = '<>:"|?*\\\0'
+# Names that Windows keeps for devices, with any ending; and what it calls files whose names are too long for DOS.
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])[ ]*(\..*)?", re.IGNORECASE)
+_SHORT = re.compile(r"[^.]{1,6}~[0-9]{1,6}(\..{0,3})?")
+# What Python reads beside itself, or above; and what it is called there, with its libraries, on any system.
+_SETTINGS = re.compile(r"pyvenv\.cfg|pybuilddir\.txt|.*\._pth")
+_PYTHON = re.compile(r"(python|pypy)w?[0-9.]*t?(_d)?(\.exe|\.dll)?|(vcruntime|msvcp|api-ms-).*\.dll")
+# Where programs are in an environment, on any system.
+_PROGRAMS = ("bin", "scripts")
 _SCHEMES = {"purelib": SITE, "platlib": SITE, "scripts": BIN, "data": PREFIX, "headers": f"{PREFIX}/include"}
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _HASHES = {"sha256", "sha384", "sha512"}
-_SCRIPT = re.compile(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?\s*")
-_SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}")
+# A distribution's name or version, as the names of wheels have them.
+_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+!]{0,126}[A-Za-z0-9])?")
+_DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_SCRIPT = re.compile(rf"\s*({_DOTTED})\s*:\s*({_DOTTED})\s*(?:\[.*\])?\s*")
+_SCRIPT_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
+SCRIPTS_LIMIT = 10_000
 _STARTER = "#!{python}\nimport sys\nfrom {module} import {top}\nsys.exit({call}())\n"
 
 
@@ -85,25 +117,26 @@ class Damaged(Exception):
 # --- a wheel ---------------------------------------------------------------------------------------------------------
 
 
-def unpack(wheel: str, target: str) -> dict[str, object]:
-    """Unpack a wheel into a new folder. Raises `Refused`, `Trouble`, and OSError."""
+def unpack(wheel: str, target: str) -> Iterator[dict[str, object]]:
+    """Unpack a wheel into an empty folder, and yield what is known of it. Raises `Refused`, `Trouble`, and OSError."""
     folder = Path(target)
-    for name in (SITE, BIN, PREFIX):
-        (folder / name).mkdir(parents=True)
+    for name in (SITE, BIN, PREFIX, _STAGING):
+        (folder / name).mkdir()
     try:
         with zipfile.ZipFile(wheel) as archive:
-            about = _unpack(archive, folder)
+            yield from _unpack(archive, os.path.getsize(wheel), folder)
     # NotImplementedError: the archive needs a later version of zipfile, as it says itself.
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
         raise Refused(f"it is not a whole wheel: {error}") from error
-    about["bytes"] = _compile_all(folder / SITE) + int(str(about["bytes"]))
-    (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-    return about
+    yield {"compiled": _compile_all(folder)}
 
 
-def _unpack(archive: zipfile.ZipFile, folder: Path) -> dict[str, object]:
+def _unpack(archive: zipfile.ZipFile, size: int, folder: Path) -> Iterator[dict[str, object]]:
     entries = _checked(archive.infolist())
-    _check_room(folder, sum(entry.file_size for entry in entries.values()))
+    takes = _check_size(entries, size)
+    needs = takes + _bytecode_limit(entry.file_size for path, entry in entries.items() if path.endswith(".py"))
+    yield {"needs": needs}
+    _check_room(folder, needs)
     top, name, version = _dist_info(entries)
     about = _metadata(_text(archive, entries, f"{top}.dist-info/WHEEL"))
     if not about.get("wheel-version", "").startswith("1."):
@@ -111,8 +144,11 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> dict[str, object]:
     record = _record(_text(archive, entries, f"{top}.dist-info/RECORD"))
     if missing := sorted(record.keys() - entries.keys()):
         raise Refused(f"RECORD names {missing[0]!r:.200}, which is not in it")
+    points = f"{top}.dist-info/entry_points.txt"
+    scripts = _scripts(_text(archive, entries, points)) if points in entries else {}
     places = {path: _place(path, top) for path in entries}
     _check_alike(places.values())  # files with different names may have one place
+    _check_python(places, scripts)
     made: set[Path] = set()
     for path, entry in entries.items():
         expected = record.get(path)
@@ -126,22 +162,25 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> dict[str, object]:
             made.add(place.parent)
         executable = bool((entry.external_attr >> 16) & 0o111) or place.is_relative_to(folder / BIN)
         _extract(archive, entry, place, expected, executable=executable)
-    points = f"{top}.dist-info/entry_points.txt"
-    return {
-        "name": name,
-        "version": version,
-        "files": len(entries),
-        "bytes": sum(entry.file_size for entry in entries.values()),
-        "scripts": _scripts(_text(archive, entries, points)) if points in entries else {},
-    }
+    yield {"unpacked": True, "name": name, "version": version, "bytes": takes, "scripts": scripts}
+
+
+def _check_size(entries: dict[str, zipfile.ZipInfo], size: int) -> int:
+    """How many bytes the files have. Raises `Refused` if a wheel of ``size`` bytes cannot have so many."""
+    takes = sum(entry.file_size for entry in entries.values())
+    if takes > BYTES_LIMIT:
+        raise Refused(f"it has more than {BYTES_LIMIT:,} bytes when it is unpacked")
+    if takes > max(RATIO_FROM_BYTES, RATIO_LIMIT * size):
+        raise Refused(f"it has {takes:,} bytes when it is unpacked, more than {RATIO_LIMIT} times its {size:,}")
+    if sum(entry.compress_size for entry in entries.values()) > size:
+        raise Refused("it is not a whole wheel: its files overlap")
+    return takes
 
 
 def _checked(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     """The files of a wheel by name. Raises `Refused`."""
     if len(infos) > FILES_LIMIT:
         raise Refused(f"it has {len(infos):,} files; at most {FILES_LIMIT:,}")
-    if sum(info.file_size for info in infos) > BYTES_LIMIT:
-        raise Refused(f"it has more than {BYTES_LIMIT:,} bytes when it is unpacked")
     found = list[tuple[str, zipfile.ZipInfo]]()
     for info in infos:
         # The name as it is in the file: `zipfile` would cut it at a zero, and turn separators.
@@ -168,13 +207,18 @@ def _check_alike(paths: Iterable[str]) -> None:
         parents = path.split("/")
         for count in range(1, len(parents)):
             folder = "/".join(parents[:count])
-            if folders.setdefault(folder.casefold(), folder) != folder:
+            if folders.setdefault(_key(folder), folder) != folder:
                 raise Refused(f"{folder!r:.200} is there twice where case does not count")
-        if path.casefold() in files:
+        if _key(path) in files:
             raise Refused(f"{path!r:.200} is there twice, at least where case does not count")
-        files.add(path.casefold())
+        files.add(_key(path))
     if both := sorted(files & folders.keys()):
         raise Refused(f"{both[0]!r:.200} is a file and a folder")
+
+
+def _key(path: str) -> str:
+    """Equal for names that are one on some system: where case does not count, nor how letters are composed."""
+    return path if path.isascii() and path.islower() else unicodedata.normalize("NFC", path).casefold()
 
 
 def _wrong_with(path: str) -> str:
@@ -185,7 +229,24 @@ def _wrong_with(path: str) -> str:
         return "not every system can have it"
     if any(part in ("", ".", "..") or part[-1] in ". " for part in parts):
         return "it is not a path below the folder"
+    if any(_DEVICE.fullmatch(part) or _SHORT.fullmatch(part) for part in parts):
+        return "Windows means something else by it"
     return ""
+
+
+def _check_python(places: dict[str, str], scripts: Iterable[str]) -> None:
+    """Raise `Refused` if a file or a program would be Python itself in an environment, or its settings."""
+    for path, place in places.items():
+        part, *names = _key(place).split("/")
+        if part == PREFIX and len(names) > 1 and names[0] in _PROGRAMS:
+            part, names = BIN, names[1:]
+        if part == BIN and _PYTHON.fullmatch(names[0]):
+            raise Refused(f"{path!r:.200} would be Python itself in an environment")
+        if part in (BIN, PREFIX) and _SETTINGS.fullmatch(names[0]):
+            raise Refused(f"{path!r:.200} would be settings of Python in an environment")
+    for name in scripts:
+        if _PYTHON.fullmatch(_key(name)) or _SETTINGS.fullmatch(_key(name)):
+            raise Refused(f"its program {name!r:.100} would be Python itself in an environment, or its settings")
 
 
 def _dist_info(entries: dict[str, zipfile.ZipInfo]) -> tuple[str, str, str]:
@@ -195,7 +256,7 @@ def _dist_info(entries: dict[str, zipfile.ZipInfo]) -> tuple[str, str, str]:
         raise Refused(f"it has {len(found)} folders .dist-info, not one")
     top = found.pop().removesuffix(".dist-info")
     name, _, version = top.partition("-")
-    if not name or not version:
+    if not _WORD.fullmatch(name) or not _WORD.fullmatch(version):
         raise Refused(f"{top!r:.100} is not a name with a version")
     return top, name, version
 
@@ -264,10 +325,9 @@ def _finish(path: Path, *, executable: bool = False) -> None:
     os.utime(path, (CHANGED_S, CHANGED_S))
 
 
-def _check_room(folder: Path, size: int) -> None:
-    """Raise `Trouble` if the disk has no room for ``size`` bytes, and bytecode of them."""
+def _check_room(folder: Path, takes: int) -> None:
+    """Raise `Trouble` if the disk has no room for so many bytes."""
     free = shutil.disk_usage(folder).free
-    takes = size + size // 4
     if free < takes + FREE_BYTES:
         takes_mb, stays_mb, free_mb = takes / 1e6, FREE_BYTES / 1e6, free / 1e6
         raise Trouble(
@@ -293,22 +353,93 @@ def _scripts(text: str) -> dict[str, tuple[str, str]]:
             point = _SCRIPT.fullmatch(value)
             if point is not None and _SCRIPT_NAME.fullmatch(name):
                 found[name] = (point[1], point[2])
+    if len(found) > SCRIPTS_LIMIT:
+        raise Refused(f"it has {len(found):,} programs; at most {SCRIPTS_LIMIT:,}")
     return found
+
+
+# --- what is known of an unpacked wheel ------------------------------------------------------------------------------
+
+
+class About(NamedTuple):
+    """``bytes``: of its files and their bytecode. ``scripts``: module and function of each program."""
+
+    name: str
+    version: str
+    bytes: int
+    scripts: dict[str, tuple[str, str]]
+
+    def text(self) -> str:
+        """As `read_about` reads it."""
+        return json.dumps(self._asdict())
+
+
+def about_of(facts: object) -> About:
+    """Check what is said to be known of a wheel. Raises ValueError."""
+    if not isinstance(facts, dict):
+        raise ValueError("not the facts of a wheel")
+    name, version, size, scripts = (facts.get(field) for field in About._fields)
+    if not all(isinstance(text, str) and _WORD.fullmatch(text) for text in (name, version)):
+        raise ValueError("no name, or no version")
+    if type(size) is not int or not 0 <= size <= BYTES_LIMIT + BYTECODE_RATIO * BYTES_LIMIT + BYTECODE_ANYWAY_BYTES:
+        raise ValueError("no number of bytes")
+    if not isinstance(scripts, dict) or len(scripts) > SCRIPTS_LIMIT:
+        raise ValueError("no programs")
+    for script, point in scripts.items():
+        if not _SCRIPT_NAME.fullmatch(script) or _PYTHON.fullmatch(_key(script)) or _SETTINGS.fullmatch(_key(script)):
+            raise ValueError("a program with a name that none has")
+        if not isinstance(point, list | tuple) or len(point) != 2:
+            raise ValueError("a program that is no function")
+        if not all(isinstance(each, str) and re.fullmatch(_DOTTED, each) for each in point):
+            raise ValueError("a program that is no function")
+    return About(str(name), str(version), size, {script: (point[0], point[1]) for script, point in scripts.items()})
+
+
+def read_about(wheel: str | Path) -> About:
+    """What is known of an unpacked wheel. Raises `Damaged`, and OSError."""
+    with open(os.path.join(wheel, ABOUT), encoding="utf-8", errors="strict") as file:
+        try:
+            return about_of(json.loads(file.read(ABOUT_BYTES)))
+        except (ValueError, RecursionError) as error:
+            raise Damaged from error
 
 
 # --- bytecode --------------------------------------------------------------------------------------------------------
 
 
-def _compile_all(site: Path) -> int:
-    """Keep the bytecode of all modules but tests, which hardly anybody imports. Returns how many bytes."""
-    written = 0
+def _bytecode_limit(sizes: Iterable[int]) -> int:
+    """How many bytes the bytecode of sources of these sizes may have."""
+    total = sum(size for size in sizes if size <= SOURCE_BYTES)
+    return BYTECODE_RATIO * total + BYTECODE_ANYWAY_BYTES
+
+
+def _compile_all(folder: Path) -> int:
+    """Keep the bytecode of modules, as far as the limits go. Returns how many bytes.
+
+    Not of tests, which hardly anybody imports.
+    """
+    staging, written, seen, until = folder / _STAGING, 0, 0, time.process_time() + COMPILING_S
+    _limit_time(until)
     with _little_memory():
-        for root, folders, files in os.walk(site):
+        for root, folders, files in os.walk(folder / SITE):
             folders[:] = [name for name in folders if name not in ("tests", "test", "testing_data", "__pycache__")]
             for name in files:
-                if name.endswith(".py"):
-                    written += _compile(os.path.join(root, name))
+                if name.endswith(".py") and time.process_time() < until:
+                    size, source = _compile(os.path.join(root, name), staging / "module", written, seen)
+                    written, seen = written + size, seen + source
+    staging.rmdir()
     return written
+
+
+def _limit_time(until: float) -> None:
+    """End this process if a single module takes longer. What is there by then is good. ``until``: as `process_time`."""
+    if sys.platform != "win32":
+        import resource  # Windows has none
+
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        limit = int(until) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the signal for that would leave one
 
 
 @contextmanager
@@ -329,24 +460,31 @@ def _little_memory() -> Iterator[None]:
             resource.setrlimit(what, (soft, hard))
 
 
-def _compile(path: str) -> int:
-    """Compile a module. One that is not of this Python's language has no bytecode: importing it says why."""
+def _compile(path: str, staging: Path, written: int, seen: int) -> tuple[int, int]:
+    """Compile a module; returns the bytes of its bytecode and of its source.
+
+    One that is not of this Python's language has no bytecode: importing it says why. ``written``, ``seen``: bytes of
+    the bytecode and of the sources of modules before it.
+    """
     with open(path, "rb") as file:
         source = file.read(SOURCE_BYTES + 1)
     if len(source) > SOURCE_BYTES:
-        return 0
+        return 0, 0
     try:
         code = compile(source, path, "exec", dont_inherit=True)
         data = marshal.dumps(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return 0
+        return 0, len(source)
+    if written + len(data) > _bytecode_limit([seen + len(source)]):
+        return 0, len(source)
     target = Path(importlib.util.cache_from_source(path))
     target.parent.mkdir(exist_ok=True)
     if target.exists():  # the wheel brought it
-        return 0
-    target.write_bytes(importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + data)
-    _finish(target)
-    return len(data) + 16
+        return 0, len(source)
+    staging.write_bytes(importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + data)
+    _finish(staging)
+    staging.rename(target)  # whole or not at all: this process may be ended
+    return len(data) + 16, len(source)
 
 
 # --- an environment --------------------------------------------------------------------------------------------------
@@ -359,39 +497,61 @@ class _Builder(venv.EnvBuilder):
         """Leave the scripts out with which people activate an environment."""
 
 
-def make(target: str, *wheels: str) -> dict[str, object]:
-    """Make an environment of unpacked wheels. Raises `Trouble`, and OSError."""
+def make(target: str, *wheels: str) -> Iterator[dict[str, object]]:
+    """Make an environment of unpacked wheels in an empty folder. Raises `Refused`, `Trouble`, and OSError."""
     builder = _Builder(symlinks=sys.platform != "win32", with_pip=False)
     context = builder.ensure_directories(target)
     builder.create_configuration(context)
     builder.setup_python(context)
-    programs, site = Path(context.bin_path), Path(_site_of(target))
+    taken = {_key(os.path.join(root, name)) for root, _, names in os.walk(target) for name in names}
+    place = _Place(target, _site_of(target), context.bin_path, context.env_exe, taken)
     copied = 0
-    for wheel in wheels:
+    for number, wheel in enumerate(wheels):
         try:
-            # While it has a second name, the wheel is in use. That is why it comes first.
-            copied += _link(os.path.join(wheel, ABOUT), os.path.join(target, f".{os.path.basename(wheel)}"))
-            copied += _add(wheel, target, str(site), programs, context.env_exe)
+            about = read_about(wheel)
+            copied += _add(os.path.join(wheel, FILES), place, about.name)
         except FileNotFoundError:
-            return {"gone": wheel}
+            yield {"gone": number}
+            return
         except Damaged:
-            return {"damaged": wheel}
-        about = json.loads(Path(target, f".{os.path.basename(wheel)}").read_text(encoding="utf-8"))
-        for name, (module, call) in about["scripts"].items():
+            yield {"damaged": number}
+            return
+        for name, (module, call) in about.scripts.items():
             top = call.partition(".")[0]
-            text = _STARTER.format(python=context.env_exe, module=module, top=top, call=call)
+            text = _STARTER.format(python=place.python, module=module, top=top, call=call)
             if sys.platform != "win32":
-                _write_script(programs / name, text.encode())
-    return {"python": context.env_exe, "programs": str(programs), "copied": copied}
+                _write_script(os.path.join(place.programs, name), text.encode(), place)
+    yield {"python": os.path.basename(place.python), "copied": copied}
 
 
-def _add(wheel: str, target: str, site: str, programs: Path, python: str) -> int:
-    """Add the files of a wheel. Returns the bytes that were copied. Raises `Damaged`, and OSError."""
+class _Place(NamedTuple):
+    """An environment. ``taken``: its files that are Python's own."""
+
+    prefix: str
+    site: str
+    programs: str
+    python: str
+    taken: set[str]
+
+    def check(self, path: str) -> None:
+        """Raise `Refused` if a file of a wheel would be in the place of one of Python's own."""
+        if _key(path) in self.taken:
+            raise Refused(f"{os.path.relpath(path, self.prefix)!r:.200} is Python's own in an environment")
+
+
+def _add(files: str, place: _Place, name: str) -> int:
+    """Add the files of a wheel. Returns the bytes that were copied. Raises `Refused`, `Damaged`, and OSError."""
     copied = 0
-    for part, place in ((SITE, site), (PREFIX, target)):
-        copied += sum(_link(*pair) for pair in _pairs(os.path.join(wheel, part), place))
-    for source, path in _pairs(os.path.join(wheel, BIN), str(programs)):
-        _put_script(source, Path(path), python)
+    try:
+        for part, folder in ((SITE, place.site), (PREFIX, place.prefix)):
+            for source, path in _pairs(os.path.join(files, part), folder):
+                place.check(path)
+                copied += _link(source, path)
+        for source, path in _pairs(os.path.join(files, BIN), place.programs):
+            _put_script(source, path, place)
+    except (FileExistsError, NotADirectoryError) as error:
+        where = os.path.relpath(error.filename2 or error.filename, place.prefix)
+        raise Refused(f"{where!r:.200} of {name} is a folder of another wheel, or inside of a file") from error
     return copied
 
 
@@ -423,56 +583,60 @@ def _link(source: str, target: str) -> int:
     try:
         os.link(source, target)
     except FileExistsError:
-        return 0  # another wheel, or Python itself, has it already
+        if os.path.isdir(target):
+            raise
+        return 0  # another wheel has it already
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOSPC, errno.EDQUOT):
             raise
-        shutil.copyfile(source, target)
-        os.chmod(target, os.stat(source).st_mode & 0o777)
+        with open(source, "rb") as file, open(target, "xb") as copy:
+            shutil.copyfileobj(file, copy)
+        os.chmod(target, os.stat(source).st_mode & 0o555)
         return os.path.getsize(source)
     return 0
 
 
-def _put_script(source: str, target: Path, python: str) -> None:
+def _put_script(source: str, target: str, place: _Place) -> None:
     with open(source, "rb") as file:
         data = file.read()
     first, newline, rest = data.partition(b"\n")
     if first.startswith(b"#!python"):
-        data = b"#!" + python.encode() + newline + rest
-    _write_script(target, data)
+        data = b"#!" + place.python.encode() + newline + rest
+    _write_script(target, data, place)
 
 
-def _write_script(target: Path, data: bytes) -> None:
-    with suppress(FileExistsError), target.open("xb") as file:
+def _write_script(target: str, data: bytes, place: _Place) -> None:
+    place.check(target)
+    with suppress(FileExistsError), open(target, "xb") as file:
         file.write(data)
-        target.chmod(0o555)
+        os.chmod(target, 0o555)
 
 
 # --- the program -----------------------------------------------------------------------------------------------------
 
 
 def main(argv: list[str]) -> None:
-    """Do one thing, and say on stdout how it went."""
+    """Do one thing, and say on stdout how it goes."""
     threading.Thread(target=_end_with_worker, daemon=True).start()
     _give_way()
-    todos: dict[str, Callable[..., dict[str, object]]] = {"unpack": unpack, "make": make}
+    todos: dict[str, Callable[..., Iterator[dict[str, object]]]] = {"unpack": unpack, "make": make}
     try:
-        said = todos[argv[0]](*argv[1:])
+        for said in todos[argv[0]](*argv[1:]):
+            _say(said)
     except Refused as error:
-        said = {"refused": str(error)}
+        _say({"refused": str(error)})
     except Trouble as error:
-        said = {"trouble": str(error)}
+        _say({"trouble": str(error)})
     except OSError as error:
-        said = {"trouble": error.strerror or str(error)}
+        _say({"trouble": error.strerror or str(error)})
     except MemoryError:
-        said = {"trouble": "too little memory"}
-    _say(said)
+        _say({"trouble": "too little memory"})
+    os._exit(0)
 
 
-def _say(said: dict[str, object]) -> NoReturn:
+def _say(said: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
-    os._exit(0)
 
 
 def _end_with_worker() -> None:

@@ -2,82 +2,132 @@
 
 Rule 1: a wheel appears under its name when all of it is there. Until then it is in the folder of the worker that
 unpacks it, which the next worker removes if that one is killed.
-Rule 2: environments have hard links to these files, which are read-only. A wheel of which an environment has links is
-never removed.
+Rule 2: what is known of a wheel lies beside its files, in a folder where only workers write. Nothing else is believed,
+and it is checked whenever it is read.
+Rule 3: environments have hard links to the files, which are read-only. Whoever uses a wheel has a hard link to what is
+known of it, too, among its *marks*: then the wheel is not removed.
+Rule 4: all wheels together have at most so many bytes as their PC allows, whether they are used or not.
 """
 
-import json
 import os
 import shutil
-import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from sys import implementation
+from typing import NamedTuple
 
-from deskgrid.worker.environments.install import ABOUT
+from deskgrid.worker.environments.install import ABOUT, FILES, About, Damaged, read_about
+
+# What the names of wheels begin with that are being removed.
+_GONE = "gone-"
+
+
+class NoRoom(Exception):
+    """There is no room for a wheel; one line."""
+
+
+class Unpacked(NamedTuple):
+    """A wheel that is here."""
+
+    path: Path
+    about: About
 
 
 class WheelStore:
-    """``folder``: for all workers of this PC. ``most``: bytes of wheels that no environment uses."""
+    """``folder``: for all workers of this PC. ``most``: bytes of all wheels."""
 
     def __init__(self, folder: Path, most: int) -> None:
         """Make the folder, if there is none. Raises OSError."""
-        self._folder = folder
-        self._most = most
-        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        self.folder = folder
+        self.most = most
+        # Bytes that wheels need which are being unpacked.
+        self._reserved = 0
+        self._lock = threading.Lock()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _path(self, wheel: str) -> Path:
         """Bytecode is of one Python, so each has wheels of its own."""
-        return self._folder / f"{wheel}-{sys.implementation.cache_tag}"
+        return self.folder / f"{wheel}-{implementation.cache_tag}"
 
-    def find(self, wheel: str) -> Path | None:
-        """The folder of an unpacked wheel, which counts as used now; None if it is not here."""
+    def use(self, wheel: str, marks: Path) -> Unpacked | None:
+        """An unpacked wheel, which stays as long as the folder ``marks`` is there; None if it is not here."""
         path = self._path(wheel)
         try:
+            with suppress(
+                OSError
+            ):  # it has the mark, or is not here, or there are no links, and environments have copies
+                os.link(path / ABOUT, marks / wheel)
+            about = read_about(path)
             os.utime(path)
+            if (path / FILES).is_dir():
+                return Unpacked(path, about)
+        except Damaged:
+            pass
         except OSError:
             return None
-        return path
+        self.drop(path, path.with_name(_gone()))
+        return None
 
     def keep(self, wheel: str, unpacked: Path) -> None:
         """Keep a wheel that was unpacked on the same disk. Raises OSError."""
         path = self._path(wheel)
-        size = _size_of(unpacked)
         try:
             unpacked.rename(path)
         except OSError:
             if not path.is_dir():  # else another worker of this PC was faster
                 raise
-        self._make_room(size, path)
 
     def drop(self, path: Path, trash: Path) -> None:
-        """Remove the unpacked wheel at ``path``, by way of a new name on the same disk. Raises OSError."""
-        path.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+        """Remove the unpacked wheel at ``path``, by way of a new name on the same disk."""
+        with suppress(OSError):  # another worker removes it
+            path.rename(trash)
+            shutil.rmtree(trash, ignore_errors=True)
 
-    def _make_room(self, size: int, new: Path) -> None:
-        """Remove the wheels that were used least lately, if there are too many bytes with ``size`` new ones."""
+    @contextmanager
+    def room_for(self, size: int) -> Iterator[None]:
+        """Have room for ``size`` bytes: wheels that nobody uses go, those first that were used least lately.
+
+        Raises `NoRoom`, and OSError.
+        """
+        with self._lock:
+            self._make_room(size)
+            self._reserved += size
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reserved -= size
+
+    def _make_room(self, size: int) -> None:
         rows = sorted(self._rows())
-        total = sum(row[1] for row in rows)
-        for _, its, path in rows:
-            if total <= self._most:
-                return
-            if path != new:
-                with suppress(OSError):  # another worker removes it
-                    self.drop(path, path.with_name(f"gone-{os.getpid()}-{time.monotonic_ns()}"))
-                    total -= its
+        room = self.most - self._reserved - size - sum(row[1] for row in rows)
+        for _, its, path, used in rows:
+            if room < 0 and not used:
+                self.drop(path, path.with_name(_gone()))
+                room += its
+        if room < 0:
+            left, most = max(0, room + size) / 1e6, self.most / 1e6
+            raise NoRoom(
+                f"it needs {size / 1e6:,.1f} MB, and libraries that are in use leave {left:,.1f} of the {most:,.0f} MB "
+                "that all may take on this PC (--env-cache)"
+            )
 
-    def _rows(self) -> Iterator[tuple[float, int, Path]]:
-        """(when it was used, its bytes, path) of each wheel that no environment uses."""
-        for path in self._folder.iterdir():
+    def _rows(self) -> Iterator[tuple[float, int, Path, bool]]:
+        """(when it was used, its bytes, path, whether somebody uses it) of each wheel."""
+        for path in self.folder.iterdir():
             with suppress(OSError):
-                if path.name.startswith("gone-"):
-                    shutil.rmtree(path, ignore_errors=True)
-                elif os.stat(path / ABOUT).st_nlink == 1:
-                    yield path.stat().st_mtime, _size_of(path), path
+                try:
+                    if not path.name.startswith(_GONE):
+                        found = os.stat(path / ABOUT)
+                        yield path.stat().st_mtime, read_about(path).bytes, path, found.st_nlink > 1
+                        continue
+                except (Damaged, FileNotFoundError):
+                    pass  # nobody can use it
+                shutil.rmtree(path, ignore_errors=True)
 
 
-def _size_of(path: Path) -> int:
-    """The bytes of an unpacked wheel. Raises OSError."""
-    return int(json.loads((path / ABOUT).read_text(encoding="utf-8"))["bytes"])
+def _gone() -> str:
+    return f"{_GONE}{os.getpid()}-{time.monotonic_ns()}"

@@ -1,12 +1,13 @@
 """What a task needs before it can run: the folders of tasks, filled with stored files that are fetched if necessary."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, ThisPc, bytes_of
+from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errand, Errands
 from deskgrid.worker.files.places import Places
@@ -21,7 +22,7 @@ Then = Callable[[str], None]
 
 @dataclass(slots=True, eq=False)
 class _Getting:
-    """``left``: files and trees that have yet to come."""
+    """``left``: files and trees that have yet to come, or answers. ``owner``: whose task it is."""
 
     holder: str
     owner: str
@@ -35,28 +36,43 @@ class _Getting:
 
 @dataclass(slots=True)
 class _Lookup:
-    """What is not in the cache. ``files_missing``: by id."""
+    """What is not in the cache. ``files_missing``: by id. ``claimed``: the parts of each tree that is to be claimed."""
 
     trees_missing: list[bytes]
     files_missing: dict[str, wire.Entry] = field(default_factory=dict)
+    claimed: dict[bytes, list[bytes]] = field(default_factory=dict)
 
 
 class Inputs:
     """``places``: where the folders of tasks are, on the disk of the cache."""
 
-    def __init__(self, cache: FileCache, places: Places, errands: Errands, downloads: Downloads) -> None:
+    def __init__(
+        self, cache: FileCache, places: Places, errands: Errands, downloads: Downloads, claims: Claims
+    ) -> None:
         self._cache = cache
         self._places = places
         self._errands = errands
         self._downloads = downloads
+        self._claims = claims
         self._getting: dict[str, _Getting] = {}
         # Those whose files are here, and that wait for an account.
         self._unplaced: list[_Getting] = []
 
-    def get(self, holder: str, owner: str, trees: tuple[bytes, ...], template: UnpackedTemplate, then: Then) -> None:
-        """Make the folder of ``owner``'s attempt of a template with these trees."""
+    def get(self, holder: str, owner: str, template: UnpackedTemplate, payload: wire.Payload, then: Then) -> bool:
+        """Make the folder of an attempt of ``owner``; False if it needs none. Raises `TreeRefused`."""
+        trees = self._trees(owner, template, payload)
+        if not trees and template.outputs is None:
+            return False
         getting = self._getting[holder] = _Getting(holder, owner, trees, template, then)
         self._look(getting)
+        return True
+
+    def _trees(self, owner: str, template: UnpackedTemplate, payload: wire.Payload) -> tuple[bytes, ...]:
+        """The trees that an attempt needs: not that of the program's own modules if it is laid out, and its owner's."""
+        source = () if template.source is None else template.source[:1]
+        if template.source is not None and template.source[1].is_dir() and self._claims.knows(owner, *source):
+            source = ()
+        return (*source, *template.inputs, *wire.unwrap(payload).trees)
 
     def poll(self) -> None:
         """Look whether there are accounts for the attempts that wait for one."""
@@ -71,6 +87,7 @@ class Inputs:
         if getting is not None and getting.errand is not None:
             getting.errand.drop()
         self._downloads.drop(holder)
+        self._claims.drop(holder)
 
     def tidy(self, holder: str) -> None:
         """Remove an attempt's folder, and let go of its place."""
@@ -81,8 +98,11 @@ class Inputs:
     def _look(self, getting: _Getting) -> None:
         """Find out what an attempt lacks."""
         getting.rounds += 1
+        claimed = {tree for tree in getting.trees if not self._claims.knows(getting.owner, tree)}
         getting.errand = self._errands.do(
-            lambda: _lookup(self._cache, getting.trees), lambda found: self._found(getting, found), getting.holder
+            lambda: _lookup(self._cache, getting.trees, claimed),
+            lambda found: self._found(getting, found),
+            getting.holder,
         )
 
     def _found(self, getting: _Getting, found: _Lookup | Exception) -> None:
@@ -96,6 +116,10 @@ class Inputs:
                 self._downloads.tree(digest, getting.holder, lambda reason: self._came(getting, reason))
             for entry in found.files_missing.values():
                 self._downloads.file(entry, getting.holder, lambda reason: self._came(getting, reason))
+        elif found.claimed:
+            getting.left = len(found.claimed)
+            for tree, parts in found.claimed.items():
+                self._claims.ask(getting.holder, getting.owner, tree, parts, lambda reason: self._came(getting, reason))
         else:
             self._unpack(getting)
 
@@ -147,6 +171,7 @@ class Inputs:
             del self._getting[getting.holder]
             if reason:
                 self._downloads.drop(getting.holder)
+                self._claims.drop(getting.holder)
             getting.then(reason)
 
 
@@ -157,24 +182,17 @@ def _why(found: _Lookup | Exception) -> str:
     return ThisPc("its files do not fit on this PC")
 
 
-def trees_of(template: UnpackedTemplate, payload: wire.Payload) -> tuple[bytes, ...]:
-    """Return the trees that an attempt needs. Raises `TreeRefused`."""
-    return (*_source(template), *template.inputs, *wire.unwrap(payload).trees)
-
-
-def _source(template: UnpackedTemplate) -> tuple[bytes, ...]:
-    """The tree of the program's own modules, if it is not laid out yet."""
-    return () if template.source is None or template.source[1].is_dir() else template.source[:1]
-
-
 def has_files(payload: wire.Payload) -> bool:
     """Whether a payload begins with the mark of those that need files, or leave some."""
     first = payload if isinstance(payload, bytes) else payload.frames()[0]
     return first[:1] == wire.MARK
 
 
-def _lookup(cache: FileCache, digests: Sequence[bytes]) -> Generator[None, None, _Lookup]:
-    """Look for trees and their files. Raises `TreeRefused` if they have too many names, and `NoRoomHere`."""
+def _lookup(cache: FileCache, digests: Sequence[bytes], claimed: Collection[bytes]) -> Generator[None, None, _Lookup]:
+    """Look for trees and their files. Raises `TreeRefused` if they have too many names, and `NoRoomHere`.
+
+    ``claimed``: the trees of which nobody has said that they are their owner's.
+    """
     found, names = _Lookup([]), 0
     for digest in dict.fromkeys(digests):
         data = cache.tree(digest)
@@ -189,5 +207,7 @@ def _lookup(cache: FileCache, digests: Sequence[bytes]) -> Generator[None, None,
             missing = [entry for entry in some if cache.find(entry) is None]
             found.files_missing.update((entry.id, entry) for entry in missing)
             yield
+        if digest in claimed:
+            found.claimed[digest] = [part for entry in tree.entries for part in wire.split_digests(entry.parts)]
     cache.check_room(sum([bytes_of(entry) for entry in found.files_missing.values()]))
     return found

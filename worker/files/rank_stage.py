@@ -10,7 +10,7 @@ from typing import Protocol
 from deskgrid import wire
 from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.files.cache import ThisPc
-from deskgrid.worker.files.inputs import Inputs, has_files, trees_of
+from deskgrid.worker.files.inputs import Inputs, has_files
 from deskgrid.worker.files.outputs import Outputs, failure
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.gangs import RunsRanks
@@ -90,16 +90,12 @@ class RankStage:
             self._ranks.prepare(job)
             return
         self._held[job.key] = held = _Held(job)
+        owner = job.program.owner
         try:
-            trees = trees_of(template, job.payload)
+            if not self._inputs.get(_holder(job.key), owner, template, job.payload, lambda why: self._came(held, why)):
+                self._came(held, "")
         except wire.TreeRefused as error:
             self._came(held, str(error))
-            return
-        if trees or template.outputs is not None:
-            owner = job.program.owner
-            self._inputs.get(_holder(job.key), owner, trees, template, lambda reason: self._came(held, reason))
-        else:
-            self._came(held, "")
 
     def _came(self, held: _Held, reason: str) -> None:
         job = held.job

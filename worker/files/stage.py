@@ -7,8 +7,9 @@ Rule 1: the jobs of a slot are handed on in order, so a job waits for those befo
 Rule 2: a task whose files cannot come has failed with the reason; no other task is affected. If they cannot be kept on
 this PC, its attempt ends as "no room".
 Rule 3: a task whose environment is not here goes back to the broker, which was wrong about that.
-Rule 4: a job waits for an account of its owner if one will be free soon. Else its attempt ends as "no room".
-Rule 5: time that files take is not the task's own: its clock and its timeout run only while it runs.
+Rule 4: no task gets a file that another person's task has brought, unless its owner has sent it, too (`claims.py`).
+Rule 5: a job waits for an account of its owner if one will be free soon. Else its attempt ends as "no room".
+Rule 6: time that files take is not the task's own: its clock and its timeout run only while it runs.
 """
 
 import itertools
@@ -25,9 +26,10 @@ from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, ThisPc
+from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
-from deskgrid.worker.files.inputs import Inputs, has_files, trees_of
+from deskgrid.worker.files.inputs import Inputs, has_files
 from deskgrid.worker.files.outputs import Outputs, failure
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.rank_stage import RankProcesses, RankStage
@@ -75,8 +77,10 @@ class _Waiting:
 
 
 class Stage:
-    """``area``: for environments, on the disk of the cache. ``accounts``: where the folders of tasks are, and the users
-    that they run as; None: in ``area``, and the worker's own user.
+    """``area``: where environments are, on the disk of the cache. ``accounts``: where the folders of tasks are, and the
+    users that they run as; None: in ``area``, and the worker's own user.
+
+    ``wheels``: None: this PC has no environments. ``sites``: where these are, on the same disk; None: in ``area``.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Stage:
         *,
         accounts: Accounts | None = None,
         wheels: WheelStore | None = None,
+        sites: Path | None = None,
     ) -> None:
         self._processes = processes
         accounts = Accounts(area) if accounts is None else accounts
@@ -98,11 +103,21 @@ class Stage:
         numbers = itertools.count(1)
         self._downloads = Downloads(cache, self._errands, numbers)
         self._uploads = Uploads(self._errands, numbers)
-        self._inputs = Inputs(cache, self._places, self._errands, self._downloads)
+        self._claims = Claims(numbers)
+        self._inputs = Inputs(cache, self._places, self._errands, self._downloads, self._claims)
         self._outputs = Outputs(self._places, self._errands, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
-            self.environments = Environments(wheels, cache, area, self._downloads, wake=wake, in_use=self._uses)
+            self.environments = Environments(
+                wheels,
+                cache,
+                sites or area,
+                self._downloads,
+                self._claims,
+                wake=wake,
+                in_use=self._uses,
+                apart=self._places.apart,
+            )
         self.ranks = RankStage(
             processes.ranks,
             processes.template,
@@ -155,16 +170,11 @@ class Stage:
         queue = self._waiting.setdefault(slot, deque())
         for job in jobs:
             queue.append(waiting := _Waiting(job, slot))
+            came = partial(self._came, waiting)
             try:
-                trees = trees_of(template, job.payload)
+                waiting.ready = not self._inputs.get(waiting.holder, job.program.owner, template, job.payload, came)
             except wire.TreeRefused as error:
                 waiting.failed = str(error)
-                continue
-            if trees or template.outputs is not None:
-                owner = job.program.owner
-                self._inputs.get(waiting.holder, owner, trees, template, partial(self._came, waiting))
-            else:
-                waiting.ready = True
         self._hand_on(slot)
 
     def poll(self, now: float) -> list[JobEnded]:
@@ -234,7 +244,7 @@ class Stage:
     def say(self, now: float) -> list[wire.Message]:
         """Return the messages about files that are due, while the broker knows this worker."""
         news = () if self.environments is None else self.environments.say(now)
-        return [*news, *self._downloads.say(now), *self._uploads.say(now)]
+        return [*news, *self._claims.say(now), *self._downloads.say(now), *self._uploads.say(now)]
 
     def _uses(self, environment: str) -> bool:
         """Whether a process runs in an environment, or a job that waits is about to."""
@@ -249,14 +259,19 @@ class Stage:
         elif isinstance(message, wire.Part):
             self._downloads.part(message, now)
         elif isinstance(message, wire.Lacks):
-            self._uploads.lacks(message, now)
+            if not self._claims.lacks(message, now):
+                self._uploads.lacks(message, now)
         elif isinstance(message, wire.Kept):
             self._uploads.kept(message, now)
-        elif not self._downloads.failed(message.request, message.reason):
+        elif not (
+            self._claims.failed(message.request, message.reason)
+            or self._downloads.failed(message.request, message.reason)
+        ):
             self._uploads.failed(message.request, message.reason)
 
     def reconnected(self) -> None:
         """Messages may have been lost with the last connection."""
+        self._claims.reconnected()
         self._downloads.reconnected()
         self._uploads.reconnected()
 

@@ -101,7 +101,7 @@ class Spawner:
             temporary.mkdir(0o700)
             site = self.sites.get(environment_key)
             if site is not None:
-                self.accounts.let_in(owner, Path(site.folder))
+                self.accounts.let_in(owner, Path(site.folder).parent)
             how: dict[str, Any] = {"tell": tell, "rank": rank, "threads": threads, "inherited": inherited}
             process = self._process(slot, environment_key, site, place, temporary, **how)
         except BaseException:

@@ -68,6 +68,8 @@ def find(link: Link, name: str) -> KeptEnvironment:
 
 def wheels(link: Link, kept: KeptEnvironment, build: KeptBuild) -> Sequence[Entry]:
     """Return the wheels of a build. Raises `RequestFailed` if they are somebody else's."""
+    if not build.tree:
+        raise RequestFailed(f"the wheels of {kept.id} cannot be seen: only {kept.owner} and admins may do this")
     try:
         return ResultFiles(link, kept.bags[0]).tree(build.tree).entries
     except RequestFailed as error:

@@ -22,7 +22,7 @@ from deskgrid.wire.messages.client import (
     Watch,
 )
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Refused, Rejoin
-from deskgrid.wire.messages.files import Kept, Lacks, Offer, Part, Want
+from deskgrid.wire.messages.files import Claim, Kept, Lacks, Offer, Part, Want
 from deskgrid.wire.messages.ranks import (
     Meet,
     Met,
@@ -108,6 +108,7 @@ Message = (
     | PmiBytes
     | ShowOutput
     | OutputShown
+    | Claim
 )
 
 # The tag of a message is its position here, so a new message goes to the end.
@@ -115,7 +116,20 @@ MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
 FROM_LAB = (Enrol,)
 FROM_RANKS = (RanksReady, RanksUnready, RanksEnded, Meet, PmiBytes)
-FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume, Prepared, OutputShown, *FROM_RANKS)
+FROM_WORKER = (
+    Join,
+    Heartbeat,
+    Finished,
+    Leave,
+    Returned,
+    Fetch,
+    Saved,
+    Resume,
+    Prepared,
+    OutputShown,
+    Claim,
+    *FROM_RANKS,
+)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 # From workers and clients.
 FROM_BOTH = (Offer, Part, Want)

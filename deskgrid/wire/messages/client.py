@@ -94,11 +94,16 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Any other question or order; ``args`` is a JSON object."""
+    """Any other question or order; ``args`` is a JSON object.
+
+    ``again``: it was sent before, and perhaps carried out, but no answer came. So it is no error if what it asks for is
+    so already.
+    """
 
     request: Count
     what: Name
     args: Annotated[str, Document(QUESTION_BYTES)]
+    again: bool = False
 
 
 # --- broker to client ------------------------------------------------------------------------------------------------

@@ -53,12 +53,24 @@ class Want:
     digest: PartDigest
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Asks, from a worker, which of these parts the owner of ``holder`` lacks: the PC has them, perhaps from others.
+
+    The answer is a `Lacks`. ``holder``: as in `Want`.
+    """
+
+    request: Count
+    holder: Id
+    parts: Parts
+
+
 # --- from the broker -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """Answer to `Offer`, which is in the journal: the parts that the broker does not have."""
+    """Answer to `Offer`, which is in the journal, or to `Claim`: the parts that the owner has not sent."""
 
     request: Count
     parts: Parts

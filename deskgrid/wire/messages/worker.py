@@ -99,12 +99,13 @@ class EnvironmentWanted(NamedTuple):
     """An environment that a worker is to have.
 
     ``key``: names it, and its submitter, who shares its folder with nobody. ``bag``: in whose name its files are asked
-    for. ``tree``: its wheels.
+    for. ``tree``: its wheels. ``owner``: the submitter.
     """
 
     key: Id
     bag: Id
     tree: PartDigest
+    owner: Name
 
 
 class Work(NamedTuple):
