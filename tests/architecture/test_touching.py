@@ -156,6 +156,7 @@ KNOWN = {
     "worker/run/process.py:Process.close": ("unlink", OURS),
     "worker/run/process.py:Process.tell_times": ("chmod open write_bytes", OURS),
     "worker/run/scope.py:Surroundings.note": ("open", TASKS),
+    "worker/run/scope.py:Temporary.__init__": ("open", TASKS),
     "worker/run/scope.py:Temporary.clean": ("scandir utime", TASKS),
     "worker/run/scope.py:_children_of": ("listdir open", TASKS),
     "worker/run/scope.py:_remove": ("unlink", TASKS),
