@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import wraps
 from typing import Any
@@ -266,24 +266,24 @@ def _read_locale() -> Any:
     return _setlocale(locale.LC_ALL)
 
 
-def _system_state() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """Yield what the system and C know of this process. Who has given way to others cannot take that back."""
-    if sys.platform != "win32":
-        yield lambda: (time.tzname, time.timezone), lambda _: time.tzset()
-        yield lambda: os.getpriority(os.PRIO_PROCESS, 0), lambda nice: os.setpriority(os.PRIO_PROCESS, 0, nice)
-    if sys.platform == "linux":
-        yield lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)
-        yield lambda: os.sched_getscheduler(0), lambda how: os.sched_setscheduler(0, how, os.sched_param(0))
-
-
 # State that few tasks change, and that is looked at only after others than quick ones: how to read it, and to set it.
-_SELDOM: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+_SELDOM: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
     (threading.gettrace, threading.settrace),
     (threading.getprofile, threading.setprofile),
     (_read_locale, lambda name: _setlocale(locale.LC_ALL, name)),
-    *_system_state(),
-)
+]
+# What the system and C know of this process. Who has given way to others cannot take that back.
+if sys.platform != "win32":
+    _SELDOM += [
+        (lambda: (time.tzname, time.timezone), lambda _: time.tzset()),
+        (lambda: os.getpriority(os.PRIO_PROCESS, 0), lambda nice: os.setpriority(os.PRIO_PROCESS, 0, nice)),
+    ]
+if sys.platform == "linux":
+    _SELDOM += [
+        (lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
+        (lambda: os.sched_getscheduler(0), lambda how: os.sched_setscheduler(0, how, os.sched_param(0))),
+    ]
 
 
 def _read_decimal() -> Any:
@@ -330,8 +330,9 @@ class Temporary:
         self.path = path
         self._clean = int(time.time() - _OLD_S) * 10**9
         self.clean()
-        # By its descriptor, one sees sooner whether it was touched.
-        self._place = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if sys.platform != "win32" else path
+        self._place: int | str = path
+        if sys.platform != "win32":  # by its descriptor, one sees sooner whether it was touched
+            self._place = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
     @property
     def is_untouched(self) -> bool:
@@ -354,13 +355,13 @@ class Temporary:
 
 def _remove(entry: "os.DirEntry[str]") -> None:
     if entry.is_dir(follow_symlinks=False):
-        remove_folder(entry.path)
+        _remove_folder(entry.path)
     else:
         with suppress(OSError):
             os.unlink(entry.path)
 
 
-def remove_folder(path: str) -> None:
+def _remove_folder(path: str) -> None:
     """Remove a folder with what a task left there, also where the task has closed folders to itself."""
     shutil.rmtree(path, ignore_errors=True)
     # Root has removed all of it; and what root changes by its path is not to be what somebody puts there.
