@@ -316,9 +316,9 @@ def test_a_batch_of_large_arguments_is_sent_in_pieces_and_comes_back_whole(
     sent: list[int] = []
     write = Process.write
 
-    def counting(process: Process, data: Sequence[bytes | memoryview], jobs: int) -> None:
+    def counting(process: Process, data: Sequence[bytes | memoryview], jobs: int, *more: Any) -> None:
         sent.append(jobs)
-        write(process, data, jobs)
+        write(process, data, jobs, *more)
 
     monkeypatch.setattr(Process, "write", counting)
     digest = rig.know(python_template(lambda data: (len(data), os.getpid())))
