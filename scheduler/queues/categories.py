@@ -35,7 +35,7 @@ class CategoryKey(NamedTuple):
     many seconds a piece has at least. They wait longest first, whatever the policy (`deskgrid.scheduler.pieces`).
     ``environment``: names what must be ready on a worker for these tasks; empty: nothing. ``need``: memory and labels
     that they need; `GANGS` for all parallel tasks, whatever they need; None: nothing. ``files``: they need files, so a
-    PC may have no room for them (`deskgrid.scheduler.state.room`).
+    PC may have no room for them (`deskgrid.scheduler.state.avoided`).
     """
 
     owner: str = ""

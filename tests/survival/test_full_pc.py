@@ -9,7 +9,7 @@ import pytest
 
 from deskgrid import File, Grid, checkpoint
 from deskgrid.client.bag import Bag
-from deskgrid.scheduler.state import room
+from deskgrid.scheduler.state import avoided
 from deskgrid.worker.run.child import pack_files, unpack_files
 from tests.live import LiveGrid, live_grid
 from tests.peers import PATIENCE_S
@@ -24,7 +24,7 @@ LITTLE = 20_000
 @pytest.fixture
 def lab(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveGrid]:
     """A broker, and a PC "full" whose files are all on the small file system; its rests are short."""
-    monkeypatch.setattr(room, "FIRST_REST_S", REST_S)
+    monkeypatch.setattr(avoided, "FIRST_REST_S", REST_S)
     with live_grid(tmp_path / "home") as live:
         with monkeypatch.context() as patch:
             patch.setattr(tempfile, "tempdir", str(small))

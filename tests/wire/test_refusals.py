@@ -6,8 +6,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.wire.failure import PICKLED_BYTES, Failure
+from deskgrid.wire.failure import Failure
 from deskgrid.wire.fields import Document, Line, Plain, Word
+from deskgrid.wire.limits import PICKLED_BYTES
 from deskgrid.wire.needs import LeastAndMost, SpeedupField
 from deskgrid.wire.source import Wrong, source_of
 
