@@ -1,7 +1,9 @@
 """The worker's end of `deskgrid.worker.run.parent`: asks it for processes, ends them, and hears when they have ended.
 
-Rule: one thread for each nursery reads what it says, and touches nothing else. Whoever waits for a process is told even
-if its parent dies: then all its processes have ended.
+Rule 1: one thread for each nursery reads what it says, and touches nothing else. Whoever waits for a process is told
+even if its parent dies: then all its processes have ended.
+Rule 2: the parent of an environment runs as the user of its tasks, who may have taken it over. So what it says is
+checked, and a parent that does not do what it is told is killed.
 """
 
 import array
@@ -23,6 +25,10 @@ PROGRAM = Path(__file__).with_name("start.py")
 BORN_LIMIT = 60.0
 # How long a parent may take to end everything. Seconds.
 CLOSE_LIMIT = 5.0
+# How long it may take to end one process. Seconds.
+KILL_LIMIT = 20.0
+# Bytes of a message of a parent: a number, or the text of an error of the system.
+MESSAGE_LIMIT = 64 * 1024
 # Bytes of the end of what a parent printed before it died: a screenful.
 TAIL = 4096
 
@@ -52,6 +58,7 @@ class Birth:
     def end(self, seconds: float) -> None:
         """Kill it if it has not ended by then."""
         self._nursery.say(["end", self._token, seconds])
+        self._nursery.insist(self._token, seconds)
 
     def wait(self) -> int | None:
         """Wait until nothing is left of it; return its code."""
@@ -144,12 +151,24 @@ class Nursery:
         """Kill a process. A parent that has not come up, and may never do, is killed itself."""
         if self._up:
             self.say(["kill", token])
+            self.insist(token)
         else:
             self._popen.kill()
 
+    def insist(self, token: int, seconds: float = 0.0) -> None:
+        """Kill the parent if it has not ended a process in time, ``seconds`` from now on."""
+
+        def look() -> None:
+            if token in self._births:
+                self._popen.kill()
+
+        timer = threading.Timer(seconds + KILL_LIMIT, look)
+        timer.daemon = True
+        timer.start()
+
     def _listen(self) -> None:
-        frames, count = Frames(self._socket.fileno()), 1
-        with suppress(OSError):
+        frames, count = _Messages(self._socket.fileno()), 1
+        with suppress(Exception):  # of whatever kind: somebody else speaks for the parent
             while count:
                 count, messages = frames.read()
                 for kind, token, what in messages:
@@ -166,18 +185,18 @@ class Nursery:
     def _hear(self, kind: str, token: int, what: Any) -> None:
         self._up = True
         if kind == "born":
-            self._births[token].is_born(what)
+            self._births[token].is_born(int(what))
         elif kind == "failed":
-            self._births.pop(token).is_gone(None, what)
+            self._births.pop(token).is_gone(None, str(what))
         else:
             self._births.pop(token).is_gone(os.waitstatus_to_exitcode(what))
 
     def _trouble(self) -> str:
         """What the parent has said before it died."""
-        text = b""
-        with suppress(OSError):
-            text = self._log.read_bytes()[-TAIL:]
-        return text.decode("utf-8", "replace")
+        with suppress(OSError), self._log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
+            return log.read(TAIL).decode("utf-8", "replace")
+        return ""
 
     def close(self) -> None:
         """End the parent, and with it all its processes."""
@@ -188,6 +207,13 @@ class Nursery:
         self._thread.join()
         self._socket.close()
         self._log.unlink(missing_ok=True)
+
+
+class _Messages(Frames):
+    """What a parent says."""
+
+    limit = MESSAGE_LIMIT
+    payload_limit = 0
 
 
 class Direct:
