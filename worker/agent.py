@@ -38,6 +38,7 @@ from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.folders import Folder, is_ours
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.nursery import PROGRAM
+from deskgrid.worker.run.scope import LOWEST
 from deskgrid.worker.session import Identity, Refusal, Session
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import OpenEnded, Plan, PlanError, weekly_from_json
@@ -56,6 +57,8 @@ ENV_BYTES = 10 * 2**30
 # How long a worker waits for the measurement of its speed before it introduces itself. On a busy PC it takes longer,
 # and is said later.
 SPEED_S = 0.2
+# How far tasks give way to others on this PC: as far as possible.
+NICE = LOWEST
 # How long a stopping worker waits for its tasks' last checkpoints. Less than `deskgrid.wire.saving.LEAD_LEAST_S`: its
 # last window must not close before.
 SAVE_S = 9.0
@@ -87,6 +90,8 @@ class WorkerOptions:
     ``labels``: what this PC has, sorted. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
     measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
     most) or any. ``saves``: whether tasks may save before somebody's stop ends it: not if its broker ends, too.
+    ``nice``: how far tasks, and what unpacks their libraries, give way to others on this PC: see
+    `deskgrid.worker.run.scope.give_way`.
     """
 
     join: JoinLine
@@ -106,6 +111,7 @@ class WorkerOptions:
     mpi: bool = False
     mpi_ports: tuple[int, int] | None = None
     saves: bool = True
+    nice: int = NICE
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -197,8 +203,9 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         account=options.run_as,
         tasks=tasks.path,
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
+        nice=options.nice,
     )
-    stage = Stage(executor, cache, tasks.path, wake, account=options.run_as, wheels=wheels)
+    stage = Stage(executor, cache, tasks.path, wake, account=options.run_as, wheels=wheels, nice=options.nice)
     assert stage.environments is not None
     executor.sites = stage.environments.ready
     try:

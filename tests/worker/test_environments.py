@@ -20,6 +20,7 @@ from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.run.folders import Folder
+from deskgrid.worker.run.scope import LOWEST
 from tests.files.fakes import Store, digest
 from tests.waiting import eventually
 from tests.wheels import make_wheel
@@ -303,12 +304,26 @@ def test_a_full_disk_while_it_is_unpacked_is_this_pcs_trouble(
 @posix
 def test_a_helper_ends_with_its_worker(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never.whl")
-    argv = [sys.executable, "-I", str(helpers.PROGRAM), "unpack", str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    places = [str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    argv = [sys.executable, "-I", str(helpers.PROGRAM), "0", "unpack", *places]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         assert eventually((tmp_path / "new" / "prefix").is_dir)
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(30) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells so of a process")
+def test_a_helper_gives_way_as_far_as_the_worker_was_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "never.whl")
+    places = [str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    argv = [sys.executable, "-I", str(helpers.PROGRAM), str(LOWEST), "unpack", *places]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
+        assert eventually((tmp_path / "new" / "prefix").is_dir)
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == LOWEST
+        assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
+        assert process.stdin is not None
+        process.stdin.close()
 
 
 def test_what_a_killed_worker_was_making_is_removed_by_the_next_one(tmp_path: Path) -> None:

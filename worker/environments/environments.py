@@ -1,7 +1,7 @@
 """The environments that a worker has, and how it gets them: files come, wheels are unpacked, a folder is made.
 
-Rule 1: the worker's loop waits for nothing here. Threads look at the disk, and processes of the lowest priority do the
-work (`install.py`).
+Rule 1: the worker's loop waits for nothing here. Threads look at the disk, and processes that give way to everybody
+else do the work (`install.py`).
 Rule 2: one environment is made at a time, the most urgent first. It is made in the worker's own folder, so what a
 killed worker leaves is removed by the next.
 Rule 3: each submitter has folders of its own. A folder with a process in it stays.
@@ -51,7 +51,10 @@ class _Making:
 
 
 class Environments:
-    """``ready``: those that processes can run in, by key. ``in_use``: whether a process runs in one."""
+    """``ready``: those that processes can run in, by key. ``in_use``: whether a process runs in one.
+
+    ``nice``: how far its helpers give way to others on this PC.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Environments:
         *,
         wake: Callable[[], None],
         in_use: Callable[[str], bool],
+        nice: int = 0,
     ) -> None:
         self.ready: dict[str, Site] = {}
         self._store = store
@@ -69,7 +73,7 @@ class Environments:
         self._place = area / PLACE
         self._downloads = downloads
         self._in_use = in_use
-        self._helpers = Helpers()
+        self._helpers = Helpers(nice)
         self._errands = Errands(wake, AT_ONCE)
         self._wanted: dict[str, wire.EnvironmentWanted] = {}
         self._failed: set[str] = set()

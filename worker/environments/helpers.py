@@ -1,4 +1,4 @@
-"""Runs `install.py` in processes of their own, which give way to everything else on the PC and end with the worker."""
+"""Runs `install.py` in processes of their own, which give way to others on the PC and end with the worker."""
 
 import json
 import subprocess
@@ -6,6 +6,8 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+
+from deskgrid.worker.run.scope import priority_class
 
 PROGRAM = Path(__file__).with_name("install.py")
 # The largest wheels take a minute on an idle PC; on a busy one it takes much longer, but a hang is a hang. Seconds.
@@ -19,9 +21,10 @@ class Stopped(Exception):
 
 
 class Helpers:
-    """All helpers that run; `run` is called from several threads."""
+    """All helpers that run; `run` is called from several threads. ``nice``: how far they give way."""
 
-    def __init__(self) -> None:
+    def __init__(self, nice: int) -> None:
+        self._nice = nice
         self._processes: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -32,13 +35,14 @@ class Helpers:
             if self._closed:
                 raise Stopped
             process = subprocess.Popen(
-                [sys.executable, "-I", str(PROGRAM), *argv],
+                [sys.executable, "-I", str(PROGRAM), str(self._nice), *argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
                 encoding="utf-8",
                 env={},
+                creationflags=priority_class(self._nice),
             )
             self._processes.add(process)
         assert process.stdout is not None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from deskgrid import wire
 from deskgrid.worker.checkpoints import Store
@@ -71,7 +71,10 @@ class _Waiting:
 
 
 class Stage:
-    """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as."""
+    """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as.
+
+    ``nice``: how far what makes environments gives way to others on this PC.
+    """
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class Stage:
         *,
         account: Account | None = None,
         wheels: WheelStore | None = None,
+        nice: int = 0,
     ) -> None:
         self._processes = processes
         task_folder.prepare(area, account)
@@ -93,7 +97,8 @@ class Stage:
         self._outputs = Outputs(area, self._errands, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
-            self.environments = Environments(wheels, cache, area, self._downloads, wake=wake, in_use=self._uses)
+            how: dict[str, Any] = {"wake": wake, "in_use": self._uses, "nice": nice}
+            self.environments = Environments(wheels, cache, area, self._downloads, **how)
         self.ranks = RankStage(processes.ranks, processes.template, self._inputs, self._outputs, self.environments)
         self._waiting: dict[int, deque[_Waiting]] = {}
         # Jobs with files that were handed on, and those that have ended, by holder.

@@ -59,7 +59,8 @@ class Executor:
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
     of memory for a task's process, and for each process that it starts, on systems that can enforce this; 0 for no
     limit. ``account``: the user that the processes run as; None: the worker's own user. ``tasks``: where the folders of
-    tasks are; None: beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
+    tasks are; None: beside the bundles. ``mpi``: how MPI programs start here; None: they do not. ``nice``: how far
+    processes give way to others on this PC.
     """
 
     def __init__(

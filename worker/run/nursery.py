@@ -186,13 +186,17 @@ class Nursery:
 
 
 class Direct:
-    """Instead of a nursery on Windows, where no process can be copied: each is started by itself, with ``python``."""
+    """Instead of a nursery on Windows, where no process can be copied: each is started by itself, with ``python``.
+
+    ``nice``: how far it gives way.
+    """
 
     ended = False
     empty = True
 
-    def __init__(self, python: Sequence[str]) -> None:
+    def __init__(self, python: Sequence[str], nice: int) -> None:
         self.python = python
+        self.nice = nice
 
     def close(self) -> None:
         """There is nothing to end."""

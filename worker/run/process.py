@@ -44,6 +44,7 @@ from deskgrid.worker.run.child import (
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines
+from deskgrid.worker.run.scope import priority_class
 from deskgrid.worker.run.templates import Remembered
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -382,7 +383,7 @@ def _spawn(
 ) -> _Started:
     """Start a process, which gets its pipes and what is ``inherited``, and nothing else of ours. Raises OSError."""
     if isinstance(nursery, Direct):
-        return _spawn_on_windows(nursery.python, outputs, arguments)
+        return _spawn_on_windows(nursery, outputs, arguments)
     if account is not None:
         for stream in (outputs.stdout, outputs.stderr):
             account.own(stream.theirs)  # so that it can open /dev/stdout
@@ -427,18 +428,19 @@ class _WindowsBirth:
         return self._popen.wait()
 
 
-def _spawn_on_windows(python: Sequence[str], outputs: Outputs, arguments: Sequence[str]) -> _Started:
+def _spawn_on_windows(direct: Direct, outputs: Outputs, arguments: Sequence[str]) -> _Started:
     how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
     how["env"] = dict(variable.split("=", 1) for variable in arguments[ARGUMENTS - 1 :])
-    argv = [*python, str(PROGRAM), "", str(outputs.stdout.theirs), *arguments[: ARGUMENTS - 1]]
+    argv = [*direct.python, str(PROGRAM), "", str(outputs.stdout.theirs), *arguments[: ARGUMENTS - 1]]
     if sys.platform == "win32":
         import msvcrt
 
         handle = msvcrt.get_osfhandle(outputs.stdout.theirs)
         os.set_handle_inheritable(handle, True)
-        argv[len(python) + 2] = str(handle)
+        argv[len(direct.python) + 2] = str(handle)
         how["startupinfo"] = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
         how["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+        how["creationflags"] |= priority_class(direct.nice)
     popen: subprocess.Popen[bytes] = subprocess.Popen(argv, stderr=outputs.stderr.theirs, **how)
     assert popen.stdin is not None
     assert popen.stdout is not None

@@ -130,7 +130,7 @@ class Spawner:
             how = how if self._account is None else self._account.process()
             how["env"] = site.variables(how["env"])
         log = self._folder / f"parent-{self._spawned}.log"
-        return Direct(python) if sys.platform == "win32" else Nursery(python, self._nice, log, how)
+        return Direct(python, self._nice) if sys.platform == "win32" else Nursery(python, self._nice, log, how)
 
     @property
     def parents(self) -> list[int]:
