@@ -32,6 +32,9 @@ PLACES = {
     "broker/": "server",
     "worker/": "worker",
     "worker/run/child.py": "child",
+    "worker/run/parent.py": "child",
+    "worker/run/scope.py": "child",
+    "worker/run/start.py": "child",
     "sleepbench/": "benchmark",
     "benchmarks/": "benchmark",
     "tests/": "tests",
@@ -47,7 +50,7 @@ MAY_IMPORT = {
     "client": (["client", "lent", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
     "worker": (["worker", "child", "line", "common"], ["zmq", "apscheduler"]),
-    "child": ([], ["cloudpickle", "msgpack"]),
+    "child": (["child"], ["cloudpickle", "msgpack"]),
     # What a program loads as well as its tasks, or the scheduler.
     "lent": ([], []),
     "front door": (["client", "lent", "common"], []),

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgpack
+from deskgrid.worker.run.child import Frames, frame
 
 PROGRAM = Path(__file__).with_name("start.py")
 # How long a new process may take to have a number. Only tests ask for it. Seconds.
@@ -117,7 +117,7 @@ class Nursery:
         """Ask for a process with these arguments and descriptors, which stay open here."""
         token = next(self._tokens)
         birth = self._births[token] = Birth(self, token)
-        packed = _frame(["start", token, list(arguments)])
+        packed = frame(["start", token, list(arguments)])
         with self._mine:
             if not self._ended and self._send(packed, descriptors):
                 return birth
@@ -138,7 +138,7 @@ class Nursery:
     def say(self, message: list[Any]) -> None:
         """Tell the parent something."""
         with self._mine:
-            self._send(_frame(message), ())
+            self._send(frame(message), ())
 
     def kill(self, token: int) -> None:
         """Kill a process. A parent that has not come up, and may never do, is killed itself."""
@@ -148,16 +148,12 @@ class Nursery:
             self._popen.kill()
 
     def _listen(self) -> None:
-        with suppress(OSError), self._socket.makefile("rb") as said:
-            while len(head := said.read(4)) == 4:
-                kind, token, what = msgpack.unpackb(said.read(int.from_bytes(head, "big")))
-                self._up = True
-                birth = self._births[token]
-                if kind == "born":
-                    birth.is_born(what)
-                    continue
-                del self._births[token]
-                birth.is_gone(None, what) if kind == "failed" else birth.is_gone(_exit_code(what))
+        frames, count = Frames(self._socket.fileno()), 1
+        with suppress(OSError):
+            while count:
+                count, messages = frames.read()
+                for kind, token, what in messages:
+                    self._hear(kind, token, what)
         with self._mine:
             self._ended = True
         self._popen.kill()
@@ -166,6 +162,15 @@ class Nursery:
         for birth in list(self._births.values()):
             birth.is_gone(self._popen.returncode, trouble)
         self._births.clear()
+
+    def _hear(self, kind: str, token: int, what: Any) -> None:
+        self._up = True
+        if kind == "born":
+            self._births[token].is_born(what)
+        elif kind == "failed":
+            self._births.pop(token).is_gone(None, what)
+        else:
+            self._births.pop(token).is_gone(os.waitstatus_to_exitcode(what))
 
     def _trouble(self) -> str:
         """What the parent has said before it died."""
@@ -200,12 +205,3 @@ class Direct:
 
     def close(self) -> None:
         """There is nothing to end."""
-
-
-def _exit_code(status: int) -> int:
-    return os.waitstatus_to_exitcode(status)
-
-
-def _frame(message: list[Any]) -> bytes:
-    packed: bytes = msgpack.packb(message)
-    return len(packed).to_bytes(4, "big") + packed

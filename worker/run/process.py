@@ -106,6 +106,7 @@ class Process:
         """
         self.slot = slot
         self.ready = False
+        self.ending = False
         self.program: Program | None = None
         self.bundle: str | None = None
         self.environment = environment
@@ -212,6 +213,7 @@ class Process:
         """Let the process end by itself: it is idle. Its program does what it does at its end, for a moment."""
         with self._dying:
             if not self._dead:
+                self.ending = True
                 self._started.birth.end(END_LIMIT)
                 os.close(self._started.stdin)
                 self._started = self._started._replace(stdin=-1)

@@ -143,9 +143,10 @@ class Spawner:
         self.processes.discard(process)
 
     def close(self) -> None:
-        """Kill every process with its children."""
+        """Kill every process with its children, apart from those that are ending: they have their moment."""
         for process in self.processes:
-            process.kill()
+            if not process.ending:
+                process.kill()
         for process in self.processes:
             process.close()
         self.processes.clear()
