@@ -11,13 +11,12 @@ import os
 import platform
 import secrets
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -25,6 +24,7 @@ from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.enrolment import enrolled
 from deskgrid.worker.environments.store import WheelStore
+from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
@@ -69,8 +69,9 @@ LAST_RESULTS_S = 3.0
 ENROL_S = 10.0
 
 
-# The folder for stored files of a worker whose tasks run as another user, who cannot enter the worker's home.
-RUN_AS_FILES = "deskgrid-files"
+# The folder for stored files of a worker whose tasks run as another user, who cannot enter the worker's home. What is
+# in it can be fetched again, and nobody cleans up there unasked.
+RUN_AS_FILES = Path("/var/cache/deskgrid")
 
 
 class WorkerError(Exception):
@@ -83,8 +84,7 @@ class WorkerOptions:
 
     ``plan`` None: the broker's windows for this worker, or open-ended if it has none. ``task_memory``: bytes of memory
     for a task's process; 0 for no limit. ``run_as``: the user that tasks run as; None: the worker's own user.
-    ``files``: the folder for stored files; None: one in the home or, with ``run_as``, in the folder for temporary
-    files.
+    ``files``: the folder for stored files; None: one in the home or, with ``run_as``, `RUN_AS_FILES`.
     ``files_bytes``: bytes of stored files that are kept although no task uses them. ``env_bytes``: the same of unpacked
     wheels.
     ``labels``: what this PC has, sorted. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
@@ -205,7 +205,8 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
         nice=options.nice,
     )
-    stage = Stage(executor, cache, tasks.path, wake, account=options.run_as, wheels=wheels, nice=options.nice)
+    how: dict[str, Any] = {"account": options.run_as, "nice": options.nice, "renew": tasks.renew}
+    stage = Stage(executor, cache, tasks.path, wake, wheels=wheels, **how)
     assert stage.environments is not None
     executor.sites = stage.environments.ready
     try:
@@ -227,7 +228,7 @@ def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder]:
     """
     place = options.files
     if place is None:
-        place = options.home / "files" if options.run_as is None else Path(tempfile.gettempdir()) / RUN_AS_FILES
+        place = options.home / "files" if options.run_as is None else RUN_AS_FILES
     place = place.absolute()
     try:
         options.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -235,7 +236,8 @@ def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder]:
         if not is_ours(place):
             raise WorkerError(f"{place} belongs to somebody else, or others can write to it: name another with --files")
         store = WheelStore(place / "wheels", options.env_bytes)
-        return FileCache(place / "cache", options.files_bytes), store, Folder(place)
+        folder = Folder(place, lambda path: task_folder.prepare(path, options.run_as))
+        return FileCache(place / "cache", options.files_bytes), store, folder
     except OSError as error:
         raise WorkerError(f"stored files cannot be kept in {place}: {error.strerror}") from error
 

@@ -118,8 +118,7 @@ LINE_LOOK_S = 0.005
 @click.option(
     "--files",
     type=Folder(),
-    help="The folder for input and output files of tasks [default: in the home; with --run-as, in the system's folder "
-    "for temporary files].",
+    help="The folder for input and output files of tasks [default: in the home; with --run-as, /var/cache/deskgrid].",
 )
 @click.option(
     "--files-cache",

@@ -54,9 +54,7 @@ def noted(log: Path) -> list[int]:
 
 
 @contextmanager
-def worker_process(
-    line: JoinLine, name: str, place: Path, program: str = OFTEN
-) -> Iterator["subprocess.Popen[bytes]"]:
+def worker_process(line: JoinLine, name: str, place: Path, program: str = OFTEN) -> Iterator["subprocess.Popen[bytes]"]:
     own = ["--home", str(place / name), "--name", name, "--slots", "1"]
     argv = [sys.executable, "-c", program, *WORKER, "--join", str(line), *own]
     environment = os.environ | {"TMPDIR": str(place)}

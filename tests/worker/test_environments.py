@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -120,6 +121,19 @@ def test_an_environment_has_its_wheels_and_nothing_of_the_worker(pc: Pc, tmp_pat
     with pytest.raises(subprocess.CalledProcessError):
         pc.run("k", "import msgpack")
     assert pc.run("k", "import tiny; print(tiny.__cached__)").startswith(pc.all.ready["k"].folder)
+
+
+def test_an_environment_that_somebody_has_removed_is_made_again(pc: Pc, tmp_path: Path) -> None:
+    tree = pc.tree(a_wheel(tmp_path))
+    pc.want(k=tree)
+    pc.prepared()
+    for folder in (pc.area / module.PLACE, pc.place / "wheels", pc.place / "cache"):
+        shutil.rmtree(folder)
+    assert pc.all.lacks("k")
+    assert pc.prepared()[0].readiness == wire.Readiness.GONE
+    pc.want(k=tree)
+    assert pc.prepared()[0].readiness == wire.Readiness.READY
+    assert pc.run("k", "import tiny; print(tiny.NAME)") == "tiny"
 
 
 def test_environments_share_files_and_a_second_one_needs_nothing_from_the_broker(pc: Pc, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from deskgrid import File
 from deskgrid.client.grid import Grid
-from deskgrid.worker.agent import RUN_AS_FILES
 from deskgrid.worker.run.accounts import AccountError, find_account
 from deskgrid.worker.run.folders import PREFIX
 from tests.executor.rig import alive, call, command_template, python_template, written
@@ -90,7 +89,18 @@ def start(live: LiveGrid, place: Path) -> Callable[[], Any]:
     (place / "tmp").mkdir()
     (place / "tmp").chmod(0o755)
     begin, home = prefix(place), str(place / "pc")
-    options = ["--join", live.broker.ready.worker_line, "--home", home, "--name", "pc1", "--slots", "1"]
+    options = [
+        "--join",
+        live.broker.ready.worker_line,
+        "--home",
+        home,
+        "--name",
+        "pc1",
+        "--slots",
+        "1",
+        "--files",
+        f"{place}/files",
+    ]
     environment = {"TMPDIR": str(place / "tmp"), "DESKGRID_JOIN": live.broker.ready.client_line, "MINE": "secret"}
     return lambda: worker_process(place / "log", *options, "--run-as", USER, prefix=begin, **environment)
 
@@ -166,10 +176,10 @@ def test_no_task_can_read_a_key_or_what_the_worker_keeps(live: LiveGrid, start: 
     with start() as worker:
         assert worker.joined()
         folders = [path for path in (place / "tmp").iterdir() if path.is_dir()]
-        secret = [*(place / "pc").rglob("*"), place / "pc", *(place / "broker").rglob("*"), *folders]
+        secret = [*(place / "pc").rglob("*"), place / "pc", *(place / "broker").rglob("*"), *folders, place / "files"]
         assert [path for path in secret if path.suffix == ".join"]
         assert value_of(live, python_template(_tried), call([*map(str, secret)])) == []
-        (folder,) = [path for path in folders if path.name != RUN_AS_FILES]
+        (folder,) = folders
         assert (stat.S_IMODE(folder.stat().st_mode), folder.stat().st_uid) == (0o710, 0)
 
 
@@ -226,13 +236,13 @@ def test_nothing_is_left_of_a_worker_that_was_killed_when_the_next_one_starts(
         pid = value_of(live, python_template(lambda: __import__("os").getpid()))
         worker.kill()
         assert eventually(lambda: not alive(pid), PATIENCE_S)
-    left = [*(place / "tmp").glob(f"{PREFIX}*"), *(place / "tmp" / RUN_AS_FILES).glob(f"{PREFIX}*")]
+    left = [*(place / "tmp").glob(f"{PREFIX}*"), *(place / "files").glob(f"{PREFIX}*")]
     assert left
     with start() as worker:
         assert worker.joined(2)
         assert not [path for path in left if path.exists()]
-    assert [path.name for path in (place / "tmp").iterdir()] == [RUN_AS_FILES], "the cache stays"
-    assert sorted(path.name for path in (place / "tmp" / RUN_AS_FILES).iterdir()) == ["cache", "wheels"]
+    assert not list((place / "tmp").iterdir())
+    assert sorted(path.name for path in (place / "files").iterdir()) == ["cache", "wheels"], "the cache stays"
 
 
 # --- who cannot be --------------------------------------------------------------------------------------------------
@@ -292,5 +302,5 @@ def test_tasks_of_that_user_are_given_files_and_leave_others(
         item = {"file": File(place / "data.csv"), "make": File}
         (result,) = grid.bag(_leaves, [item], runtime=1).results()
         assert Path(result).read_text() == "1,21,2"
-        files = place / "tmp" / RUN_AS_FILES
+        files = place / "files"
         assert {path.stat().st_uid for path in (files / "cache").iterdir()} == {0}

@@ -92,7 +92,7 @@ class Environments:
         self._wanted = {wanted.key: wanted for wanted in message.environments}
         self._failed.clear()
         for key in self._wanted:
-            if key in self.ready:
+            if self._has(key):
                 self.ready[key] = self.ready.pop(key)  # the last one that would be let go
                 self._say(key, wire.Readiness.READY)
         self._let_go()
@@ -100,11 +100,21 @@ class Environments:
 
     def lacks(self, key: str) -> bool:
         """Whether an environment is not ready, although the broker believes it: then it is told."""
-        if key in self.ready:
+        if self._has(key):
             return False
         if key not in self._wanted:
             self._say(key, wire.Readiness.GONE)
         return True
+
+    def _has(self, key: str) -> bool:
+        """Whether an environment is ready. If somebody has removed it, the broker is told."""
+        if key not in self.ready:
+            return False
+        if os.path.isdir(self.ready[key].folder):
+            return True
+        del self.ready[key]
+        self._say(key, wire.Readiness.GONE)
+        return False
 
     def poll(self) -> None:
         """Pass on what threads have done."""

@@ -44,6 +44,7 @@ class WheelStore:
         """Keep a wheel that was unpacked on the same disk. Raises OSError."""
         path = self._path(wheel)
         size = _size_of(unpacked)
+        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)  # somebody may have removed it
         try:
             unpacked.rename(path)
         except OSError:

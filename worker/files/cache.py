@@ -108,6 +108,7 @@ class FileCache:
     def begin(self, entry: Entry) -> Partial | None:
         """Begin to fetch a file; None if another worker of this PC fetches it, or has just done so. Raises OSError."""
         path = self._folder / f"{entry.id}{_PART}"
+        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)  # somebody may have removed it
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         if not taken(descriptor) or not self._is_named(descriptor, path) or self.find(entry) is not None:
             os.close(descriptor)
@@ -143,6 +144,7 @@ class FileCache:
         """Keep a tree. Raises `Damaged`, and OSError."""
         if sha256(data).digest() != digest:
             raise Damaged("a list of files was damaged on its way, or on the disk of the broker")
+        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         self._make_room(len(data))
         path = self._folder / f"{digest.hex()}{_TREE}"
         staging = path.with_name(f"{path.name}-{os.getpid()}")

@@ -13,6 +13,7 @@ Rule 4: time that files take is not the task's own: its clock and its timeout ru
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,7 +74,8 @@ class _Waiting:
 class Stage:
     """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as.
 
-    ``nice``: how far what makes environments gives way to others on this PC.
+    ``nice``: how far what makes environments gives way to others on this PC. ``renew``: makes the area again if
+    somebody has removed it.
     """
 
     def __init__(
@@ -86,8 +88,10 @@ class Stage:
         account: Account | None = None,
         wheels: WheelStore | None = None,
         nice: int = 0,
+        renew: Callable[[], None] = lambda: None,
     ) -> None:
         self._processes = processes
+        self._renew = renew
         task_folder.prepare(area, account)
         self._errands = Errands(wake)
         numbers = itertools.count(1)
@@ -156,6 +160,8 @@ class Stage:
 
     def poll(self, now: float) -> list[JobEnded]:
         """Return the jobs that ended since the last call, those with files only when the broker has these."""
+        with suppress(OSError):  # what needs it says what is wrong
+            self._renew()
         self._errands.poll()
         if self.environments is not None:
             self.environments.poll()

@@ -1186,6 +1186,9 @@ class Child:
         """Run tasks; return whether another one may follow in this process."""
         template = self._templates[digest]
         self._busy = True
+        if not self._temporary.is_there():
+            write_all(self._out, frame(["spent"]))
+            return False
         for task, number, payload, checkpoint in tasks:
             if checkpoint is None:
                 goes_on = self._attempt(template, task, number, payload)

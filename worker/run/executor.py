@@ -14,6 +14,8 @@ job was sent to a ready process, or at the poll that saw its predecessor end.
 """
 
 import math
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -47,6 +49,11 @@ CAPTURE_LIMIT = 64 * 1024
 TEMPLATES_BYTES = 2 * PAYLOAD_LIMIT
 # How long a process is kept for more tasks of its program. Seconds.
 IDLE_S = 60.0
+# How often the files in the worker's folder are touched: what is not used for some days is removed where temporary
+# files are. Seconds.
+TOUCH_S = 12 * 3600.0
+# What is in it that no task can write to.
+BUNDLES, CHECKPOINTS = "bundles", "checkpoints"
 # Failed starts in a row before a job fails: two may be bad luck.
 START_ATTEMPTS = 3
 
@@ -81,15 +88,14 @@ class Executor:
         self._woken = False
         self._memory_note = f"; a task here may use at most {task_memory:,} bytes of memory" if task_memory else ""
         self._account = account
-        self.folder = Folder()
-        if account is not None:
-            account.let_pass(self.folder.path)
-        self._bundles = self.folder.path / "bundles"
-        self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints")
+        self.folder = Folder(prepare=lambda path: None if account is None else account.let_pass(path))
+        self._touched: float | None = None
+        self._bundles = self.folder.path / BUNDLES
+        self.checkpoints = CheckpointFiles(self.folder.path / CHECKPOINTS)
         self._saved: list[JobSaved] = []
         tasks = self.folder.path if tasks is None else tasks
         arguments = [name, str(result_limit), str(task_memory), str(tasks)]
-        self._spawner = Spawner(self.folder.path, arguments, capture_limit, account, self._keep, nice=nice)
+        self._spawner = Spawner(self.folder, arguments, capture_limit, account, self._keep, nice=nice)
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [Slot(index) for index in range(slots)]
@@ -112,7 +118,8 @@ class Executor:
         self._spawner.sites = sites
 
     def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
-        """Learn a template; others may be forgotten, except those ``needed``. Raises `TemplateError`."""
+        """Learn a template; others may be forgotten, except those ``needed``. Raises `TemplateError`, and OSError."""
+        self.folder.renew()
         template = read_template(blob, self._bundles)
         running = {slot.jobs[0].template for slot in self._busy()} | self.ranks.templates
         for old in self._remembered.add(digest, template.size, running | set(needed)):
@@ -128,8 +135,9 @@ class Executor:
                 self._account.own(folder)
 
     def knows(self, digest: str) -> bool:
-        """Whether `know` was called with it, and it was not forgotten."""
-        return digest in self._templates
+        """Whether `know` was called with it, it was not forgotten, and nobody has removed its modules."""
+        template = self._templates.get(digest)
+        return template is not None and (not template.unpacked or os.path.isdir(template.unpacked))
 
     def template(self, digest: str) -> UnpackedTemplate:
         """A known template."""
@@ -146,7 +154,7 @@ class Executor:
 
         Raises ValueError if they are not, or if the slot still has jobs of another template.
         """
-        if not jobs or len({job.template for job in jobs}) > 1 or not self.knows(jobs[0].template):
+        if not jobs or len({job.template for job in jobs}) > 1 or jobs[0].template not in self._templates:
             raise ValueError("a batch is one or more jobs of one known template")
         target = self._slots[slot]
         if target.jobs and target.jobs[0].template != jobs[0].template:
@@ -173,6 +181,7 @@ class Executor:
     def poll(self, now: float) -> list[JobEnded]:
         """Return the jobs that ended since the last call. Kills overdue processes and replaces dead ones."""
         self._woken = False
+        self._look_after_folder(now)
         for slot in self._busy():
             slot.elapsed(now)
         ended: list[JobEnded] = []
@@ -189,6 +198,17 @@ class Executor:
         for slot in self._busy():
             self._check(slot, now, ended)
         return ended
+
+    def _look_after_folder(self, now: float) -> None:
+        """Take care that nobody cleans the folder away, and that it is there again if somebody did."""
+        with suppress(OSError):  # a process that needs it says what is wrong
+            self.folder.renew()
+        if self._touched is None:
+            self._touched = now
+        elif now - self._touched >= TOUCH_S:
+            self._touched = now
+            names = [BUNDLES, CHECKPOINTS]
+            threading.Thread(target=lambda: self.folder.touch(names), name="deskgrid-touch", daemon=True).start()
 
     def saved(self) -> list[JobSaved]:
         """Return the checkpoints that came since the last call: those before the jobs that `poll` returned last."""

@@ -205,6 +205,10 @@ class Temporary:
         self._clean = int(time.time() - _OLD_S) * 10**9
         self.clean()
 
+    def is_there(self) -> bool:
+        """Whether nobody has removed it."""
+        return os.path.isdir(self.path)
+
     def clean(self) -> bool:
         """Remove what is in it; return whether it is there and can be used."""
         try:

@@ -10,6 +10,7 @@ from typing import Any
 
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account, environment
+from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
 from deskgrid.worker.run.process import Process, Tell
@@ -46,7 +47,7 @@ class Spawner:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Folder,
         arguments: list[str],
         capture_limit: int,
         account: Account | None,
@@ -77,8 +78,9 @@ class Spawner:
     ) -> Process:
         """Start a process. Raises OSError. ``threads``: how many slots it has. ``inherited``: as `Process` takes it."""
         self._spawned += 1
+        self._folder.renew()
         site = self.sites.get(environment_key)
-        stem = self._folder / f"{slot}-{self._spawned}"
+        stem = self._folder.path / f"{slot}-{self._spawned}"
         temporary = stem.with_suffix(".tmp")
         temporary.mkdir(0o700)
         account = None if site is None else self._account
@@ -125,11 +127,12 @@ class Spawner:
         return nursery
 
     def _new_nursery(self, python: list[str], site: Site | None) -> Nursery | Direct:
-        how: dict[str, Any] = {"env": environment(os.environ)}
+        # Also what its copies can read of themselves: below /proc, a process keeps the environment of its parent.
+        how: dict[str, Any] = {"env": environment(os.environ) if self._account is None else self._account.environment()}
         if site is not None:
             how = how if self._account is None else self._account.process()
             how["env"] = site.variables(how["env"])
-        log = self._folder / f"parent-{self._spawned}.log"
+        log = self._folder.path / f"parent-{self._spawned}.log"
         return Direct(python, self._nice) if sys.platform == "win32" else Nursery(python, self._nice, log, how)
 
     @property
