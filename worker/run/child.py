@@ -1027,18 +1027,21 @@ class Output:
         self._streams = [_text_stream(1), _text_stream(2)]
         sys.stdout, sys.stderr = self._streams
 
-    def end(self) -> None:
+    def end(self, elapsed: float) -> None:
         """A task has ended: restore the descriptors if it closed or replaced them, flush, and mark the end."""
-        for pipe, descriptor in self._pipes:
-            os.dup2(pipe, descriptor)
-            make_blocking(pipe)
+        (stdout, _), (stderr, _) = self._pipes
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        if elapsed > scope.QUICK_S:
+            make_blocking(stdout)
+            make_blocking(stderr)
         self.flush()
         if len(sys.modules) != len(self._modules):
             self._look_for_c()
         if self._flush_c is not None:
             self._flush_c(None)
-        for pipe, _ in self._pipes:
-            os.write(pipe, self.mark)
+        os.write(stdout, self.mark)
+        os.write(stderr, self.mark)
 
     def _look_for_c(self) -> None:
         """From now on flush the buffers of C, too, if a task has loaded C code, which may print."""
@@ -1310,20 +1313,22 @@ class Child:
         self._served = True
         if self._files.used:
             self._files.end()
-        goes_on = self._tidy(template) and goes_on
+        goes_on = self._tidy(template, elapsed) and goes_on
         if isinstance(result, bytes):
             result = _in_a_report(result)
-        self._output.end()
+        self._output.end(elapsed)
         self._tell(["ended", task, number, outcome, elapsed, result])
         return goes_on
 
-    def _tidy(self, template: "Function | Command") -> bool:
+    def _tidy(self, template: "Function | Command", elapsed: float) -> bool:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""
-        left = scope.have_children() and scope.end_children()
-        if not self._temporary.clean():
-            return False
+        left = False
+        if elapsed > scope.QUICK_S:
+            left = scope.have_children() and scope.end_children()
+            if not self._temporary.clean():
+                return False
         # A command has changed nothing here.
-        return isinstance(template, Command) or (self._surroundings.restore() and not left)
+        return isinstance(template, Command) or (self._surroundings.restore(elapsed) and not left)
 
     def _tell(self, report: list[Any]) -> None:
         if isinstance(report[-1], Raw):
@@ -1422,6 +1427,7 @@ def die_first() -> None:
 def prepare() -> None:
     """Import what every task needs: what the parent of a process has imported, it need not."""
     pickle_by_value()
+    scope.watch()
 
 
 def _descriptor(handle: str) -> int:

@@ -3,8 +3,8 @@
 Rule 1: as `child.py`, this file imports nothing of ours.
 Rule 2: what an attempt finds is what was there when the code of its program had been loaded: what a module sets when it
 is imported is meant for all tasks, what a task sets is not. What a program keeps in its own globals stays.
-Rule 3: this runs after each task, however short it is. What is cheap to set is set; the rest is compared first, and
-what only an imported module can change is looked at only if that module has been imported.
+Rule 3: this runs after each task, however short it is: see `QUICK_S`. What only an imported module can change is looked
+at only if that module has been imported.
 """
 
 import _thread
@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 # Without an enum for each number, as `signal.getsignal` makes.
@@ -27,6 +28,9 @@ _getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 SIGKILL, _WNOHANG = getattr(signal, "SIGKILL", 9), getattr(os, "WNOHANG", 1)
 # The signals of POSIX; later ones are for programs that use them on purpose.
 _SIGNALS = range(1, 32) if sys.platform != "win32" else ()
+# An attempt that took no longer has started no process, loaded no module and made no file. What it can have changed is
+# noticed when Python code changes it; after others, one looks. Seconds.
+QUICK_S = 20e-6
 # How long children that were killed may take to end. Seconds.
 KILL_S = 2.0
 _LOOK_S = 0.002
@@ -68,7 +72,7 @@ class Surroundings:
         """Each attempt from now on finds what is there now."""
         if self._folder >= 0:
             os.close(self._folder)
-        self._folder, self._cwd = -1, ""
+        self._folder, self._cwd = -1, "."
         with suppress(OSError):
             self._cwd = os.getcwd()
             self._folder = os.open(".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
@@ -79,7 +83,7 @@ class Surroundings:
         self._handlers = list(map(_getsignal, _SIGNALS))
         if sys.platform != "win32":
             self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        self._values = [read() for read, _ in _ALWAYS]
+        self._state = _state()
         self._limits = _read_limits()
         self._modules = {name: read() for name, (read, _, _) in _MODULES.items() if name in sys.modules}
         reseed()
@@ -88,37 +92,46 @@ class Surroundings:
         """One more of the threads that are here is ours."""
         self._threads += 1
 
-    def restore(self) -> bool:
-        """Have the next attempt find what was noted; return whether that is possible in this process."""
+    def restore(self, elapsed: float) -> bool:
+        """Have the next attempt find what was noted; return whether that is possible in this process.
+
+        ``elapsed``: how long the attempt took. Seconds.
+        """
+        if (
+            elapsed < QUICK_S
+            and not _watched.touched
+            and _CHANGEABLE.isdisjoint(sys.modules)
+            and _state() == self._state
+        ):
+            return _thread._count() <= self._threads
         try:
             self._restore_process()
             self._restore_python()
             reseed()
         except Exception:  # such as a limit that only root can raise again, or a module that a task has taken apart
             return False
+        _watched.touched = False
         return _thread._count() <= self._threads
 
     def _restore_process(self) -> None:
-        if sys.platform != "win32" and self._folder >= 0:
-            os.fchdir(self._folder)
-        elif self._cwd:
+        if sys.platform == "win32":
             os.chdir(self._cwd)
+        else:
+            os.fchdir(self._folder) if self._folder >= 0 else os.chdir(self._cwd)
+            for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+                signal.setitimer(timer, 0.0)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            if "resource" in sys.modules and (limits := _read_limits()) != self._limits:
+                for each, now, before in zip(_RLIMITS, limits, self._limits, strict=True):
+                    if now != before:
+                        resource.setrlimit(each, before)
         if os.environ is not self._environ or _variables() != self._variables:
             self._restore_variables()
         os.umask(self._umask)
-        if sys.platform != "win32":
-            for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
-                signal.setitimer(timer, 0.0)
         if (handlers := list(map(_getsignal, _SIGNALS))) != self._handlers:
             for number, now, before in zip(_SIGNALS, handlers, self._handlers, strict=True):
                 if now is not before and before is not None:
                     signal.signal(number, before)
-        if sys.platform != "win32":
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-        if "resource" in sys.modules and (limits := _read_limits()) != self._limits:
-            for each, now, before in zip(_RLIMITS, limits, self._limits, strict=True):
-                if now != before:
-                    resource.setrlimit(each, before)
 
     def _restore_variables(self) -> None:
         vars(os)["environ"] = self._environ
@@ -130,15 +143,51 @@ class Surroundings:
                 os.environ[decode(name)] = decode(value)
 
     def _restore_python(self) -> None:
-        faulthandler.cancel_dump_traceback_later()
-        for (read, write), before in zip(_ALWAYS, self._values, strict=True):
-            if read() != before:
+        if _state() != self._state:
+            for write, before in zip(_SET, self._state, strict=True):
                 write(before)
+        faulthandler.cancel_dump_traceback_later()
         with warnings.catch_warnings():  # both ends of it make void what was shown once: it is shown again
             pass
         for name, (read, write, fresh) in _MODULES.items():
             if name in sys.modules and read() != (before := self._modules.get(name, fresh)):
                 write(before)
+
+
+class _Watched:
+    """Whether Python code has changed what takes so little time to change that it pays off to notice only then."""
+
+    def __init__(self) -> None:
+        self.touched = True
+
+    def watch(self, module: Any, *names: str) -> None:
+        """Notice when one of these functions is called."""
+        for name in names:
+            if (function := getattr(module, name, None)) is not None:
+                setattr(module, name, self._noticing(function))
+
+    def _noticing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def called(*given: Any, **options: Any) -> Any:
+            self.touched = True
+            return function(*given, **options)
+
+        for group in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            if function in group:
+                group.add(called)
+        return called
+
+
+_watched = _Watched()
+
+
+def watch() -> None:
+    """Notice from now on, in this process and its copies, what short tasks change. For processes of tasks only."""
+    import socket
+
+    _watched.watch(socket, "setdefaulttimeout")
+    _watched.watch(os, "chdir", "fchdir", "umask", "putenv", "unsetenv")
+    _watched.watch(signal, "signal", "alarm", "setitimer", "pthread_sigmask")
 
 
 def _variables() -> dict[Any, Any]:
@@ -166,17 +215,31 @@ def _call(module: str, name: str) -> Callable[..., Any]:
 
 
 _FILTERS: Any = warnings.filters
-# State of Python that a task may change: how to read it, and how to set it.
-_ALWAYS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
-    (lambda: [*sys.path], lambda path: sys.path.__setitem__(slice(None), path)),
-    (lambda: [*_FILTERS], lambda filters: _FILTERS.__setitem__(slice(None), filters)),
-    (sys.getrecursionlimit, sys.setrecursionlimit),
-    (sys.getswitchinterval, sys.setswitchinterval),
-    (sys.gettrace, sys.settrace),
-    (sys.getprofile, sys.setprofile),
-    (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-    (lambda: logging.root.level, logging.root.setLevel),
-    (lambda: logging.root.manager.disable, logging.disable),
+_ROOT = logging.root
+
+
+def _state() -> tuple[Any, ...]:
+    """State of Python that a task may change."""
+    path, filters, manager = tuple(sys.path), tuple(_FILTERS), _ROOT.manager
+    limits = sys.getrecursionlimit(), sys.getswitchinterval()
+    return path, filters, limits, sys.gettrace(), sys.getprofile(), gc.isenabled(), _ROOT.level, manager.disable
+
+
+def _set_limits(limits: tuple[int, float]) -> None:
+    sys.setrecursionlimit(limits[0])
+    sys.setswitchinterval(limits[1])
+
+
+# How each part of this state is set.
+_SET: tuple[Callable[[Any], Any], ...] = (
+    lambda path: sys.path.__setitem__(slice(None), path),
+    lambda filters: _FILTERS.__setitem__(slice(None), filters),
+    _set_limits,
+    sys.settrace,
+    sys.setprofile,
+    lambda on: gc.enable() if on else gc.disable(),
+    _ROOT.setLevel,
+    logging.disable,
 )
 # State that a module keeps: how to read it, how to set it, and what it is when the module has just been imported.
 _MODULES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
@@ -184,6 +247,10 @@ _MODULES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "tempfile": (lambda: sys.modules["tempfile"].tempdir, _set("tempfile", "tempdir"), None),
     "numpy": (_call("numpy", "geterr"), lambda how: sys.modules["numpy"].seterr(**how), _FLOATING),
 }
+
+
+# Modules whose state a task can change within no time, so it is always looked at once they are imported.
+_CHANGEABLE = {*_MODULES, "random", "numpy.random", "torch", "resource"} - {"socket"}
 
 
 def reseed() -> None:
