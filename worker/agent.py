@@ -34,6 +34,7 @@ from deskgrid.worker.pc.processors import cores
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.pc.this_pc import ThisPc
 from deskgrid.worker.run.accounts import Account, AccountError, check_account
+from deskgrid.worker.run.cgroup import find_groups
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.folders import Folder, is_ours
 from deskgrid.worker.run.mpi import Mpi
@@ -192,6 +193,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         with suppress(OSError):  # it has been woken often enough, or has ended
             wake_in.send(b"\0")
 
+    groups = find_groups()  # before there are other processes
     measurement = SpeedMeasurement(wake) if options.speed is None else None
     cache, wheels, tasks = _places(options)
     address = address_towards(options.join.host, options.join.port)
@@ -204,6 +206,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         tasks=tasks.path,
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
         nice=options.nice,
+        groups=groups,
     )
     how: dict[str, Any] = {"account": options.run_as, "nice": options.nice, "renew": tasks.renew}
     stage = Stage(executor, cache, tasks.path, wake, wheels=wheels, **how)

@@ -1116,6 +1116,7 @@ class Child:
         self._environment = environment
         self._limit = result_limit
         self._memory = memory
+        self._over = f"the limit is {memory:,} bytes for a task on {host} (deskgrid worker --task-memory)"
         self._is_rank = bool(rank)
         self._rank: tuple[int, ...] = ()
         self._inherited = tuple(inherited)
@@ -1153,6 +1154,8 @@ class Child:
                 self._join_gang(body)
             elif kind == "become":
                 self._become(body)
+            elif kind == "memory":
+                self._confine(*body)
             elif not self._run(digest, body):
                 break
 
@@ -1168,6 +1171,13 @@ class Child:
         os.environ.update(account["variables"])
         os.chdir(account["cwd"])
         self._surroundings.note()
+
+    def _confine(self, size: int, reason: str) -> None:
+        """Use no more than so many bytes of memory from now on. ``reason``: what is said of a task that needs more."""
+        if not self._memory or size < self._memory:
+            self._memory, self._over = size, reason
+            limit_memory(size)
+            self._surroundings.note()
 
     def _join_gang(self, gang: dict[str, Any]) -> None:
         """Become a rank. ``variables``: of the environment."""
@@ -1342,8 +1352,7 @@ class Child:
     def _explained(self, error: MemoryError) -> MemoryError:
         """Add the memory limit, if there is one, to ``error``."""
         if self._memory:
-            text = f"the limit is {self._memory:,} bytes for a task on {self._host} (deskgrid worker --task-memory)"
-            error.add_note(text) if error.args else setattr(error, "args", (text,))
+            error.add_note(self._over) if error.args else setattr(error, "args", (self._over,))
         return error
 
     def _forked(self) -> None:

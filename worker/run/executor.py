@@ -27,6 +27,7 @@ from deskgrid.durations import precise
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account
+from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
@@ -67,7 +68,8 @@ class Executor:
     of memory for a task's process, and for each process that it starts, on systems that can enforce this; 0 for no
     limit. ``account``: the user that the processes run as; None: the worker's own user. ``tasks``: where the folders of
     tasks are; None: beside the bundles. ``mpi``: how MPI programs start here; None: they do not. ``nice``: how far
-    processes give way to others on this PC.
+    processes give way to others on this PC. ``groups``: how the kernel bounds what tasks asked for that gave
+    ``memory``; None: each of their processes is limited by itself.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Executor:
         tasks: Path | None = None,
         mpi: Mpi | None = None,
         nice: int = 0,
+        groups: Groups | None = None,
     ) -> None:
         self._wake = wake
         self._woken = False
@@ -95,7 +98,7 @@ class Executor:
         self._saved: list[JobSaved] = []
         tasks = self.folder.path if tasks is None else tasks
         arguments = [name, str(result_limit), str(task_memory), str(tasks)]
-        self._spawner = Spawner(self.folder, arguments, capture_limit, account, self._keep, nice=nice)
+        self._spawner = Spawner(self.folder, arguments, capture_limit, account, self._keep, nice=nice, groups=groups)
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [Slot(index) for index in range(slots)]
@@ -170,6 +173,7 @@ class Executor:
         if target.process and (
             target.process.environment != target.environment
             or target.process.program not in (None, target.program)
+            or target.process.memory not in (None, jobs[0].options.memory)
             or (bundle is not None and target.process.bundle not in (None, bundle))
         ):
             self._retire(target)
@@ -340,6 +344,8 @@ class Executor:
             data += frame(["template", digest, template.body])
         process.told.use(digest)
         process.program, slot.idle_since = slot.program, None
+        if process.memory is None:
+            process.confine(slot.jobs[0].options.memory)
         if not slot.sent:
             slot.since = None
         slot.sent += len(jobs)
@@ -419,6 +425,11 @@ class Executor:
     def _lose(self, slot: Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
         """Release the process of a busy slot: end the job that it ran or was started for, go on with the others."""
         process, elapsed = slot.process, slot.elapsed(now)
+        if process is not None and process.overran and process.served:
+            # What others have left may be to blame: the job begins again, in a process of its own.
+            slot.process, slot.sent, slot.since = None, 0, None
+            self._start(slot)
+            return
         started = process is not None and slot.sent > process.undelivered
         self._release(slot)
         slot.failures = 0 if started else slot.failures + 1

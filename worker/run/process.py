@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from deskgrid.sizes import size
 from deskgrid.wire import (
     PAYLOAD_LIMIT,
     SAID_AT_MEETING_BYTES,
@@ -29,6 +30,7 @@ from deskgrid.wire import (
     results_of_tasks,
 )
 from deskgrid.worker.run.accounts import UMASK, Account
+from deskgrid.worker.run.cgroup import Group, Groups
 from deskgrid.worker.run.child import (
     ARGUMENTS,
     MARK_BYTES,
@@ -91,6 +93,7 @@ class Process:
         account: Account | None = None,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         inherited: Sequence[int] = (),
+        groups: Groups | None = None,
     ) -> None:
         """``stem``: of the files for its checkpoints. ``arguments``: of `deskgrid.worker.run.child`, after TIMES.
 
@@ -102,9 +105,14 @@ class Process:
         ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
         what is reported, or None.
 
-        ``inherited``: descriptors that the process gets.
+        ``inherited``: descriptors that the process gets. ``groups``: how the kernel bounds its memory; None: it cannot.
         """
         self.slot = slot
+        # Bytes of memory that its tasks have asked for; None: it has served none.
+        self.memory: int | None = None
+        self._groups = groups
+        self._group: Group | None = None
+        self.overran = False  # the kernel has killed it because it used more
         self.ready = False
         self.ending = False
         self.program: Program | None = None
@@ -149,6 +157,32 @@ class Process:
         self._account = account
         how = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "umask": UMASK, "cwd": account.home}
         self.write([frame(["become", "", how | {"variables": variables}])], 0)
+
+    def confine(self, memory: int) -> None:
+        """Let it use so many bytes of memory from now on, with all that it starts; 0: as much as any other process.
+
+        It is ready, and nobody's code has run in it.
+        """
+        self.memory = memory
+        if memory and not self._enters_group(memory):
+            self.write([frame(["memory", "", [memory, f"it needs more than {_asked(memory)}"]])], 0)
+
+    def _enters_group(self, memory: int) -> bool:
+        group: Group | None = None
+        try:
+            group = None if self._groups is None else self._groups.new(memory)
+            if group is not None:
+                group.add(self.pid)
+                self._group = group
+        except OSError:
+            if group is not None:
+                group.remove()
+        return self._group is not None
+
+    @property
+    def served(self) -> bool:
+        """Whether a task has ended in it."""
+        return self._heard > 0
 
     def write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
         """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking."""
@@ -208,6 +242,8 @@ class Process:
         with self._dying:
             if not self._dead:
                 self._started.birth.kill()
+                if self._group is not None:
+                    self._group.kill()
 
     def end(self) -> None:
         """Let the process end by itself: it is idle. Its program does what it does at its end, for a moment."""
@@ -247,6 +283,13 @@ class Process:
                 birth.kill()
         code = birth.wait()
         self.reason = garbled or _reason(code)
+        if self._group is not None:
+            self.overran = self._group.overran()
+            self._group.remove()
+        if self.overran and self.memory:
+            self.reason = f"killed, because it used more than {_asked(self.memory)}"
+        elif self.memory and self._group is None and sys.platform != "win32":
+            self.reason += f"; it may not use more than {_asked(self.memory)}"
         if (writer := self._writer) is not None:
             writer.join()
         self._tell(self, ["gone"])
@@ -352,6 +395,10 @@ def _result(message: list[Any], printed: tuple[bytes, bytes]) -> list[Any]:
     elif isinstance(payload, str):
         payload = Failure("CommandFailed", payload, last_lines(printed[1])).packed()
     return [*values, payload, *printed]
+
+
+def _asked(memory: int) -> str:
+    return f"the {size(memory)} of memory that it asked for (memory=)"
 
 
 def as_sent(payload: Payload) -> bytes | Raw:

@@ -239,6 +239,7 @@ class Ranks:
     def _supply(self, rank: _Rank) -> None:
         """Give a process that has started what it needs before it begins."""
         job = rank.job
+        rank.process.confine(job.options.memory)
         rank.process.write([frame(["template", job.template, self._template(job.template).body])], 0)
         self._reports.append(RankReady(job.key))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account, environment
+from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
@@ -42,7 +43,7 @@ class Spawner:
     ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
     ``sites``: the environments that are ready, by key. ``processes``: those that have not ended, killed or not.
-    ``nice``: how far they give way to others on this PC.
+    ``nice``: how far they give way to others on this PC. ``groups``: how the kernel bounds the memory of some.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class Spawner:
         keep: Keep,
         *,
         nice: int = 0,
+        groups: Groups | None = None,
     ) -> None:
+        self._groups = groups
         self._folder = folder
         self._arguments = arguments
         self._capture_limit = capture_limit
@@ -101,6 +104,7 @@ class Spawner:
                 account=account,
                 keep=self._keep,
                 inherited=inherited,
+                groups=self._groups,
             )
         except OSError:
             shutil.rmtree(temporary, ignore_errors=True)
