@@ -292,9 +292,9 @@ def test_a_process_is_started_after_the_folder_was_removed(rigs: Callable[..., R
 
 def test_modules_that_were_removed_are_asked_for_again(rigs: Callable[..., Rig]) -> None:
     def imported() -> int:
-        import travelled
+        import importlib
 
-        return int(travelled.VALUE)
+        return int(importlib.import_module("travelled").VALUE)
 
     rig, blob = rigs(), python_template(imported, {"travelled.py": b"VALUE = 42"})
     digest = rig.know(blob)

@@ -1,5 +1,6 @@
 """What a PC has and is, and what others use of it."""
 
+import ctypes
 import os
 import socket
 import sys
@@ -13,7 +14,7 @@ from deskgrid.worker.pc import memory as memory_module
 from deskgrid.worker.pc.address import TRIES, address_towards, free_port, interface_of
 from deskgrid.worker.pc.load import Busy, OthersLoad, ProcessorTimes, others_load
 from deskgrid.worker.pc.memory import MemoryUnknown, memory_of_this_pc
-from deskgrid.worker.pc.shared_memory import Leftovers
+from deskgrid.worker.pc.shared_memory import SYSTEM_V, Leftovers
 from deskgrid.worker.pc.speed import REFERENCE_S, SpeedMeasurement, seconds_of_computation
 from deskgrid.worker.pc.this_pc import ThisPc
 from deskgrid.worker.windows.announcements import Powers
@@ -209,6 +210,9 @@ class Memory:
         self.uses()
         self.leftovers = Leftovers(folder=self.shm, proc=self.proc)
 
+    def sweep(self, now: float) -> None:
+        self.leftovers.sweep(now, set, idle=True)
+
     def make(self, *names: str) -> None:
         for name in names:
             (self.shm / name).touch()
@@ -227,20 +231,20 @@ class Memory:
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such memory on Windows")
 def test_only_what_came_with_the_rank_and_nobody_uses_is_removed(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
-    memory.make("mpich_shm_before", "something_else")
+    memory.make("mpich_shm_before", "something_else", "psm_before")
     before = memory.leftovers.present()
-    memory.make("mpich_shm_left", "mpich_shm_used", "other_new")
+    memory.make("mpich_shm_left", "mpich_shm_used", "other_new", "psm_new")
     memory.uses("mpich_shm_used")
     memory.leftovers.ended(before)
-    memory.leftovers.sweep(10.0)
-    memory.leftovers.sweep(10.5)
+    memory.sweep(10.0)
+    memory.sweep(10.5)
     assert "mpich_shm_left" in memory.left, "only after a second look"
-    memory.leftovers.sweep(11.0)
-    assert memory.left == {"mpich_shm_before", "something_else", "mpich_shm_used", "other_new"}
+    memory.sweep(11.0)
+    assert memory.left == {"mpich_shm_before", "something_else", "psm_before", "mpich_shm_used", "other_new", "psm_new"}
     memory.uses()
-    memory.leftovers.sweep(12.0)
-    memory.leftovers.sweep(13.0)
-    assert memory.left == {"mpich_shm_before", "something_else", "other_new"}
+    memory.sweep(12.0)
+    memory.sweep(13.0)
+    assert memory.left == {"mpich_shm_before", "something_else", "psm_before", "other_new", "psm_new"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such memory on Windows")
@@ -260,3 +264,52 @@ def test_the_memory_of_other_users_is_not_looked_at(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     memory.make("mpich_shm_a")
     assert Leftovers(os.getuid() + 1, memory.shm, memory.proc).present() == frozenset()
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can give files away")
+def test_of_a_user_of_their_own_everything_is_removed_that_nobody_uses(tmp_path: Path) -> None:
+    memory, uid = Memory(tmp_path), 61_234
+    memory.make("psm_theirs", "sem.used", "psm_made", "psm_roots")
+    for name in ("psm_theirs", "sem.used", "psm_made"):
+        os.chown(memory.shm / name, uid, uid)
+    memory.uses("sem.used")
+    leftovers = Leftovers(uid, memory.shm, memory.proc)
+    made = {("psm_made", (memory.shm / "psm_made").stat().st_ino)}
+    for now in (1.0, 2.0):
+        leftovers.sweep(now, lambda: made, idle=False)
+    assert memory.left == {"sem.used", "psm_made", "psm_roots"}
+
+
+def system_v(uid: int) -> set[tuple[str, int]]:
+    """What a user has of System V: kind, number."""
+    found = set()
+    for kind, column in SYSTEM_V.items():
+        head, *rows = Path(f"/proc/sysvipc/{kind}").read_text(encoding="ascii").splitlines()
+        for row in rows:
+            told = dict(zip(head.split(), row.split(), strict=True))
+            if int(told["cuid"]) == uid:
+                found.add((kind, int(told[column])))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/sysvipc/shm").exists() or os.geteuid() != 0, reason="only root is another user")
+def test_what_a_user_of_their_own_has_of_system_v_is_removed_when_nobodys_code_runs(tmp_path: Path) -> None:
+    if (pid := os.fork()) == 0:
+        os.setuid(61_234)
+        libc = ctypes.CDLL(None)
+        made = [libc.shmget(0, 100, 0o1600), libc.semget(0, 1, 0o1600), libc.msgget(0, 0o1600)]
+        os._exit(min(made) < 0)
+    assert os.waitpid(pid, 0)[1] == 0
+    mine = system_v(0)
+    (tmp_path / "mqueue").mkdir()
+    (tmp_path / "mqueue" / "theirs").touch()
+    os.chown(tmp_path / "mqueue" / "theirs", 61_234, 61_234)
+    (tmp_path / "mqueue" / "roots").touch()
+    leftovers = Leftovers(61_234, tmp_path, queues=tmp_path / "mqueue")
+    assert len(system_v(61_234)) == 3
+    leftovers.sweep(1.0, set, idle=False)
+    assert len(system_v(61_234)) == 3, "it may be in use"
+    leftovers.sweep(2.0, set, idle=True)
+    assert system_v(61_234) == set()
+    assert system_v(0) == mine
+    assert [path.name for path in (tmp_path / "mqueue").iterdir()] == ["roots"]

@@ -245,6 +245,26 @@ def test_nothing_is_left_of_a_worker_that_was_killed_when_the_next_one_starts(
     assert sorted(path.name for path in (place / "files").iterdir()) == ["cache", "wheels"], "the cache stays"
 
 
+@by_root
+def test_what_a_task_of_that_user_left_in_shared_memory_is_gone(live: LiveGrid, start: Callable[[], Any]) -> None:
+    def leaves(name: str) -> None:
+        import os
+        from multiprocessing import resource_tracker
+        from multiprocessing.shared_memory import SharedMemory
+
+        SharedMemory(name, create=True, size=100)
+        with open(f"/dev/shm/{name}-too", "wb"):
+            resource_tracker.unregister(f"/{name}", "shared_memory")
+            os.kill(os.getpid(), 9)
+
+    names = [f"deskgrid-test-{os.getpid()}", f"deskgrid-test-{os.getpid()}-too"]
+    with start() as worker:
+        assert worker.joined()
+        client = live.client()
+        client.results(client.submit([call(names[0])], python_template(leaves), runtime=0.1))
+        assert eventually(lambda: not any(Path("/dev/shm", name).exists() for name in names), PATIENCE_S)
+
+
 # --- who cannot be --------------------------------------------------------------------------------------------------
 
 

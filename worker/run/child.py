@@ -58,7 +58,7 @@ from typing import Any, TextIO
 
 import msgpack
 
-from . import scope
+from . import scope, shared
 
 # Copied from deskgrid.wire, which is not imported here; a test checks that they are equal.
 DONE = 0
@@ -1082,6 +1082,11 @@ def checkpoint_file_of(times_file: str, number: int) -> str:
     return f"{tasks_folder_of(times_file)}.checkpoint-{number}"
 
 
+def notes_file_of(times_file: str) -> str:
+    """Return the name of the file that says what a process has made in shared memory."""
+    return str(Path(times_file).with_suffix(".made"))
+
+
 def too_large(size: int, limit: int) -> TaskFailure:
     """Return the failure of a task whose result is too large to send."""
     return TaskFailure("ResultTooLarge", f"the result has {size:,} bytes; the limit is {limit:,}")
@@ -1124,6 +1129,10 @@ class Child:
         self._busy = False
         self._served = False
         self._temporary = scope.Temporary(temporary)
+        # The file that says what is in shared memory, and whether something may have come since it was read last.
+        self._notes = notes_file_of(times_file)
+        self._made = False
+        shared.watch(self._notes, self._has_made)
         self._surroundings = scope.Surroundings()
         self._answers: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
         self._templates: dict[str, Function | Command] = {}
@@ -1136,7 +1145,7 @@ class Child:
         module.files = self._files
         sys.modules[TASK] = module
         if sys.platform != "win32":
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(after_in_child=self._forked, after_in_parent=self._has_made)
 
     def serve(self) -> None:
         """Run the tasks that come, until the input ends."""
@@ -1333,6 +1342,11 @@ class Child:
     def _tidy(self, template: "Function | Command", elapsed: float) -> bool:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""
         left = False
+        if self._made and sys.platform != "win32":
+            self._made = False
+            shared.remove(shared.noted(self._notes), os.geteuid())
+            with suppress(OSError):
+                os.truncate(self._notes, 0)
         if elapsed > scope.QUICK_S:
             left = scope.have_children() and scope.end_children()
             if not self._temporary.clean():
@@ -1354,6 +1368,10 @@ class Child:
         if self._memory:
             error.add_note(self._over) if error.args else setattr(error, "args", (self._over,))
         return error
+
+    def _has_made(self) -> None:
+        """There may be something of this process in shared memory, or of a copy."""
+        self._made = True
 
     def _forked(self) -> None:
         """Close the pipes in the copy after a task forked: it must not keep them open or write frames."""
@@ -1436,6 +1454,11 @@ def die_first() -> None:
 def prepare() -> None:
     """Import what every task needs: what the parent of a process has imported, it need not."""
     pickle_by_value()
+    if sys.platform == "linux":
+        import _multiprocessing
+        import _posixshmem
+
+        del _multiprocessing, _posixshmem
     scope.watch()
 
 

@@ -104,7 +104,7 @@ class Executor:
         self._slots = [Slot(index) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
         about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi}
-        self.ranks = Ranks(self._spawner, self.template, wake, **about, uid=None if account is None else account.uid)
+        self.ranks = Ranks(self._spawner, self.template, wake, **about)
 
     @property
     def processes(self) -> set[Process]:
@@ -201,6 +201,7 @@ class Executor:
                 self._spawner.gone(process)
         for slot in self._busy():
             self._check(slot, now, ended)
+        self._spawner.sweep(now)
         return ended
 
     def _look_after_folder(self, now: float) -> None:

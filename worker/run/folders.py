@@ -21,10 +21,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from deskgrid.worker.run import shared
+
 log = logging.getLogger("deskgrid.worker")
 
 PREFIX = "deskgrid-worker-"
 LOCK = ".worker-lock"
+# What the names of the files end with that say what processes have made in shared memory.
+NOTES = ".made"
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # Do not follow a link or wait at a pipe; Windows has neither flag.
@@ -102,6 +106,8 @@ def remove_abandoned(place: Path) -> None:
             if is_ours(path):
                 lock = os.open(path / LOCK, _CAREFULLY)
                 if taken(lock):
+                    for notes in path.glob(f"*{NOTES}"):
+                        shared.remove(shared.noted(str(notes)), notes.stat().st_uid)
                     _remove(path, lock)
                 else:
                     os.close(lock)

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -29,6 +29,7 @@ from deskgrid.wire import (
     Payload,
     results_of_tasks,
 )
+from deskgrid.worker.run import shared
 from deskgrid.worker.run.accounts import UMASK, Account
 from deskgrid.worker.run.cgroup import Group, Groups
 from deskgrid.worker.run.child import (
@@ -40,13 +41,15 @@ from deskgrid.worker.run.child import (
     checkpoint_file_of,
     exit_text,
     frame,
+    notes_file_of,
     tasks_folder_of,
     write_all,
 )
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines
-from deskgrid.worker.run.scope import priority_class
+from deskgrid.worker.run.scope import priority_class, remove_folder
+from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import Remembered
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -94,8 +97,10 @@ class Process:
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         inherited: Sequence[int] = (),
         groups: Groups | None = None,
+        before: Collection[Entry] = (),
     ) -> None:
-        """``stem``: of the files for its checkpoints. ``arguments``: of `deskgrid.worker.run.child`, after TIMES.
+        """``stem``: of its folder for temporary files, and of the files for its checkpoints. ``arguments``: of
+        `deskgrid.worker.run.child`, after TIMES.
 
         ``environment``: the key of the environment in which it runs; empty: that of the worker. ``account``: the user
         that it runs as from the start; None: the worker's own, or it has yet to `become` another.
@@ -106,6 +111,8 @@ class Process:
         what is reported, or None.
 
         ``inherited``: descriptors that the process gets. ``groups``: how the kernel bounds its memory; None: it cannot.
+
+        ``before``: what is in shared memory already.
         """
         self.slot = slot
         # Bytes of memory that its tasks have asked for; None: it has served none.
@@ -131,6 +138,9 @@ class Process:
         self._account = account
         self._times: int | None = None
         self._times_file = str(stem.with_suffix(".due"))
+        self._notes = notes_file_of(self._times_file)
+        self._temporary = str(stem.with_suffix(".tmp"))
+        self.before = before
         self._outputs = Outputs(capture_limit, lambda: self._written - self._heard)
         self._dying = threading.Lock()
         self._dead = False
@@ -261,6 +271,7 @@ class Process:
             return
         self._started.close()
         self._outputs.close()
+        Path(self._notes).unlink(missing_ok=True)
         if self._times is not None:
             os.close(self._times)
             self._times = None
@@ -283,6 +294,8 @@ class Process:
                 birth.kill()
         code = birth.wait()
         self.reason = garbled or _reason(code)
+        remove_folder(self._temporary)
+        self._remove_shared_memory(birth.used)
         if self._group is not None:
             self.overran = self._group.overran()
             self._group.remove()
@@ -293,6 +306,20 @@ class Process:
         if (writer := self._writer) is not None:
             writer.join()
         self._tell(self, ["gone"])
+
+    def made(self) -> list[Entry]:
+        """Return what its Python code is known to have made in shared memory."""
+        return list(shared.noted(self._notes))
+
+    def _remove_shared_memory(self, used: Collection[Entry]) -> None:
+        """Remove what it made, and what it had in use when it was killed if that came with it and nobody else uses it.
+
+        It has ended.
+        """
+        if sys.platform != "win32":
+            uid = os.geteuid() if self._account is None else self._account.uid
+            shared.remove(self.made(), uid)
+            shared.remove_unused([entry for entry in used if entry not in self.before], uid)
 
     def _read(self) -> None:
         frames = Reports(self._started.stdout)
@@ -460,6 +487,7 @@ class _WindowsBirth:
     """A process on Windows, as a `Birth` elsewhere."""
 
     trouble = ""
+    used: Sequence[Entry] = ()
 
     def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
         self._popen = popen

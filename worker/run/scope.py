@@ -291,10 +291,16 @@ class Temporary:
 
 def _remove(entry: "os.DirEntry[str]") -> None:
     if entry.is_dir(follow_symlinks=False):
-        shutil.rmtree(entry.path, onerror=_open_and_remove)
+        remove_folder(entry.path)
     else:
         with suppress(OSError):
             os.unlink(entry.path)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder in which tasks have written, as far as possible. Root needs no leave, and follows no path."""
+    is_root = sys.platform != "win32" and os.geteuid() == 0
+    shutil.rmtree(path, ignore_errors=is_root, onerror=None if is_root else _open_and_remove)
 
 
 def _open_and_remove(function: Callable[..., Any], path: str, _: Any) -> None:
@@ -385,6 +391,17 @@ def _children_of(parent: int) -> list[int]:
             with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
                 if int(file.read().rpartition(b")")[2].split()[1]) == parent:
                     found.append(int(name))
+    return found
+
+
+def with_descendants(pid: int) -> list[int]:
+    """Return a process and all that descend from it, as far as the system tells."""
+    found = [pid]
+    for each in found:
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{each}/task"):
+                with open(f"/proc/{each}/task/{thread}/children", "rb") as file:
+                    found += map(int, file.read().split())
     return found
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.environments.site import Site
+from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.run.accounts import Account, environment
 from deskgrid.worker.run.cgroup import Groups
+from deskgrid.worker.run.child import notes_file_of
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
 from deskgrid.worker.run.process import Process, Tell
+from deskgrid.worker.run.shared import Entry
 
 Keep = Callable[[JobSaved, Path | None], JobSaved | None]
 
@@ -66,6 +69,7 @@ class Spawner:
         self._nice = nice
         self._spawned = 0
         self._nurseries: dict[tuple[str, ...], Nursery | Direct] = {}
+        self._leftovers = Leftovers(None if account is None else account.uid)
         self.sites: Mapping[str, Site] = {}
         self.processes: set[Process] = set()
 
@@ -86,9 +90,13 @@ class Spawner:
         stem = self._folder.path / f"{slot}-{self._spawned}"
         temporary = stem.with_suffix(".tmp")
         temporary.mkdir(0o700)
+        notes = Path(notes_file_of(str(stem)))
+        notes.touch(0o600)
         account = None if site is None else self._account
         if account is not None:
             account.own(temporary)
+        if self._account is not None:
+            self._account.own(notes)
         given = environment(os.environ) if self._account is None else self._account.environment()
         variables = variables_of(given if site is None else site.variables(given), temporary, threads)
         about = ["" if site is None else site.identity, "rank" if rank else "", str(temporary)]
@@ -105,9 +113,11 @@ class Spawner:
                 keep=self._keep,
                 inherited=inherited,
                 groups=self._groups,
+                before=self._leftovers.present(),
             )
         except OSError:
             shutil.rmtree(temporary, ignore_errors=True)
+            notes.unlink(missing_ok=True)
             raise
         if self._account is not None and site is None:
             process.become(self._account, variables)
@@ -148,6 +158,15 @@ class Spawner:
         """A process has ended."""
         process.close()
         self.processes.discard(process)
+        self._leftovers.ended(process.before)
+
+    def sweep(self, now: float) -> None:
+        """Remove what processes have left in this PC's memory. ``now`` is monotonic seconds."""
+        idle = all(process.memory is None for process in self.processes)
+        self._leftovers.sweep(now, self._made, idle=idle)
+
+    def _made(self) -> set[Entry]:
+        return {entry for process in self.processes for entry in process.made()}
 
     def close(self) -> None:
         """Kill every process with its children, apart from those that are ending: they have their moment."""
@@ -156,10 +175,12 @@ class Spawner:
                 process.kill()
         for process in self.processes:
             process.close()
+            self._leftovers.ended(process.before)
         self.processes.clear()
         for nursery in self._nurseries.values():
             nursery.close()
         self._nurseries.clear()
+        self._leftovers.close()
 
 
 def variables_of(given: Mapping[str, str], temporary: Path, threads: int) -> dict[str, str]:
