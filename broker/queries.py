@@ -25,7 +25,7 @@ from deskgrid.broker.overview import Overview
 from deskgrid.broker.query_catalog import QUESTIONS, SHORT, AskError, Json, arguments
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.task_list import task_rows
-from deskgrid.broker.task_logs import bag_output, task_log
+from deskgrid.broker.task_logs import bag_output, printed_now, task_log
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.usage import Usage
 from deskgrid.broker.worker_health import in_quarantine, reason
@@ -83,6 +83,8 @@ class Queries:
             "whatif": lambda who, args: whatif.compare(who, self._bag(args), args["changes"]),
             "whatif new": whatif.compare_new,
             "advise": lambda who, args: whatif.advise(who, self._bag(args)),
+            "logs": self._logs,
+            "printed": self._printed,
         }
 
     def _of_the_grid(self, usage: Usage) -> Table:
@@ -112,7 +114,6 @@ class Queries:
             "resume": lambda args, now: orders.gates.resume(self._bag(args)),
             "release": lambda args, now: self.environment_list.release(self._bag(args), args["parts"]),
             "explain": self._explain,
-            "logs": lambda args, now: task_log(state, self._task(self._bag(args), args["item"])),
             "output": lambda args, now: bag_output(state, self._bag(args), args.get("after") or 0),
             "tasks": lambda args, now: task_rows(state, self._bag(args), args["state"], args.get("after")),
             "forget": self._forget,
@@ -229,6 +230,21 @@ class Queries:
     def _forget_learned(self, args: Json, now: float) -> Json:
         self._state.learning.forget()
         return {}
+
+    # --- what tasks print --------------------------------------------------------------------------------------------
+
+    def _logs(self, who: Credential, args: Json) -> Slices:
+        live = self._workers.live
+        yield from live.wait(self._task(self._bag(args), args["item"]), who.name)
+        return (yield from task_log(self._state, live, self._task(self._bag(args), args["item"])))
+
+    def _printed(self, who: Credential, args: Json) -> Slices:
+        bag, item = self._bag(args), args.get("item")
+        items = None if item is None else [item]
+        if item is not None:
+            self._task(bag, item)
+        after = args.get("after") or 0
+        return (yield from printed_now(self._state, self._workers.live, bag, items, who=who.name, after=after))
 
     # --- one task ----------------------------------------------------------------------------------------------------
 

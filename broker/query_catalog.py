@@ -174,6 +174,7 @@ QUESTIONS: Mapping[str, Question] = {
     "explain": Question("owner", {"bag": _BAG, "item": Argument(_ITEM, optional=True)}),
     "logs": Question("owner", {"bag": _BAG, "item": Argument(_ITEM)}),
     "output": Question("owner", {"bag": _BAG, "after": _AFTER}),
+    "printed": Question("owner", {"bag": _BAG, "item": Argument(_ITEM, optional=True), "after": _AFTER}),
     "tasks": Question(
         "owner",
         {

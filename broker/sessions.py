@@ -281,6 +281,7 @@ class Sessions:
         if self.state.disk.state != "full":
             self._retention.look(now)
         self.workers.expire(now)
+        self.workers.live.expire(now)
         if self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
             self.workers.attempts.handle(ev.HoldExpired(), now)

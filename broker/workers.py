@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from deskgrid import wire
 from deskgrid.broker.attempts import UNTAKEN_LIMIT, Attempts
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.live_output import LiveOutput
 from deskgrid.broker.need_notes import need_note
 from deskgrid.broker.needs import labels_of
 from deskgrid.broker.state import BrokerState
@@ -40,6 +41,7 @@ class Workers:
         self.by_peer: dict[bytes, WorkerSession] = {}
         self.by_name: dict[str, WorkerSession] = {}
         self.attempts = Attempts(state, self.by_name)
+        self.live = LiveOutput(state, self.by_name, self.attempts.gangs.table)
         # By the name that workers asked for, the names that they got: all but one got a different name.
         self._named: dict[str, list[str]] = {}
         # Templates that workers have asked for and were not sent yet, by worker.
@@ -82,6 +84,8 @@ class Workers:
             self.attempts.saved(worker, message, now)
         elif isinstance(message, wire.Resume):
             self.attempts.resume(worker, message)
+        elif isinstance(message, wire.OutputShown):
+            self.live.heard(worker, message)
         elif isinstance(message, wire.Fetch):
             # It has none, or has forgotten it.
             asked = self._fetched.setdefault(worker.name, {})

@@ -4,6 +4,7 @@ Rule: this file imports nothing of ours, because tasks load it. In a task, `desk
 into `sys.modules` that knows the task's files. In a program, the client tells how a file is sent or fetched.
 """
 
+import hashlib
 import io
 import mmap
 import os
@@ -13,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import IO, Any, Generic, Protocol, TypeVar
 
 # The name of the module by which the process that runs tasks lends us the files of its task.
@@ -23,7 +24,7 @@ _TASK = "_deskgrid_task"
 SHARED = "shared"
 _HEAD_BYTES = 8
 _ALIGNED = 64
-# Shared objects that a process keeps although no task uses them now.
+# Shared objects that a process keeps although its task does not use them.
 _KEPT = 8
 
 ValueT = TypeVar("ValueT")
@@ -156,6 +157,7 @@ class Shared(Generic[ValueT]):
     """An object that all tasks of a bag need; made by `Grid.share`. In a task, it is the object itself.
 
     The object travels to each PC once. All tasks there read its large arrays from one copy, so these are read-only.
+    Each task finds it as it was shared.
     """
 
     def __init__(
@@ -197,25 +199,50 @@ def _laid_out(stream: bytes, views: list[memoryview]) -> list[memoryview]:
     return [piece for piece in pieces if len(piece)]
 
 
-_loaded: OrderedDict[str, Any] = OrderedDict()
+class _Loaded:
+    """A shared object in the process of tasks. ``attempt``: the last one that was given it."""
+
+    def __init__(self, path: str) -> None:
+        self._stream, self._buffers = _mapped(path)
+        self.value: Any = None
+        self._digest = b""
+        self.attempt: object = None
+
+    def given_to(self, attempt: object) -> Any:
+        """Return it as it was shared; to one attempt always the same object."""
+        if self.attempt is None or (attempt is not self.attempt and not self._is_as_it_was()):
+            self.value = pickle.load(io.BytesIO(self._stream), buffers=self._buffers)
+            self._digest = _digest(self.value)
+        self.attempt = attempt
+        return self.value
+
+    def _is_as_it_was(self) -> bool:
+        return type(self.value) in _UNCHANGEABLE or (self._digest != b"" and _digest(self.value) == self._digest)
+
+
+# Of these, nobody can change an object.
+_UNCHANGEABLE = frozenset({bytes, str, int, float, complex, bool, type(None)})
+_loaded: OrderedDict[str, _Loaded] = OrderedDict()
 _loading = threading.Lock()
 
 
 def _load_shared(tree: str, *modules: str) -> Any:
-    """Return a shared object in a task: each process loads it once. ``modules``: those that it refers to."""
+    """Return a shared object in a task. ``modules``: those that it refers to."""
     with _loading:
+        task = _task()
+        if task is None:
+            raise TypeError("a shared object can be loaded only in a task")
         if tree not in _loaded:
-            task = _task()
-            if task is None:
-                raise TypeError("a shared object can be loaded only in a task")
-            _loaded[tree] = _mapped(task.needed(tree, SHARED))
+            _loaded[tree] = _Loaded(task.needed(tree, SHARED))
         _loaded.move_to_end(tree)
-        while len(_loaded) > _KEPT:
+        value = task.shared[tree] = _loaded[tree].given_to(task.attempt)
+        while len(_loaded) > _KEPT and next(iter(_loaded.values())).attempt is not task.attempt:
             _loaded.popitem(last=False)
-        return _loaded[tree]
+        return value
 
 
-def _mapped(path: str) -> Any:
+def _mapped(path: str) -> tuple[memoryview, list[memoryview]]:
+    """Return the pickle of a shared object, and its buffers."""
     with open(path, "rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     size, count = (int.from_bytes(view[start : start + _HEAD_BYTES], "big") for start in (0, _HEAD_BYTES))
@@ -230,4 +257,42 @@ def _mapped(path: str) -> Any:
         end += -end % _ALIGNED
         buffers.append(view[end : end + length])
         end += length
-    return pickle.load(io.BytesIO(stream), buffers=buffers)
+    return stream, buffers
+
+
+class _Changed(Exception):
+    """Part of a shared object is memory that tasks can write."""
+
+
+class _Digester(pickle.Pickler):
+    """Pickles a shared object only to see whether a task has changed it. Code counts as what it is, not as its text."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.blake2b(digest_size=16)
+        super().__init__(SimpleNamespace(write=self.hash.update), pickle.HIGHEST_PROTOCOL, buffer_callback=self._note)
+
+    def reducer_override(self, value: Any) -> Any:
+        """Have a class, a function or a module stand for itself."""
+        if isinstance(value, (type, FunctionType, ModuleType)) and value is not int:
+            return int, (id(value),)
+        return NotImplemented
+
+    def _note(self, buffer: pickle.PickleBuffer) -> None:
+        """Note which part of the read-only copy this is, not what it contains."""
+        view = buffer.raw()
+        if not view.readonly:
+            raise _Changed
+        array: Any = getattr(view.obj, "__array_interface__", None)
+        place = getattr(view.obj, "address", None) if array is None else array["data"][0]
+        self.hash.update(view if place is None else b"%d %d" % (place, len(view)))
+
+
+def _digest(value: object) -> bytes:
+    """Return what tells whether ``value`` was changed; empty: nothing can."""
+    if type(value) in _UNCHANGEABLE:
+        return b""
+    try:
+        (digester := _Digester()).dump(value)
+    except Exception:  # of whatever kind: the object's own code runs
+        return b""
+    return digester.hash.digest()

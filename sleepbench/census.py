@@ -64,7 +64,8 @@ def archive_for(root: Path, paths: Sequence[str], budget: float, archive: Path) 
     sizes = [(root / path).stat().st_size for path in paths]
     speed = _seconds_per_byte([(root / path).read_bytes() for path in paths[:: max(1, len(paths) // _SAMPLE_FILES)]])
     count, seconds = 0, 0.0
-    with tarfile.open(archive, "w") as tar:
+    # A library can hold links, which may lead out of it: Debian's sitecustomize.py is in /etc. Their contents travel.
+    with tarfile.open(archive, "w", dereference=True) as tar:
         for path, size in zip(paths, sizes, strict=True):
             if count and seconds + size * speed > budget:
                 break

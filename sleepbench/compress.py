@@ -8,10 +8,13 @@ Rule 3: predictions come from measurements: the cost of a setting per file and p
 
 import bz2
 import lzma
+import os
+import sys
 import sysconfig
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +27,20 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "archive": (".whl", ".zip", ".gz", ".tar", ".tgz", ".bz2", ".xz"),
 }
 
+
+def _zstd() -> dict[str, Callable[[bytes], bytes]]:
+    """Settings of Zstandard, which Python has since 3.14, unless it was built without."""
+    if sys.version_info >= (3, 14):
+        with suppress(ImportError):
+            from compression import zstd
+
+            return {"zstd 3": lambda data: zstd.compress(data, 3), "zstd 12": lambda data: zstd.compress(data, 12)}
+    return {}
+
+
 # Roughly from fast to thorough: when time is short, the last ones are left out. lzma from 7 on is for larger files.
 SETTINGS: Mapping[str, Callable[[bytes], bytes]] = {
+    **_zstd(),
     "zlib 1": lambda data: zlib.compress(data, 1),
     "zlib 6": lambda data: zlib.compress(data, 6),
     "bz2 1": lambda data: bz2.compress(data, 1),
@@ -107,14 +122,17 @@ def library() -> Path:
 
 
 def sources(root: Path) -> list[Source]:
-    """Every file of a known kind below ``root``, sorted; without installed packages and optimised bytecode."""
+    """Every file of a known kind below ``root``, sorted; without installed packages and optimised bytecode.
+
+    A link to a file counts as that file, also where it leads out of ``root``. What nobody may read is left out.
+    """
     kinds = {suffix: kind for kind, suffixes in KINDS.items() for suffix in suffixes}
     found = []
     for path in sorted(root.rglob("*")):
         place = path.relative_to(root)
         kind = kinds.get(path.suffix)
         skipped = {"site-packages", "dist-packages"} & set(place.parts) or ".opt-" in path.name
-        if kind and not skipped and path.is_file() and path.stat().st_size:
+        if kind and not skipped and path.is_file() and path.stat().st_size and os.access(path, os.R_OK):
             found.append(Source(place.as_posix(), kind, path.stat().st_size))
     return found
 

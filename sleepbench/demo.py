@@ -54,6 +54,8 @@ TASK_S = 0.15
 # on two cores, a factor of 1.5 and the broker's usual margin of 1 s lost a task now and then.
 CAUTION = 2.0
 MARGIN_S = 2.0
+# What no window has room for is left out: a large file, with a thorough setting, on a slow or busy machine.
+LONGEST_S = max(up for up, _ in WINDOWS.values()) - MARGIN_S
 # Seconds between two pictures of the grid, and between two lines if there is no terminal.
 LOOK_S = 0.5
 LINE_S = 5.0
@@ -117,7 +119,7 @@ def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed], l
     files, tasks = _work(console)
     with Processes(options={"margin": MARGIN_S}) as processes, Grid(processes.client_line) as grid:
         _start_workers(processes, grid)
-        share = len(WINDOWS) / min(len(WINDOWS), os.cpu_count() or 1)
+        share = _share()
         archive = processes.folder / "library.tar"
         modules = [file.path for file in files if file.kind == "source"]
         count, seconds = archive_for(library(), modules, LONG_S, archive)
@@ -162,13 +164,13 @@ def _work(console: "Console") -> tuple[list[Source], list[Group]]:
     """The files, and the short tasks: every file with every setting that there is time for."""
     root = library()
     files = sources(root)
-    if not files:
-        raise click.ClickException(f"there are no files of the standard library in {root}")
+    if not any(file.kind == "source" for file in files):
+        raise click.ClickException(f"there is no source of the standard library in {root}")
     with console.status("Measuring how fast this machine compresses"):
         costs = measure(root, files)
     cores = min(len(WINDOWS), os.cpu_count() or 1)
     settings = affordable(files, costs, WORK_S * cores)
-    tasks = groups(files, settings, costs, TASK_S)
+    tasks = [task for task in groups(files, settings, costs, TASK_S) if task.seconds * _share() * CAUTION <= LONGEST_S]
     console.print(
         f"{len(files):,} files of {root} ({sum(file.size for file in files) / 1e6:.0f} MB) under {len(settings)} "
         f"settings: {len(tasks)} tasks, predicted to take {sum(task.seconds for task in tasks):.0f} s of one core",
@@ -176,6 +178,11 @@ def _work(console: "Console") -> tuple[list[Source], list[Group]]:
         soft_wrap=True,
     )
     return files, tasks
+
+
+def _share() -> float:
+    """How many times as long a task takes while all PCs share this machine."""
+    return len(WINDOWS) / min(len(WINDOWS), os.cpu_count() or 1)
 
 
 def _start_workers(processes: "Processes", grid: "Grid") -> None:

@@ -284,4 +284,4 @@ class BareWorker(Peer):
     def _is_work(self, message: wire.Message) -> bool:
         if isinstance(message, wire.Assign):
             self._assigned += message.work
-        return isinstance(message, (wire.Assign, wire.Blob))
+        return isinstance(message, (wire.Assign, wire.Blob, wire.ShowOutput))

@@ -5,7 +5,7 @@ from pathlib import Path
 from deskgrid import wire
 from deskgrid.worker.gangs import RunsRanks
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.jobs import Gang, JobSaved, RankJob, RankKey, RankReport, RankStopped
+from deskgrid.worker.run.jobs import Gang, JobSaved, Printed, RankJob, RankKey, RankReport, RankStopped
 
 
 class NoRanks:
@@ -37,6 +37,9 @@ class NoRanks:
 
     def pmi(self, key: RankKey, data: bytes, now: float) -> None: ...
 
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+        return None
+
 
 class WithoutFiles:
     """For executors of tests, whose tasks need no stored files."""
@@ -53,6 +56,9 @@ class WithoutFiles:
 
     def reconnected(self) -> None:
         pass
+
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        return None
 
 
 class WithoutCheckpoints:

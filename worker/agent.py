@@ -33,12 +33,13 @@ from deskgrid.worker.pc.address import address_towards, interface_of
 from deskgrid.worker.pc.processors import cores
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.pc.this_pc import ThisPc
-from deskgrid.worker.run.accounts import Account, AccountError, check_account
+from deskgrid.worker.run.accounts import Account, AccountError, check_account, reserved
 from deskgrid.worker.run.cgroup import find_groups
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.folders import Folder, is_ours
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.nursery import PROGRAM
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.scope import LOWEST
 from deskgrid.worker.session import Identity, Refusal, Session
 from deskgrid.worker.windows.clocks import read_clocks
@@ -84,7 +85,7 @@ class WorkerOptions:
     """A worker's options. ``join``: the join line of a lab or of this PC. ``home``: the folder of its identities.
 
     ``plan`` None: the broker's windows for this worker, or open-ended if it has none. ``task_memory``: bytes of memory
-    for a task's process; 0 for no limit. ``run_as``: the user that tasks run as; None: the worker's own user.
+    for a task's process; 0 for no limit. ``run_as``: the users that tasks run as; empty: the worker's own user.
     ``files``: the folder for stored files; None: one in the home or, with ``run_as``, `RUN_AS_FILES`.
     ``files_bytes``: bytes of stored files that are kept although no task uses them. ``env_bytes``: the same of unpacked
     wheels.
@@ -102,7 +103,7 @@ class WorkerOptions:
     site: str = ""
     plan: Plan | None = None
     task_memory: int = 0
-    run_as: Account | None = None
+    run_as: tuple[Account, ...] = ()
     files: Path | None = None
     files_bytes: int = FILES_BYTES
     env_bytes: int = ENV_BYTES
@@ -128,13 +129,15 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
     ``say`` gets a line for people whenever something changes.
     """
     try:
-        if options.run_as is not None:
-            check_account(options.run_as, PROGRAM)
-            os.umask(0o022)  # that user must be able to read the unpacked bundles
-        if options.join.keys is None:
-            _work(options, stopping, say)
-        else:
-            _work_as_known(options, stopping, say)
+        for account in options.run_as:
+            check_account(account, PROGRAM)
+        if options.run_as:
+            os.umask(0o022)  # those users must be able to read the unpacked bundles
+        with reserved(options.run_as):
+            if options.join.keys is None:
+                _work(options, stopping, say)
+            else:
+                _work_as_known(options, stopping, say)
     except Refusal as refusal:
         raise WorkerError(f"the broker refuses this worker: {refusal}") from refusal
     except (IdentityError, AccountError) as error:
@@ -197,31 +200,49 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
     measurement = SpeedMeasurement(wake) if options.speed is None else None
     cache, wheels, tasks = _places(options)
     address = address_towards(options.join.host, options.join.port)
+    accounts = Accounts(tasks.path, options.run_as, wake)
+
+    def prepare(_: Path) -> None:
+        accounts.renew()
+        for place in accounts.places:
+            task_folder.prepare(place.area, place.account)
+
+    tasks.prepare = prepare
     executor = Executor(
         options.slots,
         options.name,
         wake,
         task_memory=options.task_memory,
-        account=options.run_as,
-        tasks=tasks.path,
+        accounts=accounts,
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
         nice=options.nice,
         groups=groups,
     )
-    how: dict[str, Any] = {"account": options.run_as, "nice": options.nice, "renew": tasks.renew}
+    how: dict[str, Any] = {"accounts": accounts, "nice": options.nice, "renew": tasks.renew}
     stage = Stage(executor, cache, tasks.path, wake, wheels=wheels, **how)
     assert stage.environments is not None
     executor.sites = stage.environments.ready
     try:
         with Link(options.join) as link:
             pc = ThisPc(address, measurement)
+            _say_of_accounts(options, say)
             _Agent(options, link, executor, stage, pc, wake=wake, woken=wake_out, say=say).run(stopping)
     finally:
         executor.close()
         stage.close()
+        accounts.close()
         tasks.close()
         wake_in.close()
         wake_out.close()
+
+
+def _say_of_accounts(options: WorkerOptions, say: Callable[[str], None]) -> None:
+    """Say who tasks run as; and if there are too few accounts for a different person on each slot, say this, too."""
+    if options.run_as:
+        names = ", ".join(account.name for account in options.run_as)
+        few = len(options.run_as) < options.slots
+        people = f": tasks of at most {len(options.run_as)} of the people run at the same time" if few else ""
+        say(f"tasks run as {names}{people}")
 
 
 def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder]:
@@ -231,7 +252,7 @@ def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder]:
     """
     place = options.files
     if place is None:
-        place = options.home / "files" if options.run_as is None else RUN_AS_FILES
+        place = options.home / "files" if not options.run_as else RUN_AS_FILES
     place = place.absolute()
     try:
         options.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -239,8 +260,7 @@ def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder]:
         if not is_ours(place):
             raise WorkerError(f"{place} belongs to somebody else, or others can write to it: name another with --files")
         store = WheelStore(place / "wheels", options.env_bytes)
-        folder = Folder(place, lambda path: task_folder.prepare(path, options.run_as))
-        return FileCache(place / "cache", options.files_bytes), store, folder
+        return FileCache(place / "cache", options.files_bytes), store, Folder(place)
     except OSError as error:
         raise WorkerError(f"stored files cannot be kept in {place}: {error.strerror}") from error
 

@@ -18,6 +18,7 @@ from deskgrid.worker.deliveries import Deliveries
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
+    Printed,
     Program,
     RankEnded,
     RankJob,
@@ -44,6 +45,7 @@ class RunsRanks(Protocol):
     def stop(self, task: int, number: int, now: float) -> list[RankStopped]: ...
     def met(self, key: RankKey, serial: int, reason: str, values: wire.Payload) -> None: ...
     def pmi(self, key: RankKey, data: bytes, now: float) -> None: ...
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None: ...
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from deskgrid import wire
 from deskgrid.wire.saving import LEAD_LEAST_S
 from deskgrid.worker.gangs import Gangs, RunsRanks
+from deskgrid.worker.showing import Showing
 from deskgrid.worker.templates import Learns, Templates
 from deskgrid.worker.windows.announcements import Announcements, Powers
 from deskgrid.worker.windows.uptime import Instant, Plan, Until
@@ -95,6 +96,7 @@ class Session:
         self._templates = Templates(runs)
         self._work = SlotWork(identity.name, identity.slots, runs, self._templates, self._out)
         self._gangs = Gangs(runs.ranks, self._templates, free_port, self._out)
+        self._showing = Showing(runs, runs.ranks)
         # Attempts that were stopped when the last window closed: the `Leave` that names them may get lost.
         self._stopped: tuple[wire.Running, ...] = ()
         self._open = False
@@ -129,13 +131,20 @@ class Session:
         elif isinstance(message, wire.Stop):
             self._gangs.stop(message, now.mono)
             self._work.stop(message, now.mono)
+        elif isinstance(message, wire.ShowOutput):
+            self._showing.watch(message, now.mono)
         elif isinstance(message, wire.Welcome):
             self._welcome(message)
         elif isinstance(message, wire.Planned):
             self.windows_from_broker = message.windows
-        elif isinstance(message, wire.Refused):
+        else:
+            self._turned_away(message)
+
+    def _turned_away(self, message: wire.Message) -> None:
+        """Handle a message with which the broker ends a conversation."""
+        if isinstance(message, wire.Refused):
             raise Refusal(message.reason)
-        elif isinstance(message, wire.Rejoin | wire.Goodbye):
+        if isinstance(message, wire.Rejoin | wire.Goodbye):
             self.disconnected()
             if isinstance(message, wire.Rejoin):
                 self.reconnected()
@@ -143,6 +152,7 @@ class Session:
     def disconnected(self) -> None:
         """Note that the connection is lost: the worker has to introduce itself again on the next one."""
         self.joined = self.known = self._introduced = False
+        self._showing.disconnected()
 
     def reconnected(self) -> None:
         """Note that there is a connection: introduce this worker at once, unless that is already under way."""
@@ -181,12 +191,13 @@ class Session:
             self._work.feed(now.mono, self._gangs.occupied)
             self._work.tell_times(self._closes_at, now.mono)
         if self.joined:
-            self._out += self._runs.say(now.mono)
+            self._out += [*self._runs.say(now.mono), *self._showing.say(now.mono)]
         return self._said()
 
     def next_tick(self, now: Instant) -> float:
         """Return the seconds until `tick` is due if nothing happens before. Windows have an alarm of their own."""
-        return max(0.0, min(self._speak_at - now.mono, self._gangs.next_lease(now.mono)))
+        shows = self._showing.next(now.mono) if self.joined else float("inf")
+        return max(0.0, min(self._speak_at - now.mono, self._gangs.next_lease(now.mono), shows))
 
     def over(self, now: Instant) -> bool:
         """Return whether no window is open and none will ever open again."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from deskgrid import wire
 from deskgrid.worker.checkpoints import Checkpoints, Store
 from deskgrid.worker.deliveries import Deliveries
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Program
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed, Program
 from deskgrid.worker.templates import Templates
 
 # Predicted seconds, and number, of short tasks given to a child process at once. It gets more tasks while it runs the
@@ -29,6 +29,7 @@ class RunsJobs(Protocol):
     def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None: ...
 
 
 @dataclass(slots=True)

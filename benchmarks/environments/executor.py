@@ -1,12 +1,11 @@
 """`concurrent.futures`: a pool of processes on this machine, which the standard library has; no broker, no network."""
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import active_children
 from typing import Any
 
 from benchmarks.environments.base import Environment, Function, outcome
-from benchmarks.proc import children
 
 
 class Futures(Environment):
@@ -50,8 +49,8 @@ class Futures(Environment):
         return list(submitted)
 
     def workers(self) -> list[int]:
-        """The processes of the pool."""
-        return children(os.getpid())
+        """The processes of the pool, however they are started: since Python 3.14, a server forks them."""
+        return [process.pid for process in active_children() if process.pid is not None]
 
     def stop(self) -> None:
         """End the processes; calls that wait are dropped."""

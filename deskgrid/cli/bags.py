@@ -7,19 +7,34 @@ import os
 import re
 import sys
 import time
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, Seconds, Whole, join_option, open_grid, say, show, when_interrupted
+from deskgrid.cli.base import (
+    Folder,
+    Refusal,
+    Seconds,
+    Whole,
+    join_option,
+    open_grid,
+    say,
+    show,
+    show_output,
+    when_interrupted,
+)
 from deskgrid.durations import precise
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.following import LogPiece
     from deskgrid.client.grid import Grid
     from deskgrid.client.progress import Progress
+    from deskgrid.wire import Kind
 
 Value = TypeVar("Value")
 
@@ -84,8 +99,9 @@ def _summary(progress: "Progress") -> str:
 def results(*, bag_id: str, join: str | None) -> None:
     """Print the results of BAG in the order of its tasks, and wait for missing results.
 
-    For a command, the result is its stdout; for a Python function, it is the value as Python shows it. For a gang, you
-    get the stdout of each rank, or a list with the value of each rank. Failed tasks are named on stderr, with the last
+    For a command, the result is its stdout, byte for byte: nothing is put between tasks. For a Python function, it is
+    the value as Python shows it. For a gang, you get the stdout of each rank, or a list with the value of each rank.
+    Failed tasks are named on stderr, with the last
     line of a command's stderr, and the exit code is then 1.
     """
     # Results of Python functions may be of classes that are defined in the current folder. At the end of the path, the
@@ -105,8 +121,8 @@ def results(*, bag_id: str, join: str | None) -> None:
                 failed.append(item)
                 say(f"deskgrid: {_failure(item, value)}", err=True)
             else:
-                for text in value if bag.kind == "command" and isinstance(value, list) else [value]:
-                    _print_value(text)
+                for one in value if bag.kind == "command" and isinstance(value, list) else [value]:
+                    _print_value(one, bag.kind)
         if cancelled and (note := grid.attach(bag_id).note) not in ("", before):
             why = f" ({note})"  # while we waited, a bag before it did not end well
     if failed:
@@ -128,9 +144,11 @@ def in_order(pairs: Iterable[tuple[int, Value]]) -> Iterator[tuple[int, Value]]:
             following += 1
 
 
-def _print_value(value: object) -> None:
+def _print_value(value: object, kind: "Kind") -> None:
     text = value if isinstance(value, str) else repr(value)
-    if text:
+    if kind == "command":
+        show_output(text)
+    elif text:
         show(text)
 
 
@@ -202,20 +220,63 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
 
 
 @click.command()
+@click.option(
+    "--follow", is_flag=True, help="Go on with new output, as it comes, until the tasks have ended or you press Ctrl-C."
+)
 @bag_argument
 @item_argument
 @join_option
-def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
+def logs(*, follow: bool, bag_id: str, item: int | None, join: str | None) -> None:
     """Print the output of task ITEM of BAG, or of all tasks.
 
-    ITEM is the task's number in the bag, counted from 0. The output goes to stdout and stderr as the task wrote it. How
-    and where the task ended, and its traceback, also go to stderr. For a gang, the output of each rank is printed, in
-    the order of the ranks.
+    ITEM is the task's number in the bag, counted from 0. The output goes to stdout and stderr, byte for byte. How and
+    where the task ended, and its traceback, also go to stderr. For a gang, the output of each rank is printed, in the
+    order of the ranks.
+
+    Of a task that is running, you get the end of what it has printed so far. With --follow, you see up to 4 KiB of new
+    output a second, and the rest when the task ends; of a whole bag, up to 50 running tasks at a time.
     """
     with open_grid(join) as grid:
         bag = grid.attach(bag_id)
+        if follow:
+            with suppress(KeyboardInterrupt):
+                _follow(bag.follow(item))
+            return
         for number in range(len(bag)) if item is None else (item,):
             _print_log(number, bag.logs(number))
+
+
+def _follow(pieces: "Iterator[LogPiece]") -> None:
+    # A piece may end within a character, so each stream has a decoder of its own.
+    decoders: dict[tuple[int, int | None, bool], IncrementalDecoder] = {}
+    before: tuple[int, int | None] | None = None
+    unfinished: set[bool] = set()  # on stdout or stderr, lines that have not ended and that ours would go on
+    for piece in pieces:
+        name = f"task {piece.item}" if piece.rank is None else f"task {piece.item}, rank {piece.rank}"
+        if piece.note:
+            for key in [key for key in decoders if key[0] == piece.item]:
+                show_output(decoders.pop(key).decode(b"", True), err=key[2], goes_on=True)
+        if unfinished and (piece.note or piece.missed or (piece.item, piece.rank) != before):
+            show_output("\n", err=True)
+            unfinished.clear()
+        if piece.note:
+            first, _, more = piece.note.partition("\n")
+            say(f"deskgrid: {name}: {first}", err=True)
+            if more:
+                show(more, err=True)
+        elif (piece.item, piece.rank) != before:
+            say(f"deskgrid: {name} on {piece.worker}:", err=True)
+        if piece.missed:
+            say(f"deskgrid: {name}: {piece.missed:,} bytes are left out here", err=True)
+        for data, err in ((piece.stdout, False), (piece.stderr, True)):
+            if data:
+                key = piece.item, piece.rank, err
+                decoder = decoders.setdefault(key, getincrementaldecoder("utf-8")("surrogateescape"))
+                show_output(decoder.decode(data), err=err, goes_on=True)
+                unfinished.discard(err)
+                if not data.endswith(b"\n") and (err or sys.stdout.isatty()):
+                    unfinished.add(err)
+        before = None if piece.note else (piece.item, piece.rank)
 
 
 def _print_log(item: int, log: "TaskLog") -> None:
@@ -243,21 +304,21 @@ def _state(log: "TaskLog") -> str:
     """Say where a task is, or where and how it ended; of one that is tried again, also how it failed before."""
     where = f" in rank {log.rank}" if log.rank is not None and log.error is not None else ""
     where += f" on {log.worker} after {precise(log.elapsed_s)}" if log.worker else ""
+    if log.state == "running":
+        return f"running on {log.worker} for {precise(log.elapsed_s)}"
     if log.state not in UNFINISHED:
         return f"{log.state}{where}"
     state = log.state
-    if any(rank.state == "running" for rank in log.ranks):
-        state = "running; the output of each rank is shown when it ends"
-    elif state == "sent":
+    if state == "sent":
         state = "sent to a PC; its output is shown when it ends"
     return f"{state}; its last attempt failed{where}" if where else state
 
 
 def _print_output(stdout: str, stderr: str) -> None:
     if stdout:
-        show(stdout)
+        show_output(stdout)
     if stderr:
-        show(stderr, err=True)
+        show_output(stderr, err=True)
 
 
 @click.command()

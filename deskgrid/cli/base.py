@@ -28,8 +28,22 @@ class Refusal(click.ClickException):
 
 
 def default_home() -> Path:
-    """Return the folder where this machine's broker keeps its state by default."""
-    return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
+    """Return the folder where this machine's broker keeps its state by default. Raises `Refusal`.
+
+    An account may have no home folder: in a container, it may even have no name.
+    """
+    try:
+        return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
+    except RuntimeError as error:
+        raise Refusal("this account has no home folder: set HOME, or DESKGRID_HOME") from error
+
+
+def expanded(path: Path) -> Path:
+    """Return ``path`` with the home folder that ~ stands for. Raises `Refusal` if there is none."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise Refusal(f"{path}: there is no such home folder") from error
 
 
 def is_loopback(host: str) -> bool:
@@ -107,11 +121,27 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Print a task's output or result: cleaned on a terminal, unchanged to a file or a pipe."""
-    stream = sys.stderr if err else sys.stdout
+    """Print a result or an error of a function: cleaned on a terminal, unchanged to a file or a pipe."""
+    _echo(text if text.endswith("\n") else f"{text}\n", "backslashreplace", err=err)
+
+
+def show_output(text: str, *, err: bool = False, goes_on: bool = False) -> None:
+    """Print what a task printed: to a file or a pipe the very bytes, whatever the encoding; cleaned on a terminal.
+
+    Unless it ``goes_on``, its last line is ended on a terminal, and on stderr, where the next may be ours.
+    """
+    ends = goes_on or text.endswith("\n") or not (err or sys.stdout.isatty())
+    _echo(text if ends else f"{text}\n", "surrogateescape", err=err)
+
+
+def _echo(text: str, errors: str, *, err: bool) -> None:
     # `color`: without it, click removes escape sequences.
     # `file`: the current stream, which a progress bar may have replaced in order to move out of the way.
-    click.echo(clean_lines(text) if stream.isatty() else text, file=stream, nl=not text.endswith("\n"), color=True)
+    stream = sys.stderr if err else sys.stdout
+    if stream.isatty() or not hasattr(stream, "buffer"):
+        click.echo(clean_lines(text) if stream.isatty() else text, file=stream, nl=False, color=True)
+    else:
+        click.echo(text.encode("utf-8", errors), file=stream, nl=False)
 
 
 join_option = click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, default_home, is_loopback, key_values
+from deskgrid.cli.base import Folder, Refusal, default_home, expanded, is_loopback, key_values
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.durations import DAY_S, read_duration
 from deskgrid.wire import SECONDS_LIMIT
@@ -112,7 +112,7 @@ def broker(
     from deskgrid.worker.windows.uptime import WindowsFile
 
     options = BrokerOptions(
-        home=home.expanduser(),
+        home=expanded(home),
         listen=_listen(listen, insecure),
         advertise=advertise,
         policy=policy or DEFAULT,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, Whole, default_home, is_loopback
+from deskgrid.cli.base import Folder, Refusal, Whole, default_home, expanded, is_loopback
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels
@@ -46,9 +46,10 @@ LINE_LOOK_S = 0.005
 )
 @click.option(
     "--run-as",
-    metavar="USER",
-    help="Run tasks as USER, who cannot read this PC's keys. Only for root, and not on Windows. [default: as you; "
-    "tasks can then read everything that you can read, including this PC's keys]",
+    metavar="USERS",
+    help="Run tasks as these users, who cannot read this PC's keys: one user for each person at a time. Several names "
+    "have commas between them, and % in a name stands for any characters: 'deskgrid-task-%'. Only for root, and not on "
+    "Windows. [default: as you; tasks can then read everything that you can read, including this PC's keys]",
 )
 @click.option(
     "--slots",
@@ -202,16 +203,16 @@ def _options(
     """Return the worker's options. Raises JoinLineError, IdentityError, PlanError and AccountError."""
     from deskgrid.worker.agent import WorkerOptions
     from deskgrid.worker.pc.processors import cores
-    from deskgrid.worker.run.accounts import find_account
+    from deskgrid.worker.run.accounts import find_accounts
 
-    line, known_as = _place(join, address, name, home.expanduser())
+    line, known_as = _place(join, address, name, expanded(home))
     return WorkerOptions(
         join=line,
         name=known_as,
-        home=home.expanduser(),
+        home=expanded(home),
         slots=slots or min(cores(), SLOTS_LIMIT),
-        run_as=None if run_as is None else find_account(run_as),
-        files=None if files is None else files.expanduser().absolute(),
+        run_as=() if run_as is None else find_accounts(run_as),
+        files=None if files is None else expanded(files).absolute(),
         memory=memory or None,
         plan=_plan(windows, until, cycle),
         **as_given,

@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
 from deskgrid.client.eta import Eta
+from deskgrid.client.following import Following, LogPiece
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
@@ -40,6 +41,7 @@ _GLANCE_S = 1.0
 class RankLog:
     """The output of one rank of a gang, and where it ran.
 
+    ``stdout``, ``stderr``: as in `TaskLog`.
     ``state``: ``done``, how it failed, ``running``, or ``stopped`` together with the others. The output of a stopped
     rank is there if the rank had flushed it and the PC could still send it; otherwise ``elapsed_s`` is 0.
     """
@@ -55,6 +57,11 @@ class RankLog:
 @dataclass(frozen=True, slots=True)
 class TaskLog:
     """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran.
+
+    ``state``: ``running`` if the task is running; then ``stdout`` and ``stderr`` are the end of what it has printed.
+
+    ``stdout``, ``stderr``: up to 64 KiB of each, the middle of more is left out. Bytes that are not UTF-8 are lone
+    surrogates, as in names of files: ``log.stdout.encode("utf-8", "surrogateescape")`` is what the task wrote.
 
     For a gang, these are about the rank that failed first, or else about rank 0; ``rank`` is its number. ``ranks`` has
     the output of every rank.
@@ -331,8 +338,19 @@ class Bag(Generic[ItemT, ResultT]):
         return self._read(Advice.of, self._ask("advise", seconds=seconds))
 
     def logs(self, item: int) -> TaskLog:
-        """Return a task's output, where it ran and how it ended. ``item``: its index, from 0."""
+        """Return a task's output, where it ran and how it ended. ``item``: its index, from 0.
+
+        Of a task that is running, this is the end of what it has printed so far.
+        """
         return self._read(TaskLog.of, self._ask("logs", item=item))
+
+    def follow(self, item: int | None = None) -> Iterator[LogPiece]:
+        """Yield what tasks print, as it comes, and how they ended. ``item``: of one task; None: of all.
+
+        A task that prints faster than the grid shows has all of its output (as in `TaskLog`) in the log when it ends.
+        """
+        following = Following(self._ask, self.logs)
+        yield from following.bag() if item is None else following.task(item)
 
     def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
         """Change the predicted runtimes of some tasks; waiting tasks are placed again.

@@ -213,7 +213,9 @@ def _is_foreign(file: Path) -> bool:
 @cache
 def _library_folders() -> frozenset[Path]:
     paths = sysconfig.get_paths()
-    return frozenset(Path(paths[key]).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib"))
+    folders = [Path(paths[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    # By both names: a file in a library may be a link to one elsewhere, as sitecustomize.py is on Debian.
+    return frozenset([*folders, *(folder.resolve() for folder in folders)])
 
 
 def _sources_of(module: ModuleType) -> Sequence[Source]:

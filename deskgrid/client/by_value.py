@@ -7,7 +7,16 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
+from deskgrid.client.generators import hidden_generator
 from deskgrid.files import note_function
+
+
+def has_to_travel_by_value(pickled: bytes | bytearray) -> bool:
+    """Whether a pickle refers to the user's program, which a worker cannot import.
+
+    Or whether it has a method of an object: that may be ``random.random``, whose object is not to bring its state.
+    """
+    return b"__main__" in pickled or b"getattr" in pickled
 
 
 def pickle_by_value(value: object, apart: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
@@ -28,6 +37,8 @@ def _pickler() -> Any:
         """Note functions: what they import is not among the names in a pickle."""
         if type(value) is FunctionType:
             note_function(value)
+        elif (reduced := hidden_generator(value)) is not None:
+            return reduced
         return base.reducer_override(pickler, value)
 
     return type("Noting", (base,), {"reducer_override": reducer_override})

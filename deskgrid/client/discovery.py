@@ -51,7 +51,13 @@ def _parsed(text: str) -> JoinLine:
 
 def _left(name: str) -> JoinLine:
     """Return the join line that this machine's broker left in its home."""
-    path = Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid") / f"{name}.join"
+    try:
+        path = Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid") / f"{name}.join"
+    except RuntimeError as error:
+        raise GridUnreachable(
+            "no broker is known: DESKGRID_JOIN is not set, and this account has no home folder to look in; set "
+            "DESKGRID_JOIN to the line that the broker prints for people"
+        ) from error
     try:
         return parse_join_line(path.read_text(encoding="utf-8"), "client")
     except FileNotFoundError as error:

@@ -192,9 +192,11 @@ class Grid(Executor):
     ) -> Bag[str, Any]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
-        If there is no "{}", the text is added at the end. The result is the stdout of the command. The task fails if
-        the exit code is not 0. Everything else is as for `bag`, except that nothing is logged: the broker's remark
-        about the bag is in `Bag.note`.
+        If there is no "{}", the text is added at the end. The task fails if the exit code is not 0. Everything else is
+        as for `bag`, except that nothing is logged: the broker's remark about the bag is in `Bag.note`.
+
+        The result is the stdout of the command as a text. Bytes that are not UTF-8 are lone surrogates in it, as in
+        names of files: ``result.encode("utf-8", "surrogateescape")`` is what the command wrote.
 
         ``checkpoint``: patterns of the files in which the command saves its state, such as ``["state/*"]``. The command
         then need not fit into one window. It runs in a folder of its own, with the files that it saved last. To make
@@ -216,8 +218,8 @@ class Grid(Executor):
         """Share an object with all tasks of a bag. Use the returned handle in the function or in the items of the bag.
 
         In a task, the handle is the object itself. The object travels to each PC once. All tasks there read its large
-        arrays (everything that supports pickle's out-of-band buffers) from one copy, so these are read-only. Do not
-        change the object afterwards.
+        arrays (everything that supports pickle's out-of-band buffers) from one copy, so these are read-only. What a
+        task changes otherwise, no other task sees. Do not change the object in your program afterwards.
 
         Raises `PicklingFailed`.
         """

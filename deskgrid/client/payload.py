@@ -15,7 +15,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deskgrid.client.bundle import named_in
-from deskgrid.client.by_value import pickle_by_value
+from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
+from deskgrid.client.generators import warn_of_generators
 from deskgrid.durations import precise
 from deskgrid.errors import (
     BagRejected,
@@ -63,7 +64,7 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Pa
         return _pack_large(call, what)
     try:
         packed = pickle.dumps(call, pickle.HIGHEST_PROTOCOL)
-        by_value = b"__main__" in packed
+        by_value = has_to_travel_by_value(packed)
     except Exception:
         packed, by_value = b"", True
     if by_value:
@@ -86,7 +87,7 @@ class _Pieces:
             self._all += [b"".join(self._small), bytes(data)]
             self._small = []
         else:
-            self.by_value = self.by_value or b"__main__" in data
+            self.by_value = self.by_value or has_to_travel_by_value(data)
             self._small.append(bytes(data))
 
     def all(self) -> list[bytes]:
@@ -137,6 +138,7 @@ class _Within:
 
 def share(value: ValueT) -> Shared[ValueT]:
     """Make a shared object: pickled by value if it refers to the user's program. Raises `PicklingFailed`."""
+    warn_of_generators(value, f"the object to share, {type(value).__name__}")
     within, buffers = _Within(), list[pickle.PickleBuffer]()
     before = collect(within)
     try:
@@ -155,7 +157,7 @@ def _by_reference(value: object, apart: Apart) -> bytes:
         packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=apart)
     except Exception:
         return b""
-    return b"" if b"__main__" in packed else packed
+    return b"" if has_to_travel_by_value(packed) else packed
 
 
 def pack_text(item: object, what: str) -> Payload:

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgpack
 
-from deskgrid.client.by_value import pickle_by_value
+from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
+from deskgrid.client.generators import warn_of_generators
 from deskgrid.errors import BagRejected, PicklingFailed
 from deskgrid.wire import (
     ARGUMENTS_LIMIT,
@@ -46,12 +47,13 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
     """Pickle ``function``: by value what a worker cannot import. Raises `PicklingFailed`."""
     import cloudpickle  # here, because opening a Grid or attaching to a bag does not need it
 
+    warn_of_generators(function, name_of(function))
     # For many calls, speed matters: functions that can be imported are pickled in C, in a fifth of the time.
     importable = getattr(function, "__module__", None) != "__main__"
     if importable and not cloudpickle.list_registry_pickle_by_value():
         with suppress(Exception):
             pickled = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
-            if b"__main__" not in pickled:
+            if not has_to_travel_by_value(pickled):
                 return pickled
     try:
         return pickle_by_value(function)

@@ -294,6 +294,11 @@ def _output(row: OutputRow, width: int) -> list[Entry]:
     return [line(head, style), *(entry for text in texts for entry in _printed(text, width))]
 
 
+# What is said of a task that has printed nothing, by its state; of others that nothing was printed.
+NOTHING = dict.fromkeys(("waiting", "queued", "sent", "held"), "its output is shown when it runs") | {
+    "running": "it has printed nothing so far"
+}
+
 # --- a task ----------------------------------------------------------------------------------------------------------
 
 
@@ -312,7 +317,7 @@ def task(view: View, seen: Seen, width: int) -> Listing:
     name = page.name if told is None else bag_rows.title(told)
     entries = _sentences(seen.answer(why).get("text", []), width)
     log = seen.answer(logs)
-    if log.get("worker"):
+    if log.get("worker") and log["state"] != "running":
         entries.append(line(f"last attempt: {log['state']} on {log['worker']} after {duration(log['elapsed_s'])}"))
     entries += _texts(width, Error=log.get("error"))
     ranks = log.get("ranks", ())
@@ -322,7 +327,7 @@ def task(view: View, seen: Seen, width: int) -> Listing:
     if not ranks:
         entries += _texts(width, stderr=log.get("stderr"), stdout=log.get("stdout"))
     if log and not (log["stdout"] or log["stderr"] or log["error"]):
-        entries += [EMPTY, line("nothing was printed" if log["worker"] else "its output is shown when it ends", "dim")]
+        entries += [EMPTY, line(NOTHING.get(log["state"], "nothing was printed"), "dim")]
     refused = _refused(seen, width, why, logs)
     return Listing(
         [Text(f"task {page.item}", "bold"), Text(clean(f"of bag {name}")), Text(clean(f"id {page.name}"), "dim")],

@@ -28,6 +28,23 @@ class OutputRow(TypedDict):
     error: str | None  # null if it is done
 
 
+class PrintedRow(TypedDict):
+    """What a running task has printed since the last time.
+
+    ``stdout_bytes``: how much it had printed by then in all. If that is more than what was known and ``stdout``
+    together, what is between was left out. Likewise for stderr.
+    """
+
+    item: int
+    attempt: int
+    rank: int | None  # null if it is no gang
+    worker: str
+    stdout_bytes: int
+    stdout: str
+    stderr_bytes: int
+    stderr: str
+
+
 class RankRow(TypedDict):
     """What one rank of a gang printed, in the newest attempt of its task."""
 

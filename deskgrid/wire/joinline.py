@@ -77,12 +77,13 @@ def read_join_line(text: str, side: Side) -> JoinLine:
     """Return the join line in ``text``, or in the file that it names as ``@FILE``; raises `JoinLineError`."""
     if not text.startswith("@"):
         return parse_join_line(text, side)
-    path = Path(text[1:]).expanduser()
+    path = Path(text[1:])
     try:
+        path = path.expanduser()
         if is_open_to_others(path):
             raise JoinLineError(f"{path} can be read by others: chmod 600 {path}")
         return parse_join_line(path.read_text(encoding="utf-8"), side)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: ~ of somebody without a home folder
         reason = getattr(error, "strerror", None) or error
         raise JoinLineError(f"{path}, which should hold a join line, cannot be read: {reason}") from error
 

@@ -93,6 +93,10 @@ LINE_BYTES = 1024
 TABLE_BYTES = 64 * 2**10
 # Captured stdout, and stderr: the part that workers keep of each, and the line that says how much was cut.
 PRINTED_BYTES = 64 * 2**10 + 2**8
+# What a running task has printed to stdout, and to stderr, in one message to those who watch it: one in a second. And
+# the tasks, or ranks, in one message.
+SHOWN_BYTES = 4 * 2**10
+SHOWN_ROWS = 64
 # An error's message, and its traceback, in characters: likewise.
 ACCOUNT_CHARACTERS = 64 * 2**10 + 2**8
 # A pickled exception: likewise.

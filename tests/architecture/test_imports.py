@@ -109,12 +109,14 @@ def breach(importer: str, name: str) -> str | None:
     return None if allowed else f"a {kind} file may not import this library"
 
 
+@pytest.mark.slow
 def test_files_import_only_what_their_places_allow() -> None:
     found = [(file, *found, breach(file, found.name)) for file in FILES for found in imports(tree(file), file)]
     wrong = [f"{file}:{line} imports {name}: {why}" for file, line, name, why in found if why]
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_files_name_ours_below_deskgrid_only() -> None:
     found = [f"{file}:{line} {name}" for file in FILES for line, name in old_names(tree(file), file)]
     assert not found, "put deskgrid before these:\n" + "\n".join(found)

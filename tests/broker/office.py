@@ -12,6 +12,7 @@ from typing import Any
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.live_output import PATIENCE_S
 from deskgrid.broker.server import python_minor
 from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import BrokerState, GridFacts, Leaving
@@ -147,6 +148,9 @@ class OfficeLine:
         while not self.inbox and (operations.waiting or (operations.parked and turns < PARKED_TURNS)):
             self._office.settle()  # what is asked for takes more turns than one
             turns += operations.parked
+        if not self.inbox and operations.parked and self.who.role != "worker":  # a worker is waited for, not for long
+            self._office.now += PATIENCE_S
+            self._office.settle()
         return self.inbox.popleft() if self.inbox else None
 
     def close(self) -> None:

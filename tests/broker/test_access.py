@@ -25,6 +25,7 @@ OF_A_BAG: dict[str, dict[str, Any]] = {
     "explain": {"item": 0},
     "logs": {"item": 0},
     "output": {},
+    "printed": {},
     "tasks": {"state": "waiting"},
     "cancel": {"items": [0]},
     "runtimes": {"items": [0], "runtimes": [5.0]},

@@ -8,6 +8,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.live_output import PATIENCE_S
 from deskgrid.scheduler.state.pauses import AT_ONCE
 from tests.broker.office import ADMIN, Office
 from tests.peers import BareWorker, Client
@@ -366,9 +367,8 @@ def test_logs_of_tasks_that_have_not_ended(office: Office, client: Client) -> No
     assert client.ask("logs", bag=bag, item=1)["state"] == "waiting"
     joined(office).work()
     logs = client.ask("logs", bag=bag, item=0)
-    nothing: dict[str, object] = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
-    nothing |= {"rank": None, "ranks": []}
-    assert logs == {"state": "sent", **nothing}
+    nothing: dict[str, object] = {"stdout": "", "stderr": "", "error": None, "rank": None, "ranks": []}
+    assert logs == {"state": "running", "worker": "pc1", "elapsed_s": PATIENCE_S, **nothing}
     client.ask("cancel", bag=bag, items=[1])
     logs = client.ask("logs", bag=bag, item=1)
     assert (logs["state"], logs["error"]) == ("cancelled", None)

@@ -266,6 +266,7 @@ FLOODING, SAID_BY_EACH, SHORT_MESSAGE = 50, 200, 50
 BESIDE = 500
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how much memory a process has")
 def test_short_messages_that_nobody_has_read_take_little_memory() -> None:
     """Each comes by itself: none of them may keep the buffer into which it was received."""

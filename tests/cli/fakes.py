@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from deskgrid.cli.front import main
 from deskgrid.client.bag import TaskLog
 from deskgrid.client.eta import Eta
+from deskgrid.client.following import LogPiece
 from deskgrid.client.progress import Progress
 from deskgrid.client.whatif import Advice, Change
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
@@ -34,6 +35,8 @@ class FakeBag:
     forgotten: bool = False
     paused: bool | None = None
     advice: Advice | None = None
+    pieces: Sequence[LogPiece] = ()
+    interrupted: bool = False
     told: Eta = field(default_factory=lambda: Eta(90.0, 60.0, 150.0))
 
     def __len__(self) -> int:
@@ -55,6 +58,11 @@ class FakeBag:
 
     def eta(self) -> Eta:
         return self.told
+
+    def follow(self, item: int | None) -> Iterator[LogPiece]:
+        yield from self.pieces
+        if self.interrupted:
+            raise KeyboardInterrupt
 
     def logs(self, item: int) -> TaskLog:
         return self.logged.get(item, LOG)

@@ -13,6 +13,7 @@ from deskgrid.cli.bags import LAST_WORDS
 from deskgrid.cli.base import show
 from deskgrid.client.bag import TaskLog
 from deskgrid.client.eta import Eta
+from deskgrid.client.following import LogPiece
 from deskgrid.client.payload import RAISED_BY
 from deskgrid.errors import (
     BagRejected,
@@ -281,6 +282,19 @@ def test_results_come_in_the_order_of_the_tasks_and_each_ends_its_line(monkeypat
     assert result.stdout == "first\nthird\n[4]\nfifth\nits second line\n"
 
 
+@pytest.mark.parametrize("data", [b"caf\xe9\n", b"no end of line", b"\0\r\n\xff", b""])
+def test_results_of_commands_are_the_very_bytes(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    text = data.decode("utf-8", "surrogateescape")
+    use(monkeypatch, FakeGrid(FakeBag([(0, text), (1, text)], kind="command")))
+    result = deskgrid("results", BAG)
+    assert (result.exit_code, result.stdout_bytes) == (0, data * 2)
+
+
+def test_a_text_that_no_encoding_has_is_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeGrid(FakeBag([(0, "half \ud800")])))
+    assert deskgrid("results", BAG).stdout == "half \\ud800\n"
+
+
 def test_a_failed_task_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     remote = RemoteError("CommandFailed: exit code 3")
     remote.add_note(f"{RAISED_BY}task 1 of bag x on lab3-07 after 2 s")
@@ -336,6 +350,40 @@ def test_a_tasks_log_keeps_stdout_and_stderr_apart(grid: FakeGrid) -> None:
     assert result.exit_code == 0
     assert result.stdout == "out\n"
     assert result.stderr == "deskgrid: task 3: done on lab3-01 after 4.2 s\nerr\n"
+
+
+def test_a_log_has_the_very_bytes_and_on_stderr_a_line_of_ours_begins_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"caf\xe9".decode("utf-8", "surrogateescape")
+    failed = TaskLog("error", "pc", 1.0, text, text, "exit code 3")
+    use(monkeypatch, FakeGrid(FakeBag(logged={0: failed})))
+    result = deskgrid("logs", BAG, "0")
+    assert result.stdout_bytes == b"caf\xe9"
+    assert result.stderr_bytes.splitlines()[1:] == [b"caf\xe9", b"exit code 3"]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_what_is_followed_comes_as_it_was_written_and_ctrl_c_ends_it_well(
+    monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    pieces = [
+        LogPiece(0, None, "pc1", b"caf\xc3", b"err"),
+        LogPiece(0, None, "pc1", b"\xa9\n"),
+        LogPiece(1, 2, "pc2", b"\xff\n", missed=1234),
+        LogPiece(1, 2, "pc2", b"half \xc3"),
+        LogPiece(1, None, "pc2", note="error on pc2 after 2 s\nValueError: 7"),
+    ]
+    use(monkeypatch, FakeGrid(FakeBag(pieces=pieces, interrupted=interrupted)))
+    result = deskgrid("logs", "--follow", BAG)
+    assert result.exit_code == 0
+    assert result.stdout_bytes == b"caf\xc3\xa9\n\xff\nhalf \xc3"
+    assert result.stderr.splitlines() == [
+        "deskgrid: task 0 on pc1:",
+        "err",
+        "deskgrid: task 1, rank 2 on pc2:",
+        "deskgrid: task 1, rank 2: 1,234 bytes are left out here",
+        "deskgrid: task 1: error on pc2 after 2 s",
+        "ValueError: 7",
+    ]
 
 
 def test_without_an_item_the_log_of_every_task_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,12 +112,12 @@ def test_a_rank_of_a_cancelled_gang_was_stopped_because_of_no_other(monkeypatch:
 
 def test_the_log_of_a_gang_that_runs_says_what_each_rank_does(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = RankLog(1, "pc2", "running", 0.0, "", "")
-    sent = TaskLog("sent", None, 0.0, "", "", None, None, (RANKS[0], runs))
+    sent = TaskLog("running", "pc1", 2.5, "", "", None, None, (RANKS[0], runs))
     use(monkeypatch, FakeGrid(FakeBag([(0, None)], logged={0: sent})))
     result = deskgrid("logs", BAG, "0")
     assert result.stdout == "one\n"
     assert result.stderr.splitlines() == [
-        "deskgrid: task 0: running; the output of each rank is shown when it ends",
+        "deskgrid: task 0: running on pc1 for 2.5 s",
         "deskgrid: task 0, rank 0 on pc1 after 1.5 s:",
         "deskgrid: task 0, rank 1 on pc2, still running",
     ]

@@ -1,11 +1,15 @@
 """What would travel with a function: for programs that tests run."""
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from deskgrid.client.bag_files import KnownFiles, Noted
 from deskgrid.client.bundle import Reached, named_in, reached_from
 from deskgrid.client.template import pickle_function
+
+# For functions that refer to it.
+seeded = random.Random(0)
 
 
 def reached_by(function: Callable[..., Any], argument: object = None, modules: Sequence[str] = ()) -> Reached:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from deskgrid.client import bundle
 from deskgrid.client.bundle import is_local, reached_from
 from deskgrid.errors import BagRejected
 from tests.architecture.reading import ROOT
@@ -254,3 +255,24 @@ def test_a_link_to_an_installed_file_is_installed_too(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this system has no symbolic links for everyone")
     assert not is_local(tmp_path / "helper.py")
+
+
+def test_a_link_in_pythons_own_library_is_pythons_also_where_it_leads_out_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"etc/sitecustomize.py": "", "python/lib/os.py": ""})
+    try:
+        (tmp_path / "python" / "lib" / "sitecustomize.py").symlink_to(tmp_path / "etc" / "sitecustomize.py")
+        (tmp_path / "called").symlink_to(tmp_path / "python", target_is_directory=True)
+    except OSError:
+        pytest.skip("this system has no symbolic links for everyone")
+    bundle._library_folders.cache_clear()
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    with monkeypatch.context() as patch:
+        patch.setattr("sysconfig.get_paths", lambda: dict.fromkeys(kinds, str(tmp_path / "called" / "lib")))
+        try:
+            assert not is_local(tmp_path / "called" / "lib" / "sitecustomize.py")
+            assert not is_local(tmp_path / "python" / "lib" / "os.py")
+            assert is_local(tmp_path / "etc" / "sitecustomize.py")
+        finally:
+            bundle._library_folders.cache_clear()

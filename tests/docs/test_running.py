@@ -43,6 +43,7 @@ PRINTED = {
     "docs/how-to/from-a-pool.md": ["[0, 1, 4, 9, 16]\n49\n[0, 1, 4, 9, 16]\n49\n"],
     "docs/how-to/people.md": ["\nall prepared\n", "[20] 1.0\n"],
     "docs/how-to/policy.md": ["first-fit"],
+    "docs/how-to/what-a-task-finds.md": ["332833500\n", "the same twice: True", "all found: {(0, None, True)}"],
     "docs/predictions.md": ["\ndone in ", " s, at the latest in "],
     "docs/scheduling.md": ["packing"],
 }

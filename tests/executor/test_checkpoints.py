@@ -11,7 +11,6 @@ import tarfile
 import time
 import types
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -473,16 +472,51 @@ def test_the_inputs_of_a_command_are_saved_only_if_it_replaced_them_and_are_repl
     assert (stored / "replaced").read_text() == "input", "other tasks have it"
 
 
-@pytest.mark.parametrize("name", ["../outside", "{}/outside"])
+@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "{}/outside", "link/outside", ".", ".."])
 def test_a_checkpoint_that_leads_out_of_the_folder_changes_nothing_there(tmp_path: Path, name: str) -> None:
     (tmp_path / "outside").write_text("mine")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link").symlink_to(tmp_path)
     packed, evil = io.BytesIO(), tarfile.TarInfo(name.format(tmp_path))
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.addfile(evil, io.BytesIO())
-    with suppress(Unreadable):  # of an absolute name, only the part below the folder counts
+    with pytest.raises(Unreadable):
         child.unpack_files(packed.getvalue(), tmp_path / "folder")
     assert (tmp_path / "outside").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE])
+def test_a_checkpoint_has_nothing_but_files(tmp_path: Path, kind: bytes) -> None:
+    packed, odd = io.BytesIO(), tarfile.TarInfo("odd")
+    odd.type, odd.linkname = kind, "odd"
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(odd)
+    with pytest.raises(Unreadable):
+        child.unpack_files(packed.getvalue(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_come_back_with_their_times_and_whether_they_are_programs_also_links_to_one_file(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    (old / "program").write_text("#!/bin/sh")
+    (old / "program").chmod(0o777)
+    os.utime(old / "program", (1e9, 1e9))
+    (old / "same").hardlink_to(old / "program")
+    child.unpack_files(child.pack_files(old, ["*"], {}), new)
+    for name in ("program", "same"):
+        state = (new / name).stat()
+        assert (state.st_mode & 0o777, state.st_mtime, state.st_size) == (0o755, 1e9, 9)
+
+
+def test_no_python_needs_a_filter_to_unpack_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)  # Python 3.11.2 of Debian 12 has none
+    (tmp_path / "state").write_text("x")
+    packed = child.pack_files(tmp_path, ["*"], {})
+    (tmp_path / "state").unlink()
+    child.unpack_files(packed, tmp_path)
+    assert (tmp_path / "state").read_text() == "x"
 
 
 # --- without deskgrid ------------------------------------------------------------------------------------------------
@@ -508,6 +542,31 @@ def test_the_module_is_found_where_deskgrid_is_not_installed() -> None:
     assert stub.File is File
     with pytest.raises(AttributeError, match="'Grid' in the process of a task"):
         _ = stub.Grid
+
+
+def test_a_task_keeps_the_output_of_all_its_pieces(rig: Rig) -> None:
+    def task() -> int:
+        from deskgrid import checkpoint
+
+        count = checkpoint.load(0)
+        print("piece", count)
+        print("at", count, file=sys.stderr)
+        while count < 2:
+            if checkpoint.due():
+                checkpoint.save(count + 1)
+        return int(count)
+
+    digest, data = rig.know(python_template(task)), b""
+    for number in (1, 2):
+        began(rig, digest, call(), data, task=number)
+        due_now(rig, last=True)
+        data = bytes(saved(rig).data)
+        assert rig.until(1)[0].outcome is Outcome.PIECE
+    began(rig, digest, call(), data, task=3)
+    (ended,) = rig.until(1)
+    assert value(ended) == 2
+    assert ended.stdout == b"piece 0\npiece 1\npiece 2\n"
+    assert ended.stderr == b"at 0\nat 1\nat 2\n"
 
 
 def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
@@ -551,3 +610,37 @@ def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
     assert [report[0] for report in reports] == ["ready", "saved", "ended"]
     assert reports[1][3] == 0.5
     assert reports[2][3] == Outcome.PIECE
+
+
+def test_a_checkpoint_that_is_too_large_is_refused_before_a_byte_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(child.CHECKPOINT_LIMIT // 2 + 1)
+    monkeypatch.setattr(tarfile, "open", lambda *given, **options: pytest.fail("they are packed"))
+    with pytest.raises(child.TaskFailure, match="the checkpoint has 1,073,741,826 bytes"):
+        child.pack_files(tmp_path, ["*"], {})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs folders that are open")
+def test_temporary_files_of_any_depth_are_gone_when_the_process_of_their_task_is(rig: Rig) -> None:
+    def nest(depth: int) -> str:
+        import os
+        import tempfile
+
+        made = at = tempfile.mkdtemp()
+        os.chdir(at)
+        for _ in range(depth):
+            os.mkdir("deep")
+            os.chdir("deep")
+        return made
+
+    made = Path(value(rig.call(nest, 3_000)))
+    rig.executor.rest()
+
+    def is_gone() -> bool:
+        rig.executor.poll(time.monotonic())
+        return not made.parent.exists()
+
+    assert eventually(is_gone, 30.0)

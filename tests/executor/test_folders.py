@@ -107,7 +107,7 @@ def test_a_removal_that_was_interrupted_is_ended_by_the_next_worker(
     (left / "folder").mkdir()
     ended(process)
     with monkeypatch.context() as patch:
-        patch.setattr("shutil.rmtree", lambda *args, **options: None)
+        patch.setattr("deskgrid.worker.run.folders.remove", lambda *args: None)
         remove_abandoned(place)
     assert (left / "folder").is_dir()
     remove_abandoned(place)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -284,27 +285,23 @@ def test_an_account_that_a_task_made_up_is_one_that_cannot_be_read(rig: Rig, acc
     assert [error(one)[0] for one in ended] == ["unreadable account"] * 2
 
 
-def test_a_report_of_what_is_not_running_costs_an_idle_process_and_nothing_else(rig: Rig, tmp_path: Path) -> None:
-    taken = tmp_path / "taken"
-    os.mkfifo(taken)
-    packed = msgpack.packb(["ended", 0, 1, 0, 0.5, b"", b"", b""])
+def test_a_report_of_what_is_not_running_costs_an_idle_process_and_nothing_else(rig: Rig) -> None:
+    def task() -> int:
+        child = sys.modules["_deskgrid_run.child"]
+        tell = child.Child._tell
 
-    def task(twice: bytes, taken: str) -> int:
-        def later() -> None:
-            open(taken).close()  # not before the first report has been read
-            for descriptor in range(3, 20):
-                with suppress(OSError):
-                    os.write(descriptor, twice)
+        def tell_more(self: Any, report: Any) -> None:
+            tell(self, report)
+            tell(self, ["meet", 0, 1, 1, False, False, b""])
 
-        threading.Thread(target=later).start()
+        child.Child._tell = tell_more
         return os.getpid()
 
-    pid = value(rig.call(task, len(packed).to_bytes(4, "big") + packed, str(taken)))
-    taken.open("w").close()
+    pid = value(rig.call(task))
 
     def dead() -> bool:
         rig.poll()
-        return buried(pid)
+        return not alive(pid)
 
     assert eventually(dead)
     assert not rig.ended

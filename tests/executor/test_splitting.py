@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deskgrid.wire import payload_of
 from deskgrid.worker.run.child import Splitter
-from deskgrid.worker.run.output import PIPE_MOST, Ends, Outputs
+from deskgrid.worker.run.output import PIPE_MOST, PRINTED, Ends, Outputs, with_printed, without_printed
 
 MARK = b"aabaabaac"
 MIB = 2**20
@@ -68,3 +69,35 @@ def test_a_report_whose_mark_is_missing_is_refused_and_no_more_than_a_pipe_holds
     os.close(write)
     outputs.close()
     assert PIPE_MOST >= MIB
+
+
+@pytest.mark.parametrize("data", [b"", b"state", bytes(2 * MIB)])
+@pytest.mark.parametrize("limit", [7, 100])
+def test_output_travels_behind_a_checkpoint_and_goes_on(data: bytes, limit: int) -> None:
+    ends, whole = Ends(limit), Ends(limit)
+    for part in (b"first", b"second and more" * 9):
+        kept = with_printed(payload_of(data), ends.packed() + ends.packed() if ends.size else b"")
+        checkpoint, printed = without_printed(kept)
+        assert bytes(checkpoint) == data
+        ends = Ends(limit)
+        if printed:
+            assert Ends(limit).go_on(ends.go_on(printed)) == b""
+        ends.add(part)
+        whole.add(part)
+        assert ends.whole() == whole.whole()
+
+
+@pytest.mark.parametrize("foot", [PRINTED, b"\0\0\0\0" + PRINTED, b"\xff\xff\xff\xff" + PRINTED, b"\0\0\0\3abc"])
+def test_a_checkpoint_that_only_looks_as_if_it_had_output_is_left_alone_or_has_none(foot: bytes) -> None:
+    checkpoint, printed = without_printed(b"state" + foot)
+    assert printed == b""
+    assert bytes(checkpoint) in (b"state" + foot, b"state")
+
+
+@pytest.mark.parametrize("packed", [b"", b"short", bytes(16), b"\0" * 8 + b"\0\0\0\1" * 2 + b"xx"])
+def test_output_that_makes_no_sense_changes_nothing(packed: bytes) -> None:
+    outputs = Outputs(100, lambda: 1)
+    outputs.spawned()
+    outputs.go_on(0, packed)
+    assert outputs.unreported() == (b"", b"")
+    outputs.close()

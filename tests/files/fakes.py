@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid import wire
+from deskgrid.worker.files.errands import Errand
 
 
 class AtOnce:
     """Errands that are done when the owner polls, in order."""
 
     def __init__(self) -> None:
-        self._todo: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+        self._todo: deque[Errand] = deque()
 
-    def do(self, action: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        self._todo.append((action, then))
+    def do(self, action: Callable[[], Any], then: Callable[[Any], None], holder: str = "") -> Errand:
+        self._todo.append(Errand(action, then))
+        return self._todo[-1]
 
     @property
     def busy(self) -> bool:
@@ -27,12 +29,11 @@ class AtOnce:
 
     def poll(self) -> None:
         while self._todo:
-            action, then = self._todo.popleft()
-            try:
-                found = action()
-            except Exception as error:
-                found = error
-            then(found)
+            errand = self._todo.popleft()
+            is_over, found = False, None
+            while not is_over:
+                is_over, found = errand.go_on()
+            errand.then(found)
 
 
 def parts_of(data: bytes) -> list[bytes]:

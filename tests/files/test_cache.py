@@ -11,15 +11,23 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.worker.files.cache import Damaged, FileCache, link
+from deskgrid.worker.files.cache import Damaged, FileCache, Partial, link
 from tests.files.fakes import digest, entry, parts_of
 
 DATA = os.urandom(2 * wire.PART_BYTES + 5)
 FILE = entry("big", DATA)
 
 
-def fetch(cache: FileCache, file: wire.Entry, data: bytes) -> Path:
+def begun(cache: FileCache, file: wire.Entry) -> Partial | None:
+    """A file that is being fetched, and was looked at."""
     partial = cache.begin(file)
+    for _ in partial.look() if partial is not None else ():
+        pass
+    return partial
+
+
+def fetch(cache: FileCache, file: wire.Entry, data: bytes) -> Path:
+    partial = begun(cache, file)
     assert partial is not None
     for number in partial.missing:
         partial.write(number, wire.payload_of(parts_of(data)[number]))
@@ -35,7 +43,7 @@ def cache(tmp_path: Path) -> FileCache:
 
 
 def test_a_file_is_there_when_all_of_its_parts_are(cache: FileCache) -> None:
-    partial = cache.begin(FILE)
+    partial = begun(cache, FILE)
     assert partial is not None
     assert partial.missing == [0, 1, 2]
     for number in (2, 0):
@@ -60,7 +68,7 @@ def test_a_cache_that_somebody_has_removed_is_made_again(cache: FileCache, tmp_p
 
 
 def test_a_part_that_was_damaged_is_refused(cache: FileCache) -> None:
-    partial = cache.begin(FILE)
+    partial = begun(cache, FILE)
     assert partial is not None
     with pytest.raises(Damaged, match="damaged on its way, or on the disk of the broker"):
         partial.write(0, parts_of(DATA)[1])
@@ -70,13 +78,13 @@ def test_a_part_that_was_damaged_is_refused(cache: FileCache) -> None:
 
 
 def test_an_interrupted_fetch_goes_on_where_it_stopped(cache: FileCache) -> None:
-    partial = cache.begin(FILE)
+    partial = begun(cache, FILE)
     assert partial is not None
     for number in (0, 2):
         partial.write(number, parts_of(DATA)[number])
     assert cache.begin(FILE) is None, "another worker of this PC fetches it"
     partial.close()  # as when its worker was killed
-    again = cache.begin(FILE)
+    again = begun(cache, FILE)
     assert again is not None
     assert again.missing == [1]
     again.close()
@@ -166,7 +174,7 @@ def test_a_tree_for_which_there_is_no_room_leaves_nothing(
 
 def test_what_another_worker_fetches_does_not_go(tmp_path: Path) -> None:
     cache = FileCache(tmp_path / "cache", 0)
-    partial = cache.begin(FILE)
+    partial = begun(cache, FILE)
     assert partial is not None
     partial.write(0, parts_of(DATA)[0])
     other = cache.begin(entry("small", b"1"))

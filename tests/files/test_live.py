@@ -4,6 +4,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +257,7 @@ def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGr
         def look(place: int) -> tuple[int, bool, int, int]:
             data = shared["array"].data
             with open("/proc/self/maps") as file:
-                maps = [line for line in file if "/needs/" in line or "/cache/" in line]
+                maps = [line for line in file if any(f"/{name}/" in line for name in ("needs", "cache", "gone"))]
             return data[place], data.readonly, len(maps), os.getpid()
 
         if sys.platform != "linux":
@@ -270,6 +271,81 @@ def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGr
             pickle.dumps(shared)
     cached = [path for path in Path(f"{live.home}-pcs", "files", "cache").iterdir() if path.stat().st_size >= size]
     assert len(cached) == 1, "one copy on the disk, for all workers of the PC"
+
+
+class Holder:
+    """An object that has a shared one, and whose method is the task."""
+
+    def __init__(self, shared: Any) -> None:
+        self.shared = shared
+
+    def grow(self, item: int) -> list[int]:
+        """Change it."""
+        self.shared.append(item)
+        return list(self.shared)
+
+
+def test_each_attempt_finds_shared_objects_as_they_were_wherever_it_holds_them(grid: Grid) -> None:
+    shared: Any = grid.share([1, 2])
+
+    def default(item: int, found: Any = shared) -> list[int]:
+        found.append(item)
+        return list(found)
+
+    def closure(item: int) -> list[int]:
+        return default(item, shared)
+
+    def in_item(item: tuple[int, list[Any]]) -> list[int]:
+        return default(item[0], item[1][0])
+
+    for task in (default, closure, Holder(shared).grow, partial(default, found=shared)):
+        assert grid.bag(task, range(3), runtime=0.01).results() == [[1, 2, item] for item in range(3)]
+    assert grid.bag(in_item, [(9, [shared])] * 3, runtime=0.01).results() == [[1, 2, 9]] * 3
+
+
+def test_within_an_attempt_a_shared_object_is_one_object_also_when_it_was_changed(grid: Grid) -> None:
+    shared: Any = grid.share({"key": 1})
+
+    def task(other: Any) -> bool:
+        shared["key"] = 2
+        return shared is other and other["key"] == 2
+
+    assert grid.bag(task, [shared] * 3, runtime=0.01).results() == [True] * 3
+
+
+def test_what_a_program_keeps_stays_while_its_tasks_only_read_what_is_shared(grid: Grid) -> None:
+    shared: Any = grid.share({"key": [1, 2]})
+    kept: list[int] = []
+
+    def task(item: int) -> list[int]:
+        kept.append(item + len(shared["key"]))
+        return list(kept)
+
+    assert grid.bag(task, [0, 1, 2], runtime=0.01).results() == [[2], [2, 3], [2, 3, 4]]
+
+
+def test_an_array_that_takes_another_s_place_in_a_shared_object_is_gone_afterwards(grid: Grid) -> None:
+    shared: Any = grid.share({"a": Array(bytearray(b"aaaa")), "b": Array(bytearray(b"bbbb"))})
+
+    def task(swap: bool) -> bytes:
+        found = bytes(shared["a"].data)
+        if swap:
+            shared["a"], shared["b"] = shared["b"], shared["a"]
+        else:
+            shared["a"].data = bytearray(b"cccc")
+        return found
+
+    assert grid.bag(task, [True, False, False], runtime=0.01).results() == [b"aaaa"] * 3
+
+
+def test_the_error_of_a_task_that_changes_a_shared_array_says_what_to_do(grid: Grid) -> None:
+    shared: Any = grid.share(Array(bytearray(10)))
+
+    def task(item: int) -> None:
+        shared.data[0] = item
+
+    (error,) = grid.bag(task, [1], runtime=0.01).results(errors="return")
+    assert any("change a copy, such as array.copy()" in note for note in getattr(error, "__notes__", ()))
 
 
 # --- what is cut -----------------------------------------------------------------------------------------------------

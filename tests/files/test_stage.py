@@ -16,7 +16,8 @@ from deskgrid.worker.files import uploads as uploads_module
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.run.executor import RESULT_LIMIT
-from deskgrid.worker.run.jobs import Job, JobEnded
+from deskgrid.worker.run.jobs import Job, JobEnded, Printed, Program
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
 from tests.without_files import NoRanks, WithoutCheckpoints
@@ -51,6 +52,11 @@ class Processes(WithoutCheckpoints):
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.ran += jobs
 
+    def end_idle(self, keep: Collection[str]) -> None: ...
+
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        return None
+
     def uses(self, environment: str) -> bool:
         return any(job.environment == environment for job in self.ran)
 
@@ -74,13 +80,13 @@ class Processes(WithoutCheckpoints):
 class Rig:
     """A stage, a broker's store, and the time."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, accounts: Accounts | None = None) -> None:
         self.now = 0.0
         self.store, self.processes = Store(), Processes()
         self.area = place / "area"
         self.area.mkdir(exist_ok=True, parents=True)
         self.cache = FileCache(place / "cache", 10**9)
-        self.stage = Stage(self.processes, self.cache, self.area, lambda: None)
+        self.stage = Stage(self.processes, self.cache, self.area, lambda: None, accounts=accounts)
         self.errands = AtOnce()
         stage = self.stage
         for part in (stage, stage._downloads, stage._uploads, stage._inputs, stage._outputs):
@@ -110,7 +116,11 @@ class Rig:
         self.processes.templates["command"] = UnpackedTemplate(None, {}, trees, outputs)
 
     def run(self, task: int, template: str = "command", payload: wire.Payload = b"") -> None:
-        self.stage.run(0, [Job(task, 1, template, payload, wire.TaskOptions())])
+        self.stage.run(0, [self.job(task, template, payload)])
+
+    @staticmethod
+    def job(task: int, template: str = "command", payload: wire.Payload = b"", owner: str = "") -> Job:
+        return Job(task, 1, template, payload, wire.TaskOptions(), program=Program(owner, ""))
 
     @property
     def ran(self) -> list[int]:

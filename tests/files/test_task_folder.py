@@ -6,19 +6,46 @@ import shutil
 import socket
 import stat
 import sys
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import TypeVar, cast
 
 import pytest
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache
-from deskgrid.worker.files.task_folder import OutputsRefused, collect, matches, prepare, remove, unpack
+from deskgrid.worker.files.task_folder import Collected, OutputsRefused, matches, prepare
+from deskgrid.worker.run import beneath
+from deskgrid.worker.run.accounts import Account
 from tests.files.fakes import content, digest, entry
 from tests.files.test_cache import fetch
 
 X = "5.7"
+Found = TypeVar("Found")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
+
+
+def whole(steps: Generator[None, None, Found]) -> Found:
+    """What steps find, all done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(Found, end.value)
+
+
+def collect(area: Path, holder: str, patterns: Sequence[str] | None) -> Collected:
+    return whole(task_folder.collect(area, holder, patterns))
+
+
+def remove(area: Path, holder: str) -> None:
+    for _ in task_folder.remove(area, holder):
+        pass
+
+
+def unpack(area: Path, holder: str, trees: Sequence[tuple[bytes, wire.Tree]], cache: FileCache, command: bool) -> bool:
+    return whole(task_folder.unpack(area, holder, trees, cache, None, command=command))
 
 
 @pytest.fixture
@@ -56,11 +83,11 @@ def test_trees_are_unpacked_as_links_for_a_command_and_beside_each_other_for_a_f
     for name, data in files.items():
         fetch(cache, entry(name, data), data)
     key = digest(tree.packed())
-    assert unpack(area, X, [(key, tree)], cache, None, command=True)
+    assert unpack(area, X, [(key, tree)], cache, command=True)
     assert content(area / "in" / X / "work") == files
     assert (area / "in" / X / "work" / "out").is_dir()
     assert (area / "in" / X / "work" / "data.csv").stat().st_nlink == 2
-    assert unpack(area, X, [(key, tree)], cache, None, command=False), "and a second time, over what is left"
+    assert unpack(area, X, [(key, tree)], cache, command=False), "and a second time, over what is left"
     assert content(area / "in" / X / "needs" / key.hex()) == files
     assert not (area / "in" / X / "work").exists()
     remove(area, X)
@@ -69,7 +96,7 @@ def test_trees_are_unpacked_as_links_for_a_command_and_beside_each_other_for_a_f
 
 def test_a_file_that_went_meanwhile_is_noticed(area: Path, tmp_path: Path) -> None:
     tree = wire.Tree((entry("data.csv", b"1"),))
-    assert not unpack(area, X, [(b"k", tree)], FileCache(tmp_path / "cache", 10**9), None, command=True)
+    assert not unpack(area, X, [(b"k", tree)], FileCache(tmp_path / "cache", 10**9), command=True)
 
 
 def test_a_folder_is_removed_even_if_its_task_locked_it(area: Path, work: Path) -> None:
@@ -84,8 +111,7 @@ def test_a_folder_is_removed_even_if_its_task_locked_it(area: Path, work: Path) 
 def test_a_link_in_a_locked_folder_leads_to_nothing_that_is_changed(
     area: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # an administrator removes all at once
-    monkeypatch.setattr(shutil, "rmtree", lambda *given, **options: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # an administrator need not unlock anything
     outside = area.parent / "outside"
     outside.mkdir(mode=0o755)
     (work / "locked").mkdir()
@@ -94,7 +120,7 @@ def test_a_link_in_a_locked_folder_leads_to_nothing_that_is_changed(
     (work / "locked").chmod(0o500)
     remove(area, X)
     assert outside.stat().st_mode & 0o777 == 0o755
-    assert (work / "locked").stat().st_mode & 0o777 == 0o700
+    assert content(area) == {}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +195,7 @@ def test_a_folder_that_is_a_link_is_not_entered(area: Path, work: Path) -> None:
     with pytest.raises(OutputsRefused, match="no file matches"):
         collect(area, X, ["out/*.npz"])
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-        task_folder.open_file(area, (work / "out" / "theirs.npz").relative_to(area).as_posix())
+        beneath.open_file(area, (work / "out" / "theirs.npz").relative_to(area).as_posix())
 
 
 @posix
@@ -207,7 +233,7 @@ def test_more_outputs_than_a_task_may_leave_are_refused_before_any_is_read(
 ) -> None:
     for number in range(wire.TREE_FILES + 1):
         (work / f"{number}").touch()
-    monkeypatch.setattr(task_folder, "open_file", lambda *given: pytest.fail("a file is read"))
+    monkeypatch.setattr(beneath, "open_file", lambda *given: pytest.fail("a file is read"))
     with pytest.raises(OutputsRefused, match="10,001 files; at most 10,000"):
         collect(area, X, ["*"])
 
@@ -242,10 +268,10 @@ def test_what_becomes_a_link_between_a_look_and_the_next_is_not_followed(
         shutil.move(path, area.parent / "before")
         path.symlink_to(outside / path.relative_to(work / "out"))
 
-    real = task_folder._real
+    real = task_folder._Room.real
 
-    def swapping(root: Path, path: str) -> str:
-        found = real(root, path)
+    def swapping(room: task_folder._Room, path: str) -> str:
+        found = real(room, path)
         if swapped != "file that is sent":
             swap()
         return found
@@ -257,7 +283,7 @@ def test_what_becomes_a_link_between_a_look_and_the_next_is_not_followed(
         for source in found.parts.values():
             source.read()
 
-    monkeypatch.setattr(task_folder, "_real", swapping)
+    monkeypatch.setattr(task_folder._Room, "real", swapping)
     with pytest.raises(OSError, match=r"Too many levels|Not a directory"):
         sent()
 
@@ -269,3 +295,239 @@ def test_what_a_function_returned_and_a_large_value_are_two_trees(area: Path) ->
     assert len(collect(area, X, None).trees) == 2
     remove(area, X)
     assert collect(area, X, None).trees == []
+
+
+# --- how much a task may leave ---------------------------------------------------------------------------------------
+
+
+def sparse(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+@posix
+def test_many_huge_files_are_refused_before_a_byte_is_read(
+    area: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_folder, "_read_part", lambda *given: pytest.fail("a file is read"))
+    for number in range(200):
+        sparse(work / f"{number}", 15 * 2**30)
+    with pytest.raises(OutputsRefused, match="the 200 files have more than"):
+        collect(area, X, ["*"])
+    sparse(work / "0", wire.FILE_BYTES + 1)
+    with pytest.raises(OutputsRefused, match="'0' has more than 17,179,869,184 bytes"):
+        collect(area, X, ["*"])
+
+
+@posix
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="this system does not tell holes")
+def test_holes_are_not_read(area: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, read, reading = wire.PART_BYTES, list[int](), task_folder._read_part
+
+    def noted(descriptor: int, place: int) -> bytes:
+        read.append(place)
+        return reading(descriptor, place)
+
+    monkeypatch.setattr(task_folder, "_read_part", noted)
+    sparse(work / "a", 9 * 2**30)
+    with (work / "a").open("r+b") as file:
+        file.seek(2 * part)
+        file.write(b"data")
+    sparse(work / "b", part + 5)
+    found = collect(area, X, ["*"])
+    assert read == [2 * part, 9 * 2**30], "and whether it has grown"
+    assert found.size > 9 * 2**30
+    a, b = wire.read_tree(found.parts[found.trees[0]].read()).entries
+    assert wire.split_digests(a.parts)[1:3] == [digest(bytes(part)), digest(b"data" + bytes(part - 4))]
+    assert wire.split_digests(b.parts) == [digest(bytes(part)), digest(bytes(5))]
+
+
+@posix
+def test_a_file_is_read_part_by_part_and_others_go_on_in_between(area: Path, work: Path) -> None:
+    (work / "a").write_bytes(os.urandom(3 * wire.PART_BYTES + 1))
+    assert len(list(task_folder.collect(area, X, ["*"]))) >= 3
+
+
+@posix
+def test_many_names_are_looked_through_and_removed_in_steps(area: Path, work: Path) -> None:
+    count = 5 * beneath.STEP_NAMES
+    for number in range(count):
+        (work / f"{number}").touch()
+    assert len(list(task_folder.collect(area, X, ["1*"]))) >= 5
+    assert len(list(task_folder.remove(area, X))) >= 5
+    assert list((area / "gone").iterdir()) == []
+
+
+def nested(folder: Path, depth: int, name: str = "deep") -> None:
+    """A folder in a folder, and so on: a path that is too long for any system call."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=at)
+        inner = os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at))
+    os.close(at)
+
+
+@posix
+def test_folders_nested_beyond_any_path_are_removed(area: Path, work: Path) -> None:
+    nested(work, 3_000)
+    remove(area, X)
+    assert {path.name for path in area.rglob("*")} == {"in", "left", "new", "gone"}
+
+
+@posix
+def test_nobody_looks_into_folders_nested_beyond_any_name_of_a_result(area: Path, work: Path) -> None:
+    nested(work, 3_000)
+    (work / "a").write_bytes(b"1")
+    assert left(area, "a") == {"a": b"1"}
+    with pytest.raises(OutputsRefused, match="it has more than 1,024 bytes"):
+        collect(area, X, ["deep"])
+    remove(area, X)  # pytest could not
+
+
+@posix
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has only names that are UTF-8")
+def test_names_that_are_not_utf_8_are_refused_and_can_be_listed(area: Path, work: Path) -> None:
+    os.close(os.open(os.fsencode(work) + b"/\xff.txt", os.O_WRONLY | os.O_CREAT))
+    with pytest.raises(OutputsRefused, match="it is not UTF-8"):
+        collect(area, X, ["*.txt"])
+    with pytest.raises(OutputsRefused, match="no file matches") as refused:
+        collect(area, X, ["a"])
+    assert wire.read_failure(wire.Failure("OutputsRefused", str(refused.value)).packed()).kind == "OutputsRefused"
+
+
+@posix
+def test_links_that_lead_in_a_circle_are_refused(area: Path, work: Path) -> None:
+    (work / "a").symlink_to("b")
+    (work / "b").symlink_to("a")
+    with pytest.raises(OutputsRefused, match="is a link to something that is not in the task's folder"):
+        collect(area, X, ["a"])
+
+
+@posix
+def test_a_link_by_way_of_other_links_counts_as_the_file_inside(area: Path, work: Path) -> None:
+    (work / "run1").mkdir()
+    (work / "run1" / "model").write_bytes(b"data")
+    (work / "latest").symlink_to("run1")
+    (work / "best").symlink_to("./latest/../latest/model")
+    (work / "absolute").symlink_to(work / "best")
+    assert left(area, "best", "absolute") == {"best": b"data", "absolute": b"data"}
+
+
+# --- who a file belongs to -------------------------------------------------------------------------------------------
+
+by_root = pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can do it")
+
+
+@by_root
+def test_a_second_name_for_a_file_of_somebody_else_is_no_result(area: Path, work: Path) -> None:
+    """As where the system lets everybody make such names (``fs.protected_hardlinks=0``)."""
+    secret = area.parent / "secret"
+    secret.write_bytes(b"secret")
+    secret.chmod(0o600)
+    (work / "out").hardlink_to(secret)
+    with pytest.raises(OutputsRefused, match="'out' is not a file of the task"):
+        whole(task_folder.collect(area, X, ["out"], 65534))
+    (work / "out").unlink()
+    (work / "out").write_bytes(b"mine")
+    os.chown(work / "out", 65534, -1)
+    secret.chmod(0o444)
+    (work / "input").hardlink_to(secret)
+    assert len(whole(task_folder.collect(area, X, ["*"], 65534)).parts) == 3
+
+
+@by_root
+def test_a_folder_is_given_away_from_the_inside_out_where_its_new_owner_cannot_reach_it(
+    area: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account("nobody", 65534, 65534, (65534,), "/")
+    given, giving = list[str](), os.fchown
+    names = ("a/b/c/file", "a/d/file")
+    cache, tree = FileCache(tmp_path / "cache", 10**9), wire.Tree(tuple(entry(name, b"1") for name in names))
+    fetch(cache, entry("", b"1"), b"1")
+
+    def noted(descriptor: int, uid: int, gid: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        assert (area / "new").stat().st_mode & 0o777 == 0o700
+        assert path.is_relative_to(area / "new")
+        assert all(parent.stat().st_uid == 0 for parent in path.parents if parent.is_relative_to(area))
+        given.append(path.relative_to(area / "new" / X).as_posix())
+        giving(descriptor, uid, gid)
+
+    monkeypatch.setattr(os, "fchown", noted)
+    assert whole(task_folder.unpack(area, X, [(b"k", tree)], cache, account, command=True))
+    assert sorted(given) == ["work", "work/a", "work/a/b", "work/a/b/c", "work/a/d"]
+    work = area / "in" / X / "work"
+    assert {path.stat().st_uid for path in (work, *work.rglob("*")) if path.is_dir()} == {65534}
+    assert {path.stat().st_uid for path in work.rglob("*") if path.is_file()} == {0}
+
+
+# --- races that made others' programs dangerous ----------------------------------------------------------------------
+
+
+@posix
+@pytest.mark.parametrize("moment", ["before it is entered", "before it is moved up"])
+def test_a_folder_that_becomes_a_link_while_it_is_removed_is_not_followed(
+    area: Path, work: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """As in CVE-2022-21658 and CVE-2021-20197, and in `rm` of early systems."""
+    outside = area.parent / "outside"
+    (outside / "inner").mkdir(parents=True)
+    (outside / "precious").touch()
+    (work / "d" / "inner").mkdir(parents=True)
+    renaming, swapped = beneath._rename, list[str]()
+
+    def swap(name: str, at: int) -> None:
+        if name == "d" and not swapped:
+            swapped.append(name)
+            os.rename("d", "before", src_dir_fd=at, dst_dir_fd=at)
+            os.symlink(outside, "d", dir_fd=at)
+
+    def moved(source: int, name: str, target: int, new: str) -> None:
+        if moment == "before it is moved up":
+            swap(name, source)
+        renaming(source, name, target, new)
+        if moment == "before it is entered" and name == "d":
+            os.rename(new, f"{new}-before", src_dir_fd=target, dst_dir_fd=target)
+            os.symlink(outside, new, dir_fd=target)
+            swapped.append(new)
+
+    monkeypatch.setattr(beneath, "_rename", moved)
+    remove(area, X)
+    assert swapped
+    assert sorted(path.name for path in outside.iterdir()) == ["inner", "precious"]
+
+
+@by_root
+@pytest.mark.parametrize("moment", ["read", "removed", "given"])
+def test_a_folder_in_the_middle_of_a_path_that_becomes_a_link_is_not_followed(
+    area: Path, work: Path, tmp_path: Path, moment: str
+) -> None:
+    """As in CVE-2018-21269 and CVE-2023-41915: not the last name is swapped, but a folder on the way to it."""
+    outside = area.parent / "outside"
+    (outside / X / "out").mkdir(parents=True)
+    (outside / X / "out" / "secret").write_bytes(b"secret")
+    shutil.rmtree(area / "left")
+    (area / "left").symlink_to(outside)
+    if moment == "read":
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            collect(area, X, None)
+    elif moment == "removed":
+        remove(area, X)
+    else:
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            beneath.hand_over(area, [f"left/{X}/out"], 65534, 65534)
+    assert (outside / X / "out" / "secret").read_bytes() == b"secret"
+    assert (outside / X / "out").stat().st_uid == 0
+
+
+@by_root
+def test_a_second_name_for_a_file_of_root_is_not_handed_over(area: Path, work: Path) -> None:
+    """As where start scripts ran ``chown -R``: folders have no second names, and files are never handed over."""
+    (area.parent / "secret").touch(0o600)
+    (work / "mine").hardlink_to(area.parent / "secret")
+    with pytest.raises(NotADirectoryError):
+        beneath.hand_over(area, [f"in/{X}/work/mine"], 65534, 65534)
+    assert (area.parent / "secret").stat().st_uid == 0

@@ -30,6 +30,7 @@ def test_a_crash_of_the_codec_is_found_and_named_with_its_input(monkeypatch: pyt
         fuzz(seed=7, count=2_000)
 
 
+@pytest.mark.slow
 def test_memory_that_is_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[list[bytes]] = []
 

@@ -16,6 +16,7 @@ from deskgrid.worker.run.child import error_payload
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
+    Printed,
     RankEnded,
     RankJob,
     RankKey,
@@ -103,6 +104,9 @@ class FakeRanks:
         self._lacks = lacks
         self._ranks: dict[RankKey, _Rank] = {}
         self._refused: list[RankRefused] = []
+
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+        return None
 
     def uses(self, environment: str) -> bool:
         return any(rank.job.environment == environment for rank in self._ranks.values())

@@ -62,6 +62,7 @@ def test_results_wait_at_their_worker_and_nothing_is_executed_twice(grid: Virtua
     assert executions(grid) == [1] * 4
 
 
+@pytest.mark.slow
 def test_the_broker_does_not_grow_while_the_disk_is_full(grid: VirtualGrid) -> None:
     """Bags that are refused leave nothing behind, nor do results that are not taken."""
     grid.worker("pc", slots=2)

@@ -214,6 +214,7 @@ def test_a_task_that_kills_its_process_is_tried_again_and_then_given_up(grid: Vi
     assert grid.counters["done"] == 2
 
 
+@pytest.mark.slow
 def test_planned_departures_kill_nothing(grid: VirtualGrid) -> None:
     for number in range(4):
         grid.worker(f"pc{number}", cycle((20.0 + 7 * number, 5.0)))

@@ -22,10 +22,12 @@ from deskgrid import Grid, wire
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import read_join_line
 from tests.chaos.book import gathered, work
+from tests.pace import beat
 from tests.peers import PATIENCE_S, SocketLine
 
-# Between two pings. Seconds.
+# Between two pings, and between two looks at how long a beat is. Seconds.
 PING_S = 0.015
+BEAT_S = 0.1
 # How long the last answers may take. Seconds.
 LAST_S = 10.0
 # A customer's bag: its tasks, the most that one takes, and what each is said to take: so long that it is given to no
@@ -85,9 +87,11 @@ def ping(file: str, stopped: Callable[[], bool]) -> object:
     """Ping until ``stopped()``."""
     line = SocketLine(read_join_line(f"@{file}", "client"))
     try:
-        pinger, due = Pinger(line), time.monotonic()
-        while not stopped():
+        pinger, due, beats = Pinger(line), time.monotonic(), list[tuple[float, float]]()
+        while not stopped() or not beats:
             pinger.hear()
+            if not beats or time.monotonic() >= beats[-1][0] + BEAT_S:
+                beats.append((time.monotonic(), beat()))
             if time.monotonic() >= due:
                 pinger.ping()
                 due = max(due + PING_S, time.monotonic() - PING_S)
@@ -96,7 +100,7 @@ def ping(file: str, stopped: Callable[[], bool]) -> object:
         while pinger.unanswered and time.monotonic() < until:
             line.socket.poll(10, zmq.POLLIN)
             pinger.hear()
-        return pinger.rows()
+        return {"pings": pinger.rows(), "beats": beats}
     finally:
         line.close()
 

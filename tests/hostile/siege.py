@@ -20,6 +20,7 @@ from tests.executor.rig import python_template
 from tests.hostile.attacking import Order
 from tests.hostile.forging import Known
 from tests.hostile.lab import Lab, Latency, Pings, lab
+from tests.hostile.limits import GROWTH, P99, WORST
 from tests.live import ROOT
 from tests.waiting import eventually
 
@@ -27,9 +28,6 @@ ROLES: tuple[Role | None, ...] = (None, "lab", "worker", "submitter")
 # Messages in a second that an attacker sends at most: about half of what a broker takes of hostile ones on a machine of
 # two cores, which has the attacker and the honest on it, too. Of more, the attacker takes the cores, not the broker.
 PER_S = 2_500.0
-# What the broker may have more at any time than when it started.
-GROWTH = 256 * 2**20
-P99_S, WORST_S = 0.05, 0.5
 # Seconds that pings are measured before the first attack; and how many times as long as planned an attack may take.
 BASELINE_S, PATIENCE = 5.0, 3.0
 # Between two looks at whether everybody lives. Seconds.
@@ -157,7 +155,8 @@ def main() -> int:
 
 
 def _holds(each: Attacked) -> bool:
-    return each.grown <= GROWTH and each.latency.p99 <= P99_S and each.latency.worst <= WORST_S
+    its = each.latency
+    return each.grown <= GROWTH and its.p99 <= P99 * its.beat and its.worst <= WORST * its.beat
 
 
 if __name__ == "__main__":

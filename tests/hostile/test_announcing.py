@@ -1,7 +1,6 @@
 """What a worker announces about itself: names, texts and windows are limited, and do not affect others."""
 
 import hashlib
-import time
 
 import pytest
 
@@ -10,6 +9,8 @@ from tests.hostile.forging import packed
 from tests.hostile.lab import Lab, Raw
 from tests.hostile.limits import GROWTH, LARGE, size_of, unharmed
 from tests.peers import COMMAND
+
+pytestmark = pytest.mark.alone
 
 TEMPLATE_DIGEST = hashlib.sha256(COMMAND).hexdigest()
 LONG = 60 * 2**20
@@ -20,7 +21,6 @@ WINDOWS = 2_000_000
 JOURNAL = 16 * 2**20
 # And a log.
 LOG = 50_000
-STATUS_S = 0.2
 AFTER_S = 0.5
 
 
@@ -96,11 +96,8 @@ def test_a_worker_with_two_million_windows_is_refused_at_no_cost(place: Lab) -> 
     with place.pinging() as pings:
         say_join(raw, windows=windows)
         raw.answers(4 * AFTER_S)
-        client, began = place.client(), time.monotonic()
-        client.ask("status")
-        took = time.monotonic() - began
-    unharmed(place, pings, f"a worker of {WINDOWS:,} windows, then status {took:.2f} s")
-    assert took < 4 * STATUS_S
+        place.client().ask("status")
+    unharmed(place, pings, f"a worker of {WINDOWS:,} windows, then a question")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from tests.hostile.lab import Lab
 from tests.hostile.limits import LARGE, unharmed
 from tests.peers import COMMAND, Client
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 TASKS, PREDICTED, DISTINCT = (10_000_000 if LARGE else 1_000_000), 500_000, 5_000_000
 BATCH = 10_000

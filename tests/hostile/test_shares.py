@@ -11,10 +11,10 @@ from tests.counting import COUNTS
 from tests.executor.rig import python_template
 from tests.hostile.forging import account, packed
 from tests.hostile.lab import Lab, Raw
-from tests.hostile.limits import GROWTH, LARGE, SLACK, WORST_S, unharmed
-from tests.peers import COMMAND
+from tests.hostile.limits import GROWTH, LARGE, SLACK, unharmed
+from tests.peers import COMMAND, Client
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 CONNECTIONS, LOGS = (40 if LARGE else 8), 400
 # What a worker may send of a task's output at most, and of an account of a failure less than that.
@@ -28,8 +28,8 @@ LONG_ONES = 100 if LARGE else 20
 AFTER_S = 3.0
 # How long PCs fail everything that they are given, as fast as they can. Seconds.
 FAILING_S = 14.0 if LARGE else 3.0
-# How long twenty short tasks of others may take beside tasks that fail. Without any it is half a second.
-OTHERS_S = 10.0
+# How many times as long twenty short tasks of others may take beside tasks that fail.
+OTHERS = 20.0
 TEMPLATE = hashlib.sha256(COMMAND).hexdigest()
 OPTIONS = wire.TaskOptions().packed()
 
@@ -82,6 +82,14 @@ def asked(raws: list[Raw], what: str, count: int) -> None:
 
 def test_tasks_that_fail_at_once_and_are_retried_for_ever_do_not_keep_others_out(place: Lab) -> None:
     place.worker(slots=2)
+
+    def twenty(client: Client) -> float:
+        began = time.monotonic()
+        results = client.results(client.submit([b"%d" % item for item in range(20)], runtime=0.1))
+        assert [result.outcome for result in results] == [wire.Outcome.DONE] * 20
+        return time.monotonic() - began
+
+    alone = twenty(place.client(place.key("submitter", "before")))
     raw, template = place.submitter(), python_template(b"no pickle")
     digest = hashlib.sha256(template).hexdigest()
     raw.send(wire.Blob(digest, template))
@@ -92,13 +100,10 @@ def test_tasks_that_fail_at_once_and_are_retried_for_ever_do_not_keep_others_out
         )
     )
     raw.expect(wire.Accepted)
-    client = place.client()
-    began = time.monotonic()
-    results = client.results(client.submit([b"%d" % item for item in range(20)], runtime=0.1))
-    took = time.monotonic() - began
-    COUNTS.append(f"hostile: beside 250 tasks that fail at once, again and again, 20 others took {took:.1f} s")
-    assert [result.outcome for result in results] == [wire.Outcome.DONE] * 20
-    assert took < SLACK * OTHERS_S
+    took = twenty(place.client())
+    said = f"20 others took {took:.1f} s, and {alone:.1f} s without"
+    COUNTS.append(f"hostile: beside 250 tasks that fail at once, again and again, {said}")
+    assert took < SLACK * OTHERS * alone
 
 
 def test_a_thousand_questions_of_one_are_not_before_one_of_another(place: Lab) -> None:
@@ -119,11 +124,8 @@ def test_thousands_of_bags_opened_and_cancelled_and_then_hundreds_of_status_ques
     with place.pinging() as pings:
         opened(raws[0], MANY_BAGS, cancelled=True)
         asked(raws, "status", STATUSES)
-        began = time.monotonic()
         body = place.client().ask("status")
-        took = time.monotonic() - began
-    unharmed(place, pings, f"{MANY_BAGS:,} bags opened and cancelled, {STATUSES} status questions, one in {took:.2f} s")
-    assert took < SLACK * WORST_S
+    unharmed(place, pings, f"{MANY_BAGS:,} bags opened and cancelled, {STATUSES} status questions")
     assert len(str(body)) < 2**20
     assert place.grown() < GROWTH
 

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.counting import COUNTS
-from tests.hostile.limits import GROWTH, P99_S, SLACK, WORST_S
+from tests.hostile.limits import GROWTH, P99, SLACK, WORST
 from tests.hostile.siege import ROLES, siege
 
 COUNT, PER_S = 4_000, 1_000.0
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_whoever_sends_hostile_messages_kills_nobody_and_holds_up_nobody(tmp_path: Path) -> None:
@@ -21,5 +22,5 @@ def test_whoever_sends_hostile_messages_kills_nobody_and_holds_up_nobody(tmp_pat
     for attack in attacks:
         assert attack.messages >= COUNT, f"its time was over: {attack}"
         assert attack.grown <= GROWTH, str(attack)
-        assert attack.latency.p99 <= SLACK * P99_S, str(attack)
-        assert attack.latency.worst <= SLACK * WORST_S, str(attack)
+        assert attack.latency.p99 <= SLACK * P99 * attack.latency.beat, str(attack)
+        assert attack.latency.worst <= SLACK * WORST * attack.latency.beat, str(attack)

@@ -10,7 +10,8 @@ from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.wire.trees import TreeRefused
 from deskgrid.worker.files.cache import FileCache, link
-from deskgrid.worker.files.task_folder import open_file
+from deskgrid.worker.files.turns import Turns
+from deskgrid.worker.run.beneath import open_file
 from tests.broker.office import Office
 from tests.broker.test_transfers import attempt, digest, fetched, held, lacked, later, offer, part_of, send, store
 from tests.files.fakes import entry
@@ -83,6 +84,14 @@ def in_folders(seed: int, home: Path) -> None:
     with suppress(OSError):
         os.close(open_file(home / "area", "out/secret"))
         raise AssertionError("a link is followed")
+    (home / "secret").chmod(0o600)
+    with suppress(OSError):
+        os.close(open_file(home, "secret", [os.getuid() + 1]))
+        raise AssertionError("a file of somebody else is taken")
+    turns = Turns[int]()
+    turns.add("a", [1, 2])
+    turns.add("b", [3])
+    expect([turns.take()[1] for _ in range(2)] == [1, 3], "an attempt waits for all files of another")
     cache, files = FileCache(home / "cache", 0), {name: entry(name, name.encode()) for name in ("a", "b", "c")}
     path = fetch(cache, files["a"], b"a")
     link(path, home / "mine", executable=False)

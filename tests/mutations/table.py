@@ -925,9 +925,23 @@ MUTATIONS = (
     ),
     Mutation(
         "follow a link that a task left",
-        "deskgrid.worker.files.task_folder:_open",
-        'getattr(os, "O_NOFOLLOW", 0)',
-        "0",
+        "deskgrid.worker.run.beneath:_open",
+        "_READ | more)",
+        "(_READ | more) & ~os.O_NOFOLLOW)",
+        "files in folders",
+    ),
+    Mutation(
+        "take a second name for a file of somebody else",
+        "deskgrid.worker.run.beneath:open_file",
+        "found.st_uid not in uids",
+        "False",
+        "files in folders",
+    ),
+    Mutation(
+        "let an attempt wait until another has all of its files",
+        "deskgrid.worker.files.turns:Turns.take",
+        "self._queues.move_to_end(holder)",
+        "pass",
         "files in folders",
     ),
     Mutation(

@@ -374,10 +374,24 @@ def test_a_line_that_is_too_long_is_wrapped() -> None:
     assert "end" in on(Page("task", BAG, 17), snapshot(bags=[bag()]), told).text()
 
 
-def test_a_task_that_runs_says_when_its_output_is_shown() -> None:
-    nothing = {"state": "sent", "worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
-    text = on(Page("task", BAG, 17), snapshot(bags=[bag()]), {logs_of(BAG, 17): nothing}).text()
-    assert "its output is shown when it ends" in text
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("waiting", "its output is shown when it runs"),
+        ("running", "it has printed nothing so far"),
+        ("done", "nothing was printed"),
+    ],
+)
+def test_of_a_task_that_has_printed_nothing_it_is_said_why(state: str, said: str) -> None:
+    nothing = {"state": state, "worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
+    assert said in on(Page("task", BAG, 17), snapshot(bags=[bag()]), {logs_of(BAG, 17): nothing}).text()
+
+
+def test_a_task_that_runs_shows_what_it_has_printed() -> None:
+    log = LOG | {"state": "running", "stdout": "so far", "error": None}
+    text = on(Page("task", BAG, 17), snapshot(bags=[bag()]), {logs_of(BAG, 17): log}).text()
+    assert "so far" in text
+    assert "last attempt" not in text
 
 
 def test_the_log_of_a_bag_is_what_its_tasks_printed_in_the_order_in_which_they_ended() -> None:

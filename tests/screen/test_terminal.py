@@ -12,6 +12,7 @@ if sys.platform == "win32":
 
 import termios
 
+from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine
 from tests.live import LiveGrid, live_grid
 from tests.peers import BareWorker, Client
@@ -91,7 +92,7 @@ def test_a_bag_is_found_opened_and_cancelled(grid: LiveGrid, opened: Opened) -> 
     assert_left_clean(terminal)
 
 
-def test_a_task_shows_its_output_when_it_ends(grid: LiveGrid, opened: Opened) -> None:
+def test_a_task_shows_its_output_while_it_runs_and_when_it_ends(grid: LiveGrid, opened: Opened) -> None:
     pc = joined(grid, "pc1")
     submitted(grid.client(), "sweep", 1)
     (work,) = pc.work()
@@ -101,7 +102,9 @@ def test_a_task_shows_its_output_when_it_ends(grid: LiveGrid, opened: Opened) ->
     assert terminal.shows("slot 0")
     assert terminal.shows("sweep #0")
     terminal.type(ENTER)
-    assert terminal.shows("its output is shown when it ends")
+    assert terminal.shows("it has printed nothing so far")
+    pc.send(wire.OutputShown((wire.Shown(work.task, work.number, 0, 6, b"so far", 0, b""),)))
+    assert terminal.shows("so far")
     pc.finish(work, elapsed=2.0)
     assert terminal.shows("stdout")
     assert terminal.shows("done on pc1")

@@ -40,6 +40,20 @@ def test_a_later_piece_goes_on_where_the_one_before_ended(tmp_path: Path, monkey
     assert saved == [(2, 1.0)]
 
 
+def test_links_are_archived_as_the_files_that_they_lead_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "lib"
+    root.mkdir()
+    (tmp_path / "outside.py").write_text("x = y\n", encoding="utf-8")
+    (root / "a.py").symlink_to(tmp_path / "outside.py")  # a link to a file that is not in the archive
+    (root / "b.py").hardlink_to(tmp_path / "outside.py")
+    (root / "c.py").hardlink_to(root / "b.py")
+    archive_for(root, ["a.py", "b.py", "c.py"], 1e9, tmp_path / "library.tar")
+    with tarfile.open(tmp_path / "library.tar") as tar:
+        assert [(member.isreg(), member.size) for member in tar] == [(True, 6)] * 3
+    assert Path(take_census(File(tmp_path / "library.tar"))).read_text() == "x 3\ny 3\n"
+
+
 def test_an_archive_has_as_many_files_as_there_is_time_for(tmp_path: Path) -> None:
     for number in range(10):
         (tmp_path / f"{number}.py").write_text("x = 1\n" * 1000)

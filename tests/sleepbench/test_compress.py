@@ -2,6 +2,7 @@
 
 import bz2
 import lzma
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,10 @@ from deskgrid.sleepbench import compress as sq
 from deskgrid.sleepbench.compress import Cost, Group, Source, Squeezed
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {"zlib": zlib.decompress, "bz2": bz2.decompress, "lzma": lzma.decompress}
+if sys.version_info >= (3, 14):
+    from compression import zstd
+
+    UNPACK["zstd"] = zstd.decompress
 
 
 def put(root: Path, name: str, size: int = 100) -> None:
@@ -46,6 +51,28 @@ def test_what_does_not_belong_to_the_library_is_left_out(tmp_path: Path, name: s
 def test_an_empty_file_is_left_out(tmp_path: Path) -> None:
     put(tmp_path, "__init__.py", size=0)
     assert sq.sources(tmp_path) == []
+
+
+def test_a_link_to_a_file_counts_as_the_file_also_outside(tmp_path: Path) -> None:
+    put(tmp_path, "etc/sitecustomize.py", size=7)
+    put(tmp_path, "lib/os.py")
+    (tmp_path / "lib" / "site.py").symlink_to(tmp_path / "etc" / "sitecustomize.py")
+    found = [(source.path, source.size) for source in sq.sources(tmp_path / "lib")]
+    assert found == [("os.py", 100), ("site.py", 7)]
+
+
+@pytest.mark.parametrize("target", ["nothing.py", "lost.py", "."], ids=["nothing", "itself", "a folder"])
+def test_a_link_that_leads_to_no_file_is_left_out(tmp_path: Path, target: str) -> None:
+    (tmp_path / "lost.py").symlink_to(target)
+    assert sq.sources(tmp_path) == []
+
+
+def test_a_file_that_may_not_be_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "os.py")
+    put(tmp_path, "secret.py")
+    # Root may read any file, so that taking the permission away would not be noticed.
+    monkeypatch.setattr("os.access", lambda path, mode: path.name != "secret.py")
+    assert [source.path for source in sq.sources(tmp_path)] == ["os.py"]
 
 
 def test_the_installed_library_has_its_own_modules_in_it() -> None:

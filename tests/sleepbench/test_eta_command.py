@@ -34,6 +34,7 @@ def small_bags(folder: Path, count: int) -> Path:
     return logged
 
 
+@pytest.mark.slow
 def test_intervals_of_deskgrid_hold_and_those_of_others_do_not(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     result = invoke("--csv", small_bags(tmp_path, 24), "--bags", 24, "--json", file)

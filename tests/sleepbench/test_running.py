@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from deskgrid import Grid
 from deskgrid.sleepbench import compress, demo
@@ -106,6 +108,33 @@ def test_the_demo_compresses_what_it_finds_and_says_what_came_of_it(
     last = result.output.rstrip().splitlines()[-1]
     assert last.startswith(f"{written['done']} of {written['tasks']} tasks done in {written['attempts']} attempts")
     assert last.endswith("tasks killed by a planned departure: 0")
+
+
+def test_what_no_window_of_the_demo_has_room_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(root: Path, files: Sequence[compress.Source]) -> dict[tuple[str, str], compress.Cost]:
+        largest = max(file.size for file in files)
+        return {
+            (setting, kind): compress.Cost(0.0, 2 * demo.LONGEST_S / largest)
+            for setting in compress.SETTINGS
+            for kind in compress.KINDS
+        }
+
+    chosen = compress.sources(compress.library())[::40]
+    monkeypatch.setattr(demo, "sources", lambda root: chosen)
+    monkeypatch.setattr(demo, "measure", slow)
+    files, tasks = demo._work(Console(quiet=True))
+    largest = max(files, key=lambda file: file.size).path
+    assert tasks
+    assert all(task.seconds <= demo.LONGEST_S / demo.CAUTION for task in tasks)
+    assert largest not in [path for task in tasks for path in task.paths]
+
+
+def test_a_python_without_the_source_of_its_library_has_no_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = [file for file in compress.sources(compress.library()) if file.kind != "source"]
+    monkeypatch.setattr(demo, "sources", lambda root: compiled)
+    result = CliRunner().invoke(demo.demo_command)
+    assert result.exit_code == 1
+    assert f"there is no source of the standard library in {compress.library()}" in result.output
 
 
 def start_demo() -> "subprocess.Popen[str]":

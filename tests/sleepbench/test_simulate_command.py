@@ -56,6 +56,7 @@ def test_the_json_has_the_rows_of_live_with_one_run_after_the_other(tmp_path: Pa
     assert [row["paper_min"] for row in found] == [63.54, 63.54, 87.88, 87.88]
 
 
+@pytest.mark.slow
 def test_all_scenarios_and_all_policies_are_the_default(tmp_path: Path) -> None:
     found = rows(tmp_path, "--runs", 1, "--scale", 0.5)
     assert {row["scenario"] for row in found} == {0, 1, 2, 3}

@@ -146,6 +146,7 @@ def test_a_worker_that_is_stopped_lets_its_tasks_save_first(tmp_path: Path) -> N
     assert (counters["planned_kills"], counters["pieces"]) == (0, 1)
 
 
+@pytest.mark.alone
 def test_a_private_grid_is_closed_without_waiting_for_a_checkpoint(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from deskgrid.wire import WINDOWS_LIMIT
 from deskgrid.worker.windows.uptime import COMING_S, HORIZON_S, Instant, Plan, Weekly, weekly_from_table
+from tests.pace import pace
 from tests.uptime.builders import BRUSSELS, after, at, machine_zone
 
 HOUR = 3600.0
@@ -210,6 +211,7 @@ def test_the_wall_clock_may_be_set_either_way() -> None:
     assert plan.uptime(Instant(now.wall, now.mono + 1e6)) == 0.0
 
 
+@pytest.mark.alone
 def test_a_heartbeat_costs_far_less_than_a_millisecond() -> None:
     plan = weekly(BRUSSELS, "mon-fri 18:00-08:00", "sat-sun all day", dates={"2026-12-25": "all day"})
     instants = [after(2.0 * n, at("2026-11-16T12:00")) for n in range(1000)]
@@ -218,7 +220,8 @@ def test_a_heartbeat_costs_far_less_than_a_millisecond() -> None:
         plan.uptime(now)
         plan.coming(now)
         plan.boundary(now)
-    assert time.process_time() - before < 1.0
+    took = (time.process_time() - before) / len(instants)
+    assert took < pace(time.process_time) / 2, "a beat is about two milliseconds"
 
 
 # --- brute force: a clock on the wall, read every minute, and a list of rules -----------------------------------------

@@ -21,6 +21,7 @@ from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.pc.address import free_port, interface_of
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.mpi import Mpi
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import OpenEnded, Plan
@@ -42,7 +43,7 @@ class Pc:
         self.place = place / name
         area = self.place / "area"
         area.mkdir(parents=True)
-        self.executor = Executor(slots, name, wake, tasks=area, mpi=mpi)
+        self.executor = Executor(slots, name, wake, accounts=Accounts(area), mpi=mpi)
         cache, wheels = FileCache(self.place / "cache", 10**9), WheelStore(self.place / "wheels", 10**9)
         self.stage = Stage(self.executor, cache, area, wake, wheels=wheels)
         identity = Identity(name, f"session-{name}", name, "lab", "3.11", slots, address=LOCAL, mpi=mpi is not None)

@@ -270,6 +270,17 @@ def test_what_a_task_wrote_is_copied_and_only_if_it_is_a_file(tmp_path: Path) ->
     assert not store.holds(1, 2)
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can do it")
+def test_a_second_name_for_a_file_of_somebody_else_is_no_checkpoint(tmp_path: Path) -> None:
+    store, secret = CheckpointFiles(tmp_path / "checkpoints", uids=[65534]), tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    secret.chmod(0o600)
+    (tmp_path / "left").hardlink_to(secret)
+    assert store.take(1, 1, tmp_path / "left") is None
+    os.chown(secret, 65534, -1)
+    assert store.take(1, 1, tmp_path / "left") == b"secret"
+
+
 def test_a_disk_that_fills_up_leaves_no_part_of_a_checkpoint(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     store, place = CheckpointFiles(tmp_path / "checkpoints"), tmp_path / "left"

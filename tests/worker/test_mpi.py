@@ -97,7 +97,8 @@ def test_a_rank_that_fails_is_an_error_with_its_own_words_and_the_others_are_end
     broker.until(lambda: gang.results, MPI_S)
     broker.stop(gang)
     broker.until(lambda: len(gang.returned) == 2)
-    assert set(gang.results) == {1}
+    # What a rank has printed before it was stopped is told, too, such as that its MPI library misses /sys.
+    assert {rank for rank, row in gang.results.items() if row.outcome != wire.Outcome.DEPARTED} == {1}
     assert msgpack.unpackb(bytes(gang.results[1].payload))[:2] == ["ValueError", "on purpose"]
 
 

@@ -14,18 +14,20 @@ import pytest
 
 from deskgrid import File
 from deskgrid.client.grid import Grid
-from deskgrid.worker.run.accounts import AccountError, find_account
+from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.wire.key_pair import new_pair
+from deskgrid.worker.run.accounts import AccountError, find_accounts
 from deskgrid.worker.run.folders import PREFIX
 from tests.executor.rig import alive, call, command_template, python_template, written
 from tests.live import ROOT, LiveGrid, live_grid
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually
 from tests.worker.machine import WorkerProcess, worker_process
+from tests.worker.users import can_make_users, users
 
 if sys.platform != "win32":
     import pwd
 
-USER = "nobody"
 # Has a command run where everybody can read these folders, each bound to a place of its own meanwhile.
 _MOUNTS = """
 set -e
@@ -59,7 +61,7 @@ def prefix(place: Path) -> list[str]:
 
 def can_be_tried() -> bool:
     """Whether this process may become another user, and has that user."""
-    if sys.platform == "win32" or os.geteuid() != 0:
+    if not can_make_users():
         return False
     with tempfile.TemporaryDirectory() as place:
         tried = subprocess.run([*prefix(Path(place)), "true"], capture_output=True, check=False)
@@ -77,6 +79,18 @@ def place() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(scope="module")
+def names() -> Iterator[list[str]]:
+    """Two accounts for tasks."""
+    with users(2) as made:
+        yield made
+
+
+@pytest.fixture
+def user(names: list[str]) -> str:
+    return names[0]
+
+
 @pytest.fixture
 def live(place: Path) -> Iterator[LiveGrid]:
     with live_grid(place / "broker") as started:
@@ -84,25 +98,30 @@ def live(place: Path) -> Iterator[LiveGrid]:
 
 
 @pytest.fixture
-def start(live: LiveGrid, place: Path) -> Callable[[], Any]:
-    """Starts a worker that runs tasks as another user; its temporary folders are in ``place/tmp``."""
+def start(live: LiveGrid, place: Path, user: str) -> Callable[..., Any]:
+    """Starts a worker that runs tasks as other users; its temporary folders are in ``place/tmp``."""
     (place / "tmp").mkdir()
     (place / "tmp").chmod(0o755)
     begin, home = prefix(place), str(place / "pc")
-    options = [
-        "--join",
-        live.broker.ready.worker_line,
-        "--home",
-        home,
-        "--name",
-        "pc1",
-        "--slots",
-        "1",
-        "--files",
-        f"{place}/files",
-    ]
+    own = ["--home", home, "--name", "pc1", "--files", f"{place}/files"]
+    options = ["--join", live.broker.ready.worker_line, *own]
     environment = {"TMPDIR": str(place / "tmp"), "DESKGRID_JOIN": live.broker.ready.client_line, "MINE": "secret"}
-    return lambda: worker_process(place / "log", *options, "--run-as", USER, prefix=begin, **environment)
+
+    def started(who: str = user, slots: int = 1) -> Any:
+        more = ["--slots", str(slots), "--run-as", who]
+        return worker_process(place / "log", *options, *more, prefix=begin, **environment)
+
+    return started
+
+
+@pytest.fixture
+def ben(live: LiveGrid) -> str:
+    """The line of another person."""
+    public, secret = new_pair()
+    live.admin().ask("keys add", role="submitter", name="ben", public=public.hex())
+    own = live.broker.line("client")
+    assert own.keys is not None
+    return str(JoinLine("client", own.host, own.port, Keys(own.keys.server, public, secret)))
 
 
 def value_of(live: LiveGrid, template: bytes, payload: bytes = call()) -> Any:
@@ -130,26 +149,26 @@ def _who() -> dict[str, Any]:
 
 @by_root
 def test_tasks_run_as_that_user_in_a_clean_environment_and_their_output_is_captured(
-    live: LiveGrid, start: Callable[[], Any]
+    live: LiveGrid, start: Callable[[], Any], user: str
 ) -> None:
-    entry = pwd.getpwnam(USER)
+    entry = pwd.getpwnam(user)
     with start() as worker:
-        assert worker.joined()
+        assert worker.joined(), worker.said
         client = live.client()
         bag = client.submit([call()], python_template(_who), runtime=0.1)
         (result,) = client.results(bag)
         found = pickle.loads(bytes(result.payload))
         assert client.ask("logs", bag=bag, item=0)["stdout"] == "said by a task\n"
-        assert value_of(live, command_template("id", "-un"), b"") == f"{USER}\n"
+        assert value_of(live, command_template("id", "-un"), b"") == f"{user}\n"
     uid, gid = entry.pw_uid, entry.pw_gid
-    groups = sorted(os.getgrouplist(USER, gid))
+    groups = sorted(os.getgrouplist(user, gid))
     assert found["ids"] == ((uid, uid, uid), (gid, gid, gid), groups)
-    home = entry.pw_dir if Path(entry.pw_dir).is_dir() else "/"
-    assert found["folder"] == home
+    home = found["folder"]
+    assert (Path(home).name, Path(home).parent.name) == ("home", user)
     assert {name: found["variables"].get(name) for name in ("HOME", "USER", "LOGNAME")} == {
         "HOME": home,
-        "USER": USER,
-        "LOGNAME": USER,
+        "USER": user,
+        "LOGNAME": user,
     }
     for text in (found["environ"], str(found["variables"])):
         assert "DESKGRID" not in text
@@ -174,13 +193,13 @@ def _tried(paths: list[str]) -> list[str]:
 @by_root
 def test_no_task_can_read_a_key_or_what_the_worker_keeps(live: LiveGrid, start: Callable[[], Any], place: Path) -> None:
     with start() as worker:
-        assert worker.joined()
+        assert worker.joined(), worker.said
         folders = [path for path in (place / "tmp").iterdir() if path.is_dir()]
         secret = [*(place / "pc").rglob("*"), place / "pc", *(place / "broker").rglob("*"), *folders, place / "files"]
         assert [path for path in secret if path.suffix == ".join"]
         assert value_of(live, python_template(_tried), call([*map(str, secret)])) == []
         (folder,) = folders
-        assert (stat.S_IMODE(folder.stat().st_mode), folder.stat().st_uid) == (0o710, 0)
+        assert (stat.S_IMODE(folder.stat().st_mode), folder.stat().st_uid) == (0o700, 0)
 
 
 @by_root
@@ -191,7 +210,7 @@ def test_a_task_can_open_its_output_by_name(live: LiveGrid, start: Callable[[], 
         return tuple(pathlib.Path(f"/dev/{name}").write_text("text") for name in ("stdout", "stderr"))
 
     with start() as worker:
-        assert worker.joined()
+        assert worker.joined(), worker.said
         assert value_of(live, python_template(opened), call()) == (4, 4)
 
 
@@ -205,22 +224,24 @@ def test_modules_that_travel_can_be_imported_and_not_changed(live: LiveGrid, sta
         return travelled.VALUE, os.access(str(travelled.__file__), os.W_OK)
 
     with start() as worker:
-        assert worker.joined()
+        assert worker.joined(), worker.said
         assert value_of(live, python_template(imported, {"travelled.py": b"VALUE = 42"})) == (42, False)
 
 
 @by_root
-def test_what_a_task_started_is_killed_with_it(live: LiveGrid, start: Callable[[], Any], place: Path) -> None:
+def test_what_a_task_started_is_killed_with_it(
+    live: LiveGrid, start: Callable[[], Any], place: Path, user: str
+) -> None:
     notes = place / "notes"
     notes.mkdir()
     notes.chmod(0o777)
     with start() as worker:
-        assert worker.joined()
+        assert worker.joined(), worker.said
         client = live.client()
         script = f"echo $$ > {notes}/shell; sleep 1000 & echo $! > {notes}/sleep; wait"
         bag = client.submit([b""], command_template("sh", "-c", script), runtime=1000.0)
         pids = [int(written(notes / name)) for name in ("shell", "sleep")]
-        assert [Path(f"/proc/{pid}").stat().st_uid for pid in pids] == [pwd.getpwnam(USER).pw_uid] * 2
+        assert [Path(f"/proc/{pid}").stat().st_uid for pid in pids] == [pwd.getpwnam(user).pw_uid] * 2
         client.ask("cancel", bag=bag)
         assert eventually(lambda: not any(map(alive, pids)), PATIENCE_S)
         assert value_of(live, python_template(lambda: 1)) == 1
@@ -232,7 +253,7 @@ def test_nothing_is_left_of_a_worker_that_was_killed_when_the_next_one_starts(
 ) -> None:
     worker: WorkerProcess
     with start() as worker:
-        assert worker.joined()
+        assert worker.joined(), worker.said
         pid = value_of(live, python_template(lambda: __import__("os").getpid()))
         worker.kill()
         assert eventually(lambda: not alive(pid), PATIENCE_S)
@@ -274,17 +295,19 @@ def test_what_a_task_of_that_user_left_in_shared_memory_is_gone(live: LiveGrid, 
 )
 def test_a_user_that_tasks_cannot_run_as_is_refused(user: str, reason: str) -> None:
     with pytest.raises(AccountError, match=reason):
-        find_account(user)
+        find_accounts(user)
 
 
 @by_root
-def test_a_user_who_cannot_run_this_python_is_refused_before_anything_is_asked(live: LiveGrid, place: Path) -> None:
+def test_a_user_who_cannot_run_this_python_is_refused_before_anything_is_asked(
+    live: LiveGrid, place: Path, user: str
+) -> None:
     (place / "closed").mkdir(mode=0o700)
-    options = ["--join", live.broker.ready.worker_line, "--home", str(place / "pc"), "--run-as", USER]
+    options = ["--join", live.broker.ready.worker_line, "--home", str(place / "pc"), "--run-as", user]
     with worker_process(place / "log", *options, prefix=prefix(place), TMPDIR=str(place / "closed")) as worker:
         assert worker.ends() == 2
         (line,) = [line for line in worker.said.splitlines() if line.startswith("deskgrid: ")]
-        assert line.startswith(f"deskgrid: {USER} cannot run tasks: it needs")
+        assert line.startswith(f"deskgrid: {user} cannot run tasks: it needs")
         assert line.endswith(f"and cannot enter {place / 'closed'}")
         assert "enrolled" not in worker.said
 
@@ -293,7 +316,7 @@ def test_a_user_who_cannot_run_this_python_is_refused_before_anything_is_asked(l
 def test_only_root_can_run_tasks_as_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(AccountError, match="only root can run tasks as another user"):
-        find_account(USER)
+        find_accounts("nobody")
 
 
 def _leaves(given: Any) -> Any:
@@ -304,11 +327,11 @@ def _leaves(given: Any) -> Any:
 
 @by_root
 def test_tasks_of_that_user_are_given_files_and_leave_others(
-    live: LiveGrid, start: Callable[[], Any], place: Path
+    live: LiveGrid, start: Callable[[], Any], place: Path, user: str
 ) -> None:
     (place / "data.csv").write_text("1,2")
     with start() as worker, Grid(live.broker.ready.client_line) as grid:
-        assert worker.joined()
+        assert worker.joined(), worker.said
         script = "id -un > out; cat data.csv >> out; echo more >> data.csv; ln -s /etc/shadow secret; true"
         argv = ["sh", "-c", script]
         inputs = [str(place / "data.csv")]
@@ -316,7 +339,7 @@ def test_tasks_of_that_user_are_given_files_and_leave_others(
         assert bag.wait(PATIENCE_S)
         assert "Permission denied" in bag.logs(0).stderr
         (path,) = bag.fetch(place / "to", 0)
-        assert path.read_text() == f"{USER}\n1,2"
+        assert path.read_text() == f"{user}\n1,2"
         (error,) = grid.command(argv, [""], runtime=1, inputs=inputs, outputs=["secret"]).results(errors="return")
         assert "is a link to something that is not in the task's folder" in str(error)
         item = {"file": File(place / "data.csv"), "make": File}
@@ -324,3 +347,128 @@ def test_tasks_of_that_user_are_given_files_and_leave_others(
         assert Path(result).read_text() == "1,21,2"
         files = place / "files"
         assert {path.stat().st_uid for path in (files / "cache").iterdir()} == {0}
+
+
+# --- several people --------------------------------------------------------------------------------------------------
+
+
+@by_root
+def test_people_have_different_accounts_at_the_same_time_and_read_nothing_of_each_other(
+    live: LiveGrid, start: Callable[..., Any], place: Path, names: list[str], ben: str
+) -> None:
+    secret = b"secret of ann"
+    (place / "data.csv").write_bytes(secret)
+    notes = place / "notes"
+    notes.mkdir()
+    notes.chmod(0o777)
+
+    def read(paths: list[str]) -> tuple[int, list[str]]:
+        import os
+
+        found = []
+        for path in paths:
+            try:
+                with open(path, "rb") as file:
+                    found += [path] if b"secret of ann" in file.read() else []
+            except OSError:
+                pass
+        return os.getuid(), found
+
+    def hold(given: Any) -> int:
+        import os
+        import time
+
+        travelled = __import__("travelled")
+        with open(given["make"]("mine"), "w") as mine, open(given["file"]) as file:
+            mine.write(file.read() + str(travelled.__doc__))
+            mine.flush()
+            os.mkdir(given["ready"])
+            while not os.path.exists(given["go"]):
+                time.sleep(0.05)
+        return os.getuid()
+
+    (place / "travelled.py").write_text(f'"""{secret.decode()}"""')
+    with (
+        start(",".join(names), 2) as worker,
+        Grid(live.broker.ready.client_line) as anns,
+        Grid(ben) as bens,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        assert worker.joined(), worker.said
+        patch.syspath_prepend(str(place))
+        item = {"file": File(place / "data.csv"), "make": File, "ready": f"{notes}/ready", "go": f"{notes}/go"}
+        bag = anns.bag(hold, [item], runtime=1000, modules=["travelled"])
+        assert eventually((notes / "ready").is_dir, PATIENCE_S), worker.said
+        paths = [str(path) for path in (place / "tmp").rglob("*") if path.is_file()]
+        assert sum(secret in Path(path).read_bytes() for path in paths) >= 3, "the input, the module and the output"
+        ((uid, found),) = bens.bag(read, [paths], runtime=1).results()
+        assert found == []
+        (notes / "go").mkdir()
+        assert {uid, *bag.results()} == {pwd.getpwnam(name).pw_uid for name in names}
+
+
+@by_root
+def test_the_next_person_finds_nothing_of_the_one_before(
+    live: LiveGrid, start: Callable[..., Any], user: str, ben: str
+) -> None:
+    def leave(given: int) -> tuple[int, list[str], int]:
+        import os
+        import subprocess
+
+        home = os.environ["HOME"]
+        paths = [f"{place}/left-{os.getpid()}" for place in (home, "/tmp", "/var/tmp", "/dev/shm")]
+        for path in paths:
+            with open(path, "w") as file:
+                file.write("secret")
+        left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        return os.getuid(), paths, left.pid
+
+    def look(paths: list[str]) -> tuple[int, list[str]]:
+        import os
+
+        return os.getuid(), [path for path in paths if os.path.exists(path)] + os.listdir(os.environ["HOME"])
+
+    with start() as worker, Grid(live.broker.ready.client_line) as anns, Grid(ben) as bens:
+        assert worker.joined(), worker.said
+        ((uid, paths, pid),) = anns.bag(leave, [0], runtime=1).results()
+        ((same, found),) = bens.bag(look, [paths], runtime=1).results()
+        assert same == uid == pwd.getpwnam(user).pw_uid
+        assert found == []
+        assert not alive(pid)
+        ((again, found),) = anns.bag(look, [paths], runtime=1).results()
+        assert (again, found) == (uid, [])
+
+
+@by_root
+def test_nothing_that_runs_as_an_account_outlives_its_worker(live: LiveGrid, start: Callable[..., Any]) -> None:
+    def leave() -> int:
+        import subprocess
+
+        return subprocess.Popen(["sleep", "1000"], start_new_session=True).pid
+
+    with start() as worker:
+        assert worker.joined(), worker.said
+        pid = value_of(live, python_template(leave))
+    assert eventually(lambda: not alive(pid), PATIENCE_S)
+
+
+@by_root
+@pytest.mark.slow
+def test_with_one_account_a_second_person_waits_until_the_first_has_no_task_left(
+    live: LiveGrid, start: Callable[..., Any], place: Path, user: str, ben: str
+) -> None:
+    notes = place / "notes"
+    notes.mkdir()
+    with start(user, 2) as worker, Grid(live.broker.ready.client_line) as anns, Grid(ben) as bens:
+        assert worker.joined(), worker.said
+        assert f"tasks run as {user}: tasks of at most 1 of the people run at the same time" in worker.said
+        hold = anns.command(["sh", "-c", f"while ! test -e {notes}/go; do sleep 0.1; done"], [""], runtime=1000)
+        late = bens.command(["id", "-un"], [""], runtime=1)
+
+        def explained() -> bool:
+            return "in use by other people" in str(live.admin().ask("explain", bag=late.id, item=0))
+
+        assert eventually(explained, PATIENCE_S)
+        (notes / "go").touch()
+        assert hold.wait(PATIENCE_S)
+        assert late.results() == [f"{user}\n"]

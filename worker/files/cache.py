@@ -6,6 +6,8 @@ with the digests first.
 Rule 2: tasks get hard links to these files, which are read-only. If a task writes to one nevertheless, its time of
 change tells, and the file is fetched again.
 Rule 3: a file that a task has a link to is never removed.
+Rule 4: only the worker's own user can enter the folder: a task reaches a file by the link that it was given.
+Rule 5: a part that is all zeros is neither fetched nor written: there is a hole in the file.
 """
 
 import errno
@@ -16,16 +18,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 from deskgrid.wire import PART_BYTES, Entry, Payload, sha256_of, split_digests
+from deskgrid.worker.run.beneath import is_hole
 from deskgrid.worker.run.folders import taken
 
 # The time of change of each file here. A file with another was written to. Seconds since 1970.
 CHANGED_S = 1_000_000_000
 # When there are too many bytes, this share more is removed, so that not every file has all others looked at.
 SPARE_SHARE = 16
+# Digests of holes that are remembered: that of a whole part, and some of the ends of files.
+ZEROS_KEPT = 16
 _PART, _TREE = ".part", ".tree"
 
 
@@ -39,21 +45,37 @@ class Damaged(Exception):
     """What arrived is not what it was announced as; one line."""
 
 
+class NoRoomHere(OSError):
+    """The files that a task needs do not fit on this PC's disk, even if all others were removed."""
+
+
 class Partial:
-    """A file that is being fetched; its lock is held. ``missing``: the numbers of the parts that it lacks."""
+    """A file that is being fetched; its lock is held. ``missing``: the parts that it lacks, when `look` has looked."""
 
     def __init__(self, path: Path, entry: Entry, descriptor: int) -> None:
         self._path = path
         self._entry = entry
         self._descriptor = descriptor
         self._digests = split_digests(entry.parts)
+        self.missing: list[int] = []
         os.truncate(descriptor, entry.size)
-        self.missing = [number for number in range(len(self._digests)) if not self._is_there(number)]
 
-    def _is_there(self, number: int) -> bool:
-        data = _read(self._descriptor, number * PART_BYTES, PART_BYTES)
-        # A part that nobody wrote is a hole. Most are, and a digest takes longer than this.
-        return any(data[:: max(1, len(data) // 64)]) and sha256(data).digest() == self._digests[number]
+    def look(self) -> Iterator[None]:
+        """Find out which parts are there already, one with each step. Raises OSError."""
+        for number, digest in enumerate(self._digests):
+            if not self._is_there(number, digest):
+                self.missing.append(number)
+            yield
+
+    def _is_there(self, number: int, digest: bytes) -> bool:
+        place = number * PART_BYTES
+        size = min(PART_BYTES, self._entry.size - place)
+        zeros = digest == digest_of_zeros(size)
+        if is_hole(self._descriptor, place, size):
+            return zeros
+        data = _read(self._descriptor, place, size)
+        # Where holes cannot be told, most parts are zeros that nobody wrote, and a digest takes longer than this.
+        return (zeros or any(data[:: max(1, len(data) // 64)])) and sha256(data).digest() == digest
 
     def digest(self, number: int) -> bytes:
         """The digest of a part."""
@@ -90,7 +112,8 @@ class FileCache:
         self._most = most
         # Bytes that may come before the files are looked at again.
         self._room = 0
-        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)  # an earlier version of deskgrid let others enter it
 
     def find(self, entry: Entry) -> Path | None:
         """The file of an entry, which counts as used now; None if it is not here."""
@@ -114,7 +137,7 @@ class FileCache:
             os.close(descriptor)
             return None
         try:
-            self._make_room(entry.size)
+            self._make_room(bytes_of(entry))
             return Partial(path, entry, descriptor)
         except BaseException:
             os.close(descriptor)
@@ -126,6 +149,13 @@ class FileCache:
         with suppress(OSError):
             return os.path.samestat(os.fstat(descriptor), path.stat())
         return False
+
+    def check_room(self, size: int) -> None:
+        """Raise `NoRoomHere` if files of so many bytes cannot come, even if all that nobody uses were removed."""
+        if size > (free := shutil.disk_usage(self._folder).free):
+            room = free + sum(row[1] for row in self._rows())
+            if size > room:
+                raise NoRoomHere(errno.ENOSPC, f"its files have {size:,} bytes, and there is room for {room:,}")
 
     def tree(self, digest: bytes) -> bytes | None:
         """The bytes of a tree; None if it is not here."""
@@ -202,6 +232,17 @@ class FileCache:
             finally:
                 os.close(lock)
         return False
+
+
+def bytes_of(entry: Entry) -> int:
+    """The bytes of a file that its disk has to keep: all but its holes, as far as whole parts are holes."""
+    return entry.size - PART_BYTES * split_digests(entry.parts).count(digest_of_zeros(PART_BYTES))
+
+
+@lru_cache(ZEROS_KEPT)
+def digest_of_zeros(size: int) -> bytes:
+    """The digest of so many zeros: of a hole."""
+    return sha256(bytes(size)).digest()
 
 
 def link(source: Path, target: Path, *, executable: bool) -> None:

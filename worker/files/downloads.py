@@ -4,7 +4,8 @@ Rule 1: only a few parts are on their way at a time, and none is asked for befor
 take no memory, and messages of other kinds go between them.
 Rule 2: a part is asked for in the name of a task that needs it. If the broker refuses, it is asked for in the name of
 another task that waits for the same file.
-Rule 3: after a new connection, or some silence, the parts that did not come are asked for again.
+Rule 3: attempts take turns, so none waits until another has all of its files.
+Rule 4: after a new connection, or some silence, the parts that did not come are asked for again.
 """
 
 from collections import OrderedDict, deque
@@ -14,7 +15,8 @@ from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files.cache import Damaged, FileCache, Partial, ThisPc
-from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.files.errands import Errand, Errands
+from deskgrid.worker.files.turns import Turns
 
 # Bytes that are on their way, or wait to be written: enough that neither the network nor the disk waits for the other.
 # And how many parts: a broker keeps no more of them in mind.
@@ -45,9 +47,14 @@ class Fetch:
 
 @dataclass(slots=True, eq=False)
 class Goal:
-    """A file or a tree that some tasks need. ``holders``: in whose names it is asked for, each with what follows."""
+    """A file or a tree that some tasks need. ``holders``: in whose names it is asked for, each with what follows.
+
+    ``payer``: whose turns it takes, the first of them.
+    """
 
     key: str
+    payer: str
+    looking: Errand | None = None
     holders: OrderedDict[str, Then] = field(default_factory=OrderedDict)
     partial: Partial | None = None
     left: int = 0
@@ -63,7 +70,7 @@ class Downloads:
         self._numbers = numbers
         self._errands = errands
         self._goals: dict[str, Goal] = {}
-        self._todo: deque[Fetch] = deque()
+        self._todo = Turns[Fetch]()
         # What was asked for, by request; how many parts are being written; and the bytes of both.
         self._flying: dict[int, Fetch] = {}
         self._writing = 0
@@ -80,9 +87,8 @@ class Downloads:
         goal, is_new = self._goal(f"{digest.hex()}.tree", holder, then)
         if is_new:
             goal.left = 1
-            self._todo.append(
-                Fetch(goal, digest, wire.PART_BYTES, lambda data: self._cache.put_tree(digest, bytes(data)))
-            )
+            fetch = Fetch(goal, digest, wire.PART_BYTES, lambda data: self._cache.put_tree(digest, bytes(data)))
+            self._todo.add(holder, [fetch])
 
     def file(self, entry: wire.Entry, holder: str, then: Then) -> None:
         """Fetch a file for ``holder``."""
@@ -92,12 +98,12 @@ class Downloads:
 
     def _goal(self, key: str, holder: str, then: Then) -> tuple[Goal, bool]:
         is_new = key not in self._goals
-        goal = self._goals.setdefault(key, Goal(key))
+        goal = self._goals.setdefault(key, Goal(key, holder))
         goal.holders[holder] = then
         return goal, is_new
 
     def _begin(self, entry: wire.Entry, goal: Goal) -> None:
-        self._errands.do(lambda: self._cache.begin(entry), lambda found: self._begun(entry, goal, found))
+        self._errands.do(lambda: self._cache.begin(entry), lambda found: self._begun(entry, goal, found), goal.payer)
 
     def _begun(self, entry: wire.Entry, goal: Goal, found: Partial | Exception | None) -> None:
         if isinstance(found, Exception):
@@ -107,13 +113,22 @@ class Downloads:
         elif goal.over:
             found.close()
         else:
-            goal.partial, goal.left = found, len(found.missing)
-            size = min(entry.size, wire.PART_BYTES)
-            self._todo += [
-                Fetch(goal, found.digest(number), size, partial(found.write, number)) for number in found.missing
-            ]
-            if not goal.left:
-                self._finish(goal)
+            goal.partial = found
+            goal.looking = self._errands.do(found.look, lambda end: self._compared(entry, goal, found, end), goal.payer)
+
+    def _compared(self, entry: wire.Entry, goal: Goal, found: Partial, end: object) -> None:
+        """What a file lacks is known."""
+        if goal.over or isinstance(end, Exception):
+            self._end(goal, _said(end))
+            return
+        goal.left = len(found.missing)
+        size = min(entry.size, wire.PART_BYTES)
+        self._todo.add(
+            goal.payer,
+            [Fetch(goal, found.digest(number), size, partial(found.write, number)) for number in found.missing],
+        )
+        if not goal.left:
+            self._finish(goal)
 
     def drop(self, holder: str) -> None:
         """``holder`` was stopped: what only it needs is not asked for any more."""
@@ -131,7 +146,7 @@ class Downloads:
         if self._flying and now >= self._heard + SILENCE_S:
             self.reconnected()
         while self._todo and len(self._flying) + self._writing < WINDOW and self._bytes < WINDOW_BYTES:
-            fetch = self._todo.popleft()
+            _, fetch = self._todo.take()
             if fetch.goal.over:
                 continue
             self._bytes += fetch.size
@@ -146,7 +161,7 @@ class Downloads:
         while self._others and self._others[0][0] <= now:
             _, entry, goal = self._others.popleft()
             if not goal.over:
-                self._errands.do(partial(self._cache.find, entry), partial(self._looked, entry, goal))
+                self._errands.do(partial(self._cache.find, entry), partial(self._looked, entry, goal), goal.payer)
 
     def _looked(self, entry: wire.Entry, goal: Goal, path: object) -> None:
         if path is None or isinstance(path, Exception):
@@ -162,7 +177,7 @@ class Downloads:
         del self._flying[part.request]
         self._heard = now
         self._writing += 1
-        self._errands.do(lambda: fetch.keep(part.data), lambda found: self._kept(fetch, found))
+        self._errands.do(lambda: fetch.keep(part.data), lambda found: self._kept(fetch, found), fetch.goal.payer)
         return True
 
     def _kept(self, fetch: Fetch, found: object) -> None:
@@ -184,7 +199,7 @@ class Downloads:
         if done is None:
             self._end(goal, "")
         else:
-            self._errands.do(done.finish, lambda found: self._end(goal, _said(found)))
+            self._errands.do(done.finish, lambda found: self._end(goal, _said(found)), goal.payer)
 
     def failed(self, request: int, reason: str) -> bool:
         """The broker refuses a part; False if it was not asked for here."""
@@ -196,7 +211,7 @@ class Downloads:
         if not goal.over:
             then = goal.holders.pop(fetch.holder, None)
             if goal.holders:
-                self._todo.appendleft(fetch)
+                self._todo.put_back(goal.payer, fetch)
             else:
                 self._end(goal, reason)
             if then is not None:
@@ -206,7 +221,8 @@ class Downloads:
     def reconnected(self) -> None:
         """Ask again for what has not come."""
         self._bytes -= sum([fetch.size for fetch in self._flying.values()])
-        self._todo.extendleft(reversed(self._flying.values()))
+        for fetch in reversed(self._flying.values()):
+            self._todo.put_back(fetch.goal.payer, fetch)
         self._flying.clear()
 
     def close(self) -> None:
@@ -220,6 +236,8 @@ class Downloads:
         if goal.over:
             return
         goal.over = True
+        if goal.looking is not None:
+            goal.looking.drop()
         del self._goals[goal.key]
         self._close(goal)
         for then in list(goal.holders.values()):
@@ -229,7 +247,7 @@ class Downloads:
         """Let go of the lock of a file when no part of it is being written."""
         if goal.partial is not None:
             closed, goal.partial = goal.partial, None
-            self._errands.do(closed.close, lambda found: None)
+            self._errands.do(closed.close, lambda found: None, goal.payer)
 
 
 def _said(found: object) -> str:

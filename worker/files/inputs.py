@@ -1,15 +1,16 @@
 """What a task needs before it can run: the folders of tasks, filled with stored files that are fetched if necessary."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.cache import FileCache, ThisPc
+from deskgrid.worker.files.cache import FileCache, ThisPc, bytes_of
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Errands
-from deskgrid.worker.run.accounts import Account
+from deskgrid.worker.files.errands import Errand, Errands
+from deskgrid.worker.files.places import Places
+from deskgrid.worker.run.pool import NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 # How often the files of a task may turn out to be gone from the cache again before it fails.
@@ -23,11 +24,13 @@ class _Getting:
     """``left``: files and trees that have yet to come."""
 
     holder: str
+    owner: str
     trees: tuple[bytes, ...]
     template: UnpackedTemplate
     then: Then
     rounds: int = 0
     left: int = 0
+    errand: Errand | None = None
 
 
 @dataclass(slots=True)
@@ -39,36 +42,48 @@ class _Lookup:
 
 
 class Inputs:
-    """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as."""
+    """``places``: where the folders of tasks are, on the disk of the cache."""
 
-    def __init__(
-        self, cache: FileCache, area: Path, errands: Errands, downloads: Downloads, account: Account | None
-    ) -> None:
+    def __init__(self, cache: FileCache, places: Places, errands: Errands, downloads: Downloads) -> None:
         self._cache = cache
-        self._area = area
+        self._places = places
         self._errands = errands
         self._downloads = downloads
-        self._account = account
         self._getting: dict[str, _Getting] = {}
+        # Those whose files are here, and that wait for an account.
+        self._unplaced: list[_Getting] = []
 
-    def get(self, holder: str, trees: tuple[bytes, ...], template: UnpackedTemplate, then: Then) -> None:
-        """Make the folder of an attempt of a template with these trees."""
-        getting = self._getting[holder] = _Getting(holder, trees, template, then)
+    def get(self, holder: str, owner: str, trees: tuple[bytes, ...], template: UnpackedTemplate, then: Then) -> None:
+        """Make the folder of ``owner``'s attempt of a template with these trees."""
+        getting = self._getting[holder] = _Getting(holder, owner, trees, template, then)
         self._look(getting)
+
+    def poll(self) -> None:
+        """Look whether there are accounts for the attempts that wait for one."""
+        unplaced, self._unplaced = self._unplaced, []
+        for getting in unplaced:
+            if self._is_wanted(getting):
+                self._unpack(getting)
 
     def drop(self, holder: str) -> None:
         """An attempt was stopped: nobody needs its files."""
-        self._getting.pop(holder, None)
+        getting = self._getting.pop(holder, None)
+        if getting is not None and getting.errand is not None:
+            getting.errand.drop()
         self._downloads.drop(holder)
 
     def tidy(self, holder: str) -> None:
-        """Remove an attempt's folder."""
-        self._errands.do(lambda: task_folder.remove(self._area, holder), lambda found: None)
+        """Remove an attempt's folder, and let go of its place."""
+        if (place := self._places.of(holder)) is not None:
+            removal = partial(task_folder.remove, place.area, holder)
+            self._errands.do(removal, lambda found: self._places.release(holder), holder)
 
     def _look(self, getting: _Getting) -> None:
         """Find out what an attempt lacks."""
         getting.rounds += 1
-        self._errands.do(lambda: _lookup(self._cache, getting.trees), lambda found: self._found(getting, found))
+        getting.errand = self._errands.do(
+            lambda: _lookup(self._cache, getting.trees), lambda found: self._found(getting, found), getting.holder
+        )
 
     def _found(self, getting: _Getting, found: _Lookup | Exception) -> None:
         if not self._is_wanted(getting):
@@ -93,17 +108,26 @@ class Inputs:
                 self._look(getting)
 
     def _unpack(self, getting: _Getting) -> None:
-        command, source = getting.template.outputs is not None, getting.template.source
-        area, cache, account = self._area, self._cache, self._account
+        try:
+            place = self._places.take(getting.holder, getting.owner)
+        except NoAccount as error:
+            self._end(getting, ThisPc(str(error)))
+            return
+        if place is None:
+            self._unplaced.append(getting)
+            return
+        command, source, cache = getting.template.outputs is not None, getting.template.source, self._cache
+        area, account = place.area, place.account
         digests = [digest for digest in getting.trees if source is None or digest != source[0]]
 
-        def unpack() -> bool:
-            if len(digests) < len(getting.trees) and source is not None and not task_folder.lay_out(*source, cache):
+        def unpack() -> Generator[None, None, bool]:
+            is_laid_out = source is None or len(digests) == len(getting.trees)
+            if source is not None and not is_laid_out and not (yield from task_folder.lay_out(*source, cache)):
                 return False
             trees = task_folder.trees_in(cache, digests)
-            return task_folder.unpack(area, getting.holder, trees, cache, account, command=command)
+            return (yield from task_folder.unpack(area, getting.holder, trees, cache, account, command=command))
 
-        self._errands.do(unpack, lambda found: self._unpacked(getting, found))
+        getting.errand = self._errands.do(unpack, lambda found: self._unpacked(getting, found), getting.holder)
 
     def _unpacked(self, getting: _Getting, found: bool | Exception) -> None:
         if not self._is_wanted(getting):
@@ -149,8 +173,8 @@ def has_files(payload: wire.Payload) -> bool:
     return first[:1] == wire.MARK
 
 
-def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
-    """Look for trees and their files. Raises `TreeRefused` if they have too many names."""
+def _lookup(cache: FileCache, digests: Sequence[bytes]) -> Generator[None, None, _Lookup]:
+    """Look for trees and their files. Raises `TreeRefused` if they have too many names, and `NoRoomHere`."""
     found, names = _Lookup([]), 0
     for digest in dict.fromkeys(digests):
         data = cache.tree(digest)
@@ -161,6 +185,9 @@ def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
         names += len(tree.entries) + len(tree.folders)
         if names > task_folder.NAMES_LIMIT:
             raise wire.TreeRefused(f"the task needs more than {task_folder.NAMES_LIMIT:,} files and folders")
-        missing = [entry for entry in tree.entries if cache.find(entry) is None]
-        found.files_missing.update((entry.id, entry) for entry in missing)
+        for some in task_folder.batched(tree.entries):
+            missing = [entry for entry in some if cache.find(entry) is None]
+            found.files_missing.update((entry.id, entry) for entry in missing)
+            yield
+    cache.check_room(sum([bytes_of(entry) for entry in found.files_missing.values()]))
     return found

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.files.errands import Errand, Errands, TookTooLong
 from deskgrid.worker.files.inputs import has_files
+from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused
 from deskgrid.worker.files.uploads import Uploads
 from deskgrid.worker.run.jobs import JobEnded
@@ -23,13 +24,14 @@ class _Leaving:
     holder: str
     ended: JobEnded
     then: Then
+    errand: Errand | None = None
 
 
 class Outputs:
-    """``area``: where the folders of tasks are. ``tidy`` removes the folder of a holder."""
+    """``places``: where the folders of tasks are. ``tidy`` removes the folder of a holder."""
 
-    def __init__(self, area: Path, errands: Errands, uploads: Uploads, tidy: Callable[[str], None]) -> None:
-        self._area = area
+    def __init__(self, places: Places, errands: Errands, uploads: Uploads, tidy: Callable[[str], None]) -> None:
+        self._places = places
         self._errands = errands
         self._uploads = uploads
         self._tidy = tidy
@@ -38,9 +40,12 @@ class Outputs:
     def leave(self, holder: str, ended: JobEnded, patterns: Sequence[str] | None, then: Then) -> None:
         """Send the files of an attempt: those that match, or those that its result names."""
         leaving = self._leaving[holder] = _Leaving(holder, ended, then)
-        self._errands.do(
-            lambda: task_folder.collect(self._area, holder, patterns or None),
+        place = self._places.of(holder)
+        assert place is not None  # since it was handed on
+        leaving.errand = self._errands.do(
+            partial(task_folder.collect, place.area, holder, patterns or None, place.uid),
             lambda found: self._collected(leaving, found),
+            holder,
         )
 
     def leaving(self, holders: Iterable[str]) -> list[JobEnded]:
@@ -52,6 +57,8 @@ class Outputs:
         leaving = self._leaving.pop(holder, None)
         if leaving is None:
             return None
+        if leaving.errand is not None:
+            leaving.errand.drop()
         self._uploads.drop(holder)
         return leaving.ended
 
@@ -59,7 +66,8 @@ class Outputs:
         if self._leaving.get(leaving.holder) is not leaving:
             self._tidy(leaving.holder)
         elif isinstance(found, Exception):
-            self._left(leaving, (), str(found) if isinstance(found, OutputsRefused) else f"its files: {found}")
+            told = isinstance(found, OutputsRefused | TookTooLong)
+            self._left(leaving, (), str(found) if told else f"its files: {found}")
         else:
             self._uploads.add(leaving.holder, found, lambda reason: self._left(leaving, found.trees, reason))
 

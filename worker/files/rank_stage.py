@@ -12,10 +12,12 @@ from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.files.cache import ThisPc
 from deskgrid.worker.files.inputs import Inputs, has_files, trees_of
 from deskgrid.worker.files.outputs import Outputs, failure
+from deskgrid.worker.files.places import Places
 from deskgrid.worker.gangs import RunsRanks
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
+    Printed,
     RankEnded,
     RankJob,
     RankKey,
@@ -23,6 +25,7 @@ from deskgrid.worker.run.jobs import (
     RankReport,
     RankStopped,
 )
+from deskgrid.worker.run.pool import NoAccount
 from deskgrid.worker.run.ranks import TemplateOf
 
 
@@ -52,13 +55,18 @@ class RankStage:
         template: TemplateOf,
         inputs: Inputs,
         outputs: Outputs,
+        *,
         environments: Environments | None,
+        places: Places,
     ) -> None:
         self._ranks = ranks
         self._template = template
         self._inputs = inputs
         self._outputs = outputs
         self._environments = environments
+        self._places = places
+        # Those that wait for an account.
+        self._unplaced: list[_Held] = []
         # Ranks that have a folder.
         self._held: dict[RankKey, _Held] = {}
         self._reports: list[RankReport] = []
@@ -78,7 +86,7 @@ class RankStage:
             self._reports.append(RankRefused(job.key, "its environment is not on this PC any more"))
             return
         template = self._template(job.template)
-        if not template.has_files and not has_files(job.payload):
+        if not self._places.apart and not template.has_files and not has_files(job.payload):
             self._ranks.prepare(job)
             return
         self._held[job.key] = held = _Held(job)
@@ -88,12 +96,19 @@ class RankStage:
             self._came(held, str(error))
             return
         if trees or template.outputs is not None:
-            self._inputs.get(_holder(job.key), trees, template, lambda reason: self._came(held, reason))
+            owner = job.program.owner
+            self._inputs.get(_holder(job.key), owner, trees, template, lambda reason: self._came(held, reason))
         else:
             self._came(held, "")
 
     def _came(self, held: _Held, reason: str) -> None:
         job = held.job
+        try:
+            if not reason and self._places.take(_holder(job.key), job.program.owner) is None:
+                self._unplaced.append(held)
+                return
+        except NoAccount as error:
+            reason = ThisPc(str(error))
         if not reason:
             held.prepared = True
             self._ranks.prepare(job)
@@ -111,6 +126,10 @@ class RankStage:
 
     def poll(self, now: float) -> list[RankReport]:
         """Return what happened since the last call."""
+        unplaced, self._unplaced = self._unplaced, []
+        for held in unplaced:
+            if self._held.get(held.job.key) is held:
+                self._came(held, "")
         for report in self._ranks.poll(now):
             if not isinstance(report, RankEnded) or not self._leaves(report):
                 self._reports.append(report)
@@ -143,6 +162,10 @@ class RankStage:
         """How long the ranks have run that have begun. Seconds."""
         leaving = {key: held.ended.elapsed for key, held in self._held.items() if held.ended is not None}
         return leaving | self._ranks.running(now)
+
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a running rank has printed."""
+        return self._ranks.shown(key, stdout, stderr, most)
 
     def stop(self, task: int, number: int, now: float) -> list[RankStopped]:
         """End the ranks of an attempt here, and report nothing more of them; return what those printed that ran."""

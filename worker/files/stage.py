@@ -7,7 +7,8 @@ Rule 1: the jobs of a slot are handed on in order, so a job waits for those befo
 Rule 2: a task whose files cannot come has failed with the reason; no other task is affected. If they cannot be kept on
 this PC, its attempt ends as "no room".
 Rule 3: a task whose environment is not here goes back to the broker, which was wrong about that.
-Rule 4: time that files take is not the task's own: its clock and its timeout run only while it runs.
+Rule 4: a job waits for an account of its owner if one will be free soon. Else its attempt ends as "no room".
+Rule 5: time that files take is not the task's own: its clock and its timeout run only while it runs.
 """
 
 import itertools
@@ -29,10 +30,11 @@ from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.files.inputs import Inputs, has_files, trees_of
 from deskgrid.worker.files.outputs import Outputs, failure
+from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.rank_stage import RankProcesses, RankStage
 from deskgrid.worker.files.uploads import Uploads
-from deskgrid.worker.run.accounts import Account
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed
+from deskgrid.worker.run.pool import Accounts, NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 
@@ -46,6 +48,8 @@ class Processes(Protocol):
     def rest(self) -> None: ...
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
     def uses(self, environment: str) -> bool: ...
+    def end_idle(self, keep: Collection[str]) -> None: ...
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None: ...
     def poll(self, now: float) -> list[JobEnded]: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
@@ -72,7 +76,8 @@ class _Waiting:
 
 
 class Stage:
-    """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as.
+    """``area``: for environments, on the disk of the cache. ``accounts``: where the folders of tasks are, and the users
+    that they run as; None: in ``area``, and the worker's own user.
 
     ``nice``: how far what makes environments gives way to others on this PC. ``renew``: makes the area again if
     somebody has removed it.
@@ -85,25 +90,35 @@ class Stage:
         area: Path,
         wake: Callable[[], None],
         *,
-        account: Account | None = None,
+        accounts: Accounts | None = None,
         wheels: WheelStore | None = None,
         nice: int = 0,
         renew: Callable[[], None] = lambda: None,
     ) -> None:
         self._processes = processes
         self._renew = renew
-        task_folder.prepare(area, account)
+        accounts = Accounts(area) if accounts is None else accounts
+        for place in accounts.places:
+            task_folder.prepare(place.area, place.account)
+        self._places = Places(accounts, processes.end_idle)
         self._errands = Errands(wake)
         numbers = itertools.count(1)
         self._downloads = Downloads(cache, self._errands, numbers)
         self._uploads = Uploads(self._errands, numbers)
-        self._inputs = Inputs(cache, area, self._errands, self._downloads, account)
-        self._outputs = Outputs(area, self._errands, self._uploads, self._inputs.tidy)
+        self._inputs = Inputs(cache, self._places, self._errands, self._downloads)
+        self._outputs = Outputs(self._places, self._errands, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
             how: dict[str, Any] = {"wake": wake, "in_use": self._uses, "nice": nice}
             self.environments = Environments(wheels, cache, area, self._downloads, **how)
-        self.ranks = RankStage(processes.ranks, processes.template, self._inputs, self._outputs, self.environments)
+        self.ranks = RankStage(
+            processes.ranks,
+            processes.template,
+            self._inputs,
+            self._outputs,
+            environments=self.environments,
+            places=self._places,
+        )
         self._waiting: dict[int, deque[_Waiting]] = {}
         # Jobs with files that were handed on, and those that have ended, by holder.
         self._running: dict[str, Job] = {}
@@ -141,7 +156,8 @@ class Stage:
             self._over += [JobEnded(slot, *job[:2], wire.Outcome.DEPARTED, 0.0, b"", b"", b"") for job in jobs]
             return
         template = self._processes.template(jobs[0].template)
-        if slot not in self._waiting and not template.has_files and not any(has_files(job.payload) for job in jobs):
+        waits = self._places.apart or slot in self._waiting or template.has_files
+        if not waits and not any(has_files(job.payload) for job in jobs):
             self._processes.run(slot, jobs)
             return
         queue = self._waiting.setdefault(slot, deque())
@@ -153,7 +169,8 @@ class Stage:
                 waiting.failed = str(error)
                 continue
             if trees or template.outputs is not None:
-                self._inputs.get(waiting.holder, trees, template, partial(self._came, waiting))
+                owner = job.program.owner
+                self._inputs.get(waiting.holder, owner, trees, template, partial(self._came, waiting))
             else:
                 waiting.ready = True
         self._hand_on(slot)
@@ -165,6 +182,9 @@ class Stage:
         self._errands.poll()
         if self.environments is not None:
             self.environments.poll()
+        self._inputs.poll()
+        for slot in list(self._waiting):
+            self._hand_on(slot)
         ended = self._processes.poll(now)
         if self._running or any(each.outcome or has_files(each.payload) for each in ended):
             ended = [each for each in ended if not self._leaves(each)]
@@ -189,6 +209,10 @@ class Stage:
         """Return the attempts that have begun: slot, task, number, elapsed seconds."""
         leaving = self._outputs.leaving(self._leaving)
         return [*self._processes.running(now), *((end.slot, end.task, end.number, end.elapsed) for end in leaving)]
+
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a running job has printed."""
+        return self._processes.shown(task, number, stdout, stderr, most)
 
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
         """Stop all jobs of a slot, and return them with their elapsed seconds, None for those that have not begun."""
@@ -257,7 +281,10 @@ class Stage:
         """Hand on the jobs at the front of a slot's queue that are ready."""
         queue = self._waiting[slot]
         while queue and (queue[0].ready or queue[0].failed):
-            waiting = queue.popleft()
+            waiting = queue[0]
+            if not waiting.failed and not self._has_place(waiting):
+                break
+            queue.popleft()
             if waiting.failed:
                 failed = failure(waiting.slot, waiting.job[:2], "FilesMissing", waiting.failed, 0.0)
                 no_room = isinstance(waiting.failed, ThisPc)
@@ -268,6 +295,14 @@ class Stage:
                 self._processes.run(slot, [waiting.job])
         if not queue:
             del self._waiting[slot]
+
+    def _has_place(self, waiting: _Waiting) -> bool:
+        """Whether there is an account for a job now; if there will be none, it has failed."""
+        try:
+            return self._places.take(waiting.holder, waiting.job.program.owner) is not None
+        except NoAccount as error:
+            waiting.failed = ThisPc(str(error))
+            return True
 
     # --- after a task ------------------------------------------------------------------------------------------------
 

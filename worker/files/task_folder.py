@@ -3,35 +3,45 @@
 For an attempt X there are, below one folder: ``in/X/work``, where a command runs; ``in/X/needs``, with a folder for
 each tree that a Python function needs; ``left/X/out``, the files that a function returned; and ``left/X/whole``, a
 result that is too large for a message. The worker makes what is in ``in``, processes of tasks make what is in ``left``.
+What is being made is in ``new``, and what is being removed in ``gone``; tasks reach neither.
 
 Rule 1: nothing outside these folders is ever read or removed, whatever a task left there: names are followed folder by
-folder, and links are not. A link to a file inside the folder counts as that file.
-Rule 2: what a task left is read once, and named by what was read. If it changes afterwards, the broker refuses it.
+folder, and links are not (`deskgrid.worker.run.beneath`). A link to a file inside the folder counts as that file.
+Rule 2: what a task needs is made where no task can reach it, given to the task's user, and then moved into its place.
+Rule 3: what a task left is read once, and named by what was read. If it changes afterwards, the broker refuses it.
+Rule 4: names, sizes and their sums are looked at before a byte is read; what was never written to a file is not read.
+Each of these functions that takes long is a generator, which yields between its steps.
 """
 
 import os
-import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 from deskgrid import wire
-from deskgrid.wire import FILE_BYTES, PART_BYTES, Entry, Tree, TreeRefused, check_places
-from deskgrid.worker.files.cache import FileCache, link
+from deskgrid.wire import DIGEST_BYTES, FILE_BYTES, PART_BYTES, PLACE_BYTES, Entry, Tree, TreeRefused, check_places
+from deskgrid.worker.files.cache import FileCache, digest_of_zeros, link
+from deskgrid.worker.run import beneath
 from deskgrid.worker.run.accounts import Account
 
-IN, LEFT = "in", "left"
+Item = TypeVar("Item")
+IN, LEFT, NEW, GONE = "in", "left", "new", "gone"
 WORK, NEEDS, OUT, WHOLE = "work", "needs", "out", "whole"
 # Names in a task's folder that are looked through for outputs: a task with more has forgotten to tidy up.
 NAMES_LIMIT = 200_000
+# Links that lead to links, until a file comes: as many as Linux follows.
+LINKS_LIMIT = 40
 # Names that an error lists.
 LISTED = 10
+# Files that are given to a task, or looked at, in one step.
+STEP_FILES = 100
 
 
 class OutputsRefused(Exception):
@@ -54,8 +64,7 @@ class Source:
             return self._data
         descriptor = self._open()
         try:
-            os.lseek(descriptor, self._place, os.SEEK_SET)
-            return _read_part(descriptor)
+            return _read_part(descriptor, self._place)
         finally:
             os.close(descriptor)
 
@@ -71,7 +80,7 @@ class Collected:
 
 def prepare(area: Path, account: Account | None) -> None:
     """Make the folders for the folders of tasks. Raises OSError."""
-    for name in (IN, LEFT):
+    for name in (IN, LEFT, NEW, GONE):
         (area / name).mkdir(mode=0o700, exist_ok=True)
     if account is not None:
         account.let_pass(area)
@@ -100,102 +109,145 @@ def unpack(
     account: Account | None,
     *,
     command: bool,
-) -> bool:
+) -> Generator[None, None, bool]:
     """Make an attempt's folder with these trees; False if a file is not in the cache any more. Raises OSError.
 
     ``trees``: each with its digest, one after the other, so that all of them need not be in memory.
     """
-    folder = area / IN / holder
-    remove(area, holder)
-    if command:
-        (folder / WORK).mkdir(parents=True)
+    yield from remove(area, holder)
+    made = area / NEW / holder
+    (made / WORK if command else made).mkdir(parents=True)
     for digest, tree in trees:
-        root = folder / WORK if command else folder / NEEDS / digest.hex()
-        made = {root, *(root / name for name in tree.folders), *((root / entry.path).parent for entry in tree.entries)}
-        for path in made:
-            path.mkdir(parents=True, exist_ok=True)
-        for entry in tree.entries:
-            source = cache.find(entry)
-            if source is None:
-                return False
-            try:
-                link(source, root / entry.path, executable=entry.executable)
-            except FileNotFoundError:
-                return False
+        place = WORK if command else f"{NEEDS}/{digest.hex()}"
+        if not (yield from _fill(made / place, tree, cache)):
+            return False
     if command and account is not None:
-        for place, _, _ in os.walk(folder / WORK):
-            account.own(Path(place))
+        folders = [Path(folder).relative_to(made).as_posix() for folder, _, _ in os.walk(made / WORK)]
+        beneath.hand_over(made, folders, account.uid, account.gid)
+    made.rename(area / IN / holder)
     return True
 
 
-def lay_out(digest: bytes, folder: Path, cache: FileCache) -> bool:
+def _fill(root: Path, tree: Tree, cache: FileCache) -> Generator[None, None, bool]:
+    """Make the folders and files of a tree; return False if one is not in the cache any more."""
+    for path in {
+        root,
+        *(root / name for name in tree.folders),
+        *((root / entry.path).parent for entry in tree.entries),
+    }:
+        path.mkdir(parents=True, exist_ok=True)
+    for number, entry in enumerate(tree.entries):
+        source = cache.find(entry)
+        if source is None:
+            return False
+        try:
+            link(source, root / entry.path, executable=entry.executable)
+        except FileNotFoundError:
+            return False
+        if number % STEP_FILES == STEP_FILES - 1:
+            yield
+    return True
+
+
+def lay_out(digest: bytes, folder: Path, cache: FileCache) -> Generator[None, None, bool]:
     """Make a folder with the files of a tree, whole or not at all; False if one is not in the cache. Raises OSError."""
     ((_, tree),) = trees_in(cache, [digest])
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as staging:
         made = Path(staging) / "all"
-        made.mkdir()
-        for entry in tree.entries:
-            source, path = cache.find(entry), made / entry.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if source is None:
-                return False
-            try:
-                link(source, path, executable=entry.executable)
-            except FileNotFoundError:
-                return False
+        if not (yield from _fill(made, tree, cache)):
+            return False
         if not folder.is_dir():
             made.rename(folder)
     return True
 
 
-def remove(area: Path, holder: str) -> None:
-    """Remove the folders of an attempt, as far as that is possible."""
-    for folder in (area / IN / holder, area / LEFT / holder):
-        shutil.rmtree(folder, ignore_errors=True)
-        if folder.is_dir() and not folder.is_symlink():
-            _unlock(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _unlock(folder: Path) -> None:
-    """Let the owner remove what is in a folder: a task may have locked some. (An administrator need not.)"""
-    if sys.platform == "win32" or os.geteuid() != 0:
-        with suppress(OSError):
-            folder.chmod(0o700)
-        for root, folders, _ in os.walk(folder):
-            for path in (Path(root, name) for name in folders):
-                with suppress(OSError):
-                    if not path.is_symlink():  # it would change a folder of others
-                        path.chmod(0o700)
+def remove(area: Path, holder: str) -> Iterator[None]:
+    """Remove the folders of an attempt, as far as that is possible. They are out of the tasks' reach at once."""
+    gone = [beneath.move_away(area, place, holder, area / GONE) for place in (IN, LEFT, NEW)]
+    yield from beneath.removal(area / GONE, [name for name in gone if name is not None])
 
 
 # --- what a task left ------------------------------------------------------------------------------------------------
 
 
-def collect(area: Path, holder: str, patterns: Sequence[str] | None) -> Collected:
+def collect(
+    area: Path, holder: str, patterns: Sequence[str] | None, uid: int | None = None
+) -> Generator[None, None, Collected]:
     """Return the files that an attempt left: those of a command by ``patterns``; None: those that a function returned.
 
-    Raises `OutputsRefused`, and OSError.
+    ``uid``: of the user that it ran as; None: our own. Raises `OutputsRefused`, and OSError.
     """
     found = Collected()
     if patterns is not None:
         root = f"{IN}/{holder}/{WORK}"
-        _add(found, area, root, _matching(_files_in(area, root), patterns))
+        paths = yield from _files_in(area, root)
+        yield from _add(found, _Room(area, root, uid), (yield from _matching(paths, patterns)))
         return found
-    for room in (OUT, WHOLE):
-        root = f"{LEFT}/{holder}/{room}"
-        with suppress(FileNotFoundError):
-            paths = _files_in(area, root)
-            _add(found, area, root, paths)
+    for name in (OUT, WHOLE):
+        root = f"{LEFT}/{holder}/{name}"
+        try:
+            paths = yield from _files_in(area, root)
+        except FileNotFoundError:
+            continue
+        yield from _add(found, _Room(area, root, uid), paths)
     return found
 
 
-def _add(found: Collected, area: Path, root: str, paths: Sequence[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """A folder ``root`` below ``area`` with files that the user ``uid`` left."""
+
+    area: Path
+    root: str
+    uid: int | None
+
+    def open(self, path: str) -> int:
+        """Open a file here. Raises `OutputsRefused`, and OSError."""
+        try:
+            return beneath.open_file(self.area, f"{self.root}/{path}", () if self.uid is None else (self.uid,))
+        except beneath.NotAFile as error:
+            raise OutputsRefused(f"{path!r:.200} is not a file of the task") from error
+
+    def real(self, path: str) -> str:
+        """Return the path of the file here that ``path`` is, or links to."""
+        try:
+            return self._followed(path)
+        except (OSError, ValueError, IndexError) as error:
+            raise OutputsRefused(f"{path!r:.200} is a link to something that is not in the task's folder") from error
+
+    def _followed(self, path: str) -> str:
+        """Follow links within this folder, name by name. Raises ValueError, IndexError, and OSError."""
+        names, found, links = path.split("/")[::-1], list[str](), 0
+        while names:
+            name = names.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                found.pop()  # above the folder is nothing: an IndexError
+                continue
+            target = beneath.link_at(self.area, "/".join([self.root, *found, name])) if links or not names else None
+            if target is None:
+                found.append(name)
+                continue
+            links += 1
+            if links > LINKS_LIMIT:
+                raise ValueError("too many links")
+            if os.path.isabs(target):
+                target, found = Path(target).relative_to(self.area / self.root).as_posix(), []
+            names += target.split("/")[::-1]
+        return "/".join(found)
+
+
+def _add(found: Collected, room: _Room, paths: Sequence[str]) -> Generator[None, None, None]:
     """Add a tree of these files."""
     try:
-        check_places(paths)  # at once: reading takes long
-        packed = Tree(tuple([_read(found, area, root, path) for path in sorted(paths)])).packed()
+        check_places(paths)
+        real = yield from _measured(room, sorted(paths))
+        entries = []
+        for path, place in real.items():
+            entries.append((yield from _read(found, room, path, place)))
+        packed = Tree(tuple(entries)).packed()
     except TreeRefused as error:
         raise OutputsRefused(str(error)) from error
     digest = sha256(packed).digest()
@@ -205,111 +257,102 @@ def _add(found: Collected, area: Path, root: str, paths: Sequence[str]) -> None:
     found.size += len(packed)
 
 
-def _read(found: Collected, area: Path, root: str, path: str) -> Entry:
+def _measured(room: _Room, paths: Sequence[str]) -> Generator[None, None, dict[str, str]]:
+    """Return where each of these files is, if their sizes are those of a result. No byte of them is read before."""
+    real, listed, total = dict[str, str](), 0, 0
+    for number, path in enumerate(paths):
+        real[path] = room.real(path)
+        descriptor = room.open(real[path])
+        size = os.fstat(descriptor).st_size
+        os.close(descriptor)
+        _check_size(path, size)
+        total += size
+        listed += len(path.encode()) + DIGEST_BYTES * wire.count_of_parts(size)
+        if listed > PART_BYTES:
+            raise OutputsRefused(
+                f"the {len(paths):,} files have more than {total:,} bytes: the list of their parts has more than "
+                f"{PART_BYTES:,}"
+            )
+        if number % STEP_FILES == STEP_FILES - 1:
+            yield
+    return real
+
+
+def _check_size(path: str, size: int) -> None:
+    if size > FILE_BYTES:
+        raise OutputsRefused(f"{path!r:.200} has more than {FILE_BYTES:,} bytes")
+
+
+def _read(found: Collected, room: _Room, path: str, real: str) -> Generator[None, None, Entry]:
     """Read a file, and note its parts."""
-    real = _real(area / root, path)
 
     def again() -> int:
-        return open_file(area, f"{root}/{real}")
+        return room.open(real)
 
     descriptor, digests, size = again(), bytearray(), 0
     try:
-        mode = os.fstat(descriptor).st_mode
-        while data := _read_part(descriptor):
-            digest = sha256(data).digest()
-            found.parts.setdefault(digest, Source(again, size))
-            digests += digest
-            size += len(data)
-            if size > FILE_BYTES:
-                raise OutputsRefused(f"{path!r:.200} has more than {FILE_BYTES:,} bytes")
-            if len(data) < PART_BYTES:
+        about = os.fstat(descriptor)
+        while True:
+            digest, count = _digest_at(descriptor, size, about.st_size)
+            if count:
+                found.parts.setdefault(digest, Source(again, size))
+                digests += digest
+                size += count
+                _check_size(path, size)
+            if count < PART_BYTES:
                 break
+            yield
     finally:
         os.close(descriptor)
     found.size += size
-    return Entry(path, size, bool(mode & stat.S_IXUSR) and sys.platform != "win32", bytes(digests))
+    return Entry(path, size, bool(about.st_mode & stat.S_IXUSR) and sys.platform != "win32", bytes(digests))
 
 
-def _read_part(descriptor: int) -> bytes:
+def _digest_at(descriptor: int, place: int, end: int) -> tuple[bytes, int]:
+    """Return the digest and the bytes of the part at a place of a file; ``end``: of the file."""
+    count = min(PART_BYTES, end - place)
+    if count > 0 and beneath.is_hole(descriptor, place, count):
+        return digest_of_zeros(count), count
+    data = _read_part(descriptor, place)
+    return sha256(data).digest(), len(data)
+
+
+def _read_part(descriptor: int, place: int) -> bytes:
+    os.lseek(descriptor, place, os.SEEK_SET)
     data = os.read(descriptor, PART_BYTES)
     while len(data) < PART_BYTES and (more := os.read(descriptor, PART_BYTES - len(data))):
         data += more
     return data
 
 
-def _real(root: Path, path: str) -> str:
-    """Return the path of a file below ``root`` that ``path`` is, or links to."""
-    if not (root / path).is_symlink():
-        return path
-    try:
-        real = (root / path).resolve(strict=True).relative_to(root.resolve())
-    except (OSError, ValueError, RuntimeError) as error:
-        raise OutputsRefused(f"{path!r:.200} is a link to something that is not in the task's folder") from error
-    return real.as_posix()
+def _files_in(area: Path, root: str) -> Generator[None, None, list[str]]:
+    """Return the paths of everything below ``area / root`` but folders.
 
-
-def open_file(area: Path, path: str) -> int:
-    """Open a file below ``area`` without following any link. Raises `OutputsRefused`, and OSError."""
-    descriptor = _open(area, path, 0)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OutputsRefused(f"{path.split('/', 3)[-1]!r:.200} is not a file")
-    return descriptor
-
-
-def _open(area: Path, path: str, more: int) -> int:
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    if sys.platform == "win32":
-        return os.open(area / path, flags)
-    else:
-        *parents, name = path.split("/")
-        at = os.open(area, flags | os.O_DIRECTORY)
-        for parent in parents:
-            at = _step(at, parent, flags | os.O_DIRECTORY)
-        return _step(at, name, flags | more)
-
-
-def _step(at: int, name: str, flags: int) -> int:
-    """Open a name in an open folder, which is closed."""
-    try:
-        return os.open(name, flags, dir_fd=at)
-    finally:
-        os.close(at)
-
-
-def _files_in(area: Path, root: str) -> list[str]:
-    """Return the paths of everything below ``area / root`` but folders."""
+    A folder whose path no file of a result can have counts as a file: nobody looks into it.
+    """
     found, folders, seen = list[str](), [""], 0
     while folders:
         folder = folders.pop()
-        for name, is_folder in _names_in(area, f"{root}/{folder}".rstrip("/")):
-            (folders if is_folder else found).append(f"{folder}/{name}" if folder else name)
-            seen += 1
-            if seen > NAMES_LIMIT:
-                raise OutputsRefused(f"the task left more than {NAMES_LIMIT:,} files and folders")
+        with closing(beneath.names_in(area, f"{root}/{folder}".rstrip("/"))) as names:
+            for name, is_folder in names:
+                path = f"{folder}/{name}" if folder else name
+                (folders if is_folder and len(os.fsencode(path)) <= PLACE_BYTES else found).append(path)
+                seen += 1
+                if seen > NAMES_LIMIT:
+                    raise OutputsRefused(f"the task left more than {NAMES_LIMIT:,} files and folders")
+                if seen % beneath.STEP_NAMES == 0:
+                    yield
     return found
 
 
-def _names_in(area: Path, folder: str) -> list[tuple[str, bool]]:
-    """Return the names in a folder, and which of them are folders."""
-    if sys.platform == "win32":
-        with os.scandir(area / folder) as names:
-            return [(each.name, each.is_dir(follow_symlinks=False)) for each in names]
-    else:
-        descriptor = _open(area, folder, os.O_DIRECTORY)
-        try:
-            with os.scandir(descriptor) as names:
-                return [(each.name, each.is_dir(follow_symlinks=False)) for each in names]
-        finally:
-            os.close(descriptor)
-
-
-def _matching(paths: Sequence[str], patterns: Sequence[str]) -> list[str]:
+def _matching(paths: Sequence[str], patterns: Sequence[str]) -> Generator[None, None, list[str]]:
     """Return the files that match at least one pattern; each pattern has to match one."""
     chosen = dict[str, None]()
     for pattern in patterns:
-        wanted = [part for part in pattern.split("/") if part not in ("", ".")]
-        found = [path for path in paths if matches(path.split("/"), wanted)]
+        wanted, found = [part for part in pattern.split("/") if part not in ("", ".")], list[str]()
+        for some in batched(paths):
+            found += [path for path in some if matches(path.split("/"), wanted)]
+            yield
         if not found:
             raise OutputsRefused(f"no file matches {pattern!r:.200}; the folder has: {_listed(paths)}")
         chosen.update(dict.fromkeys(found))
@@ -328,6 +371,11 @@ def matches(path: Sequence[str], wanted: Sequence[str]) -> bool:
         if not used:
             return False
     return True
+
+
+def batched(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Yield as many of these as one step takes."""
+    return (items[start : start + beneath.STEP_NAMES] for start in range(0, len(items), beneath.STEP_NAMES))
 
 
 def _listed(paths: Sequence[str]) -> str:

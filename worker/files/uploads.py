@@ -1,17 +1,18 @@
-"""The files that tasks left, on their way to the broker, one task after the other.
+"""The files that tasks left, on their way to the broker; the tasks take turns.
 
 Rule 1: the parts are offered first, and only those that the broker lacks are sent, few at a time. A part counts as sent
 when the broker has confirmed that it is in its journal.
 Rule 2: after a new connection, or some silence (the broker has no room, say), what is not confirmed is offered again.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deskgrid import wire
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.files.task_folder import Collected, Source
+from deskgrid.worker.files.turns import Turns
 
 # Bytes that are on their way: one part, so that a cut repeats no more. The next is read meanwhile. And how many parts,
 # if they are small.
@@ -25,13 +26,13 @@ Then = Callable[[str], None]
 
 @dataclass(slots=True, eq=False)
 class _Upload:
+    """``left``: the parts that are not confirmed; ``offers``: those of them to offer."""
+
     holder: str
     files: Collected
     then: Then
-    # Parts that are not confirmed; those of them to offer; and those that the broker lacks.
     left: dict[bytes, Source]
-    offers: deque[bytes]
-    lacking: deque[bytes]
+    offers: deque[bytes] = field(default_factory=deque)
 
 
 class Uploads:
@@ -41,44 +42,47 @@ class Uploads:
         """``numbers``: for requests."""
         self._errands = errands
         self._numbers = numbers
-        self._waiting: deque[_Upload] = deque()
-        # The parts behind each request: those of an offer, or one that is being sent.
-        self._offered: dict[int, list[bytes]] = {}
-        self._sending: dict[int, tuple[bytes, int]] = {}
+        self._uploads: OrderedDict[str, _Upload] = OrderedDict()
+        # The parts that the broker lacks; those that are being read; those that were; and those that are being sent.
+        self._lacking = Turns[bytes]()
         self._reading = 0
         self._read: deque[tuple[_Upload, bytes, bytes]] = deque()
+        self._sending: dict[int, tuple[_Upload, bytes, int]] = {}
+        # The parts behind each offer.
+        self._offered: dict[int, tuple[_Upload, list[bytes]]] = {}
         self._heard = 0.0
 
     def add(self, holder: str, files: Collected, then: Then) -> None:
         """Send the files of an attempt."""
-        self._waiting.append(_Upload(holder, files, then, dict(files.parts), deque(files.parts), deque()))
+        self._uploads[holder] = _Upload(holder, files, then, dict(files.parts), deque(files.parts))
 
     def drop(self, holder: str) -> None:
         """An attempt was stopped: nobody needs its files."""
-        if self._waiting and self._waiting[0].holder == holder:
-            self._forget_requests()
-        self._waiting = deque(upload for upload in self._waiting if upload.holder != holder)
+        self._uploads.pop(holder, None)
+        self._lacking.drop(holder)
+        self._read = deque(row for row in self._read if row[0].holder != holder)
+        for number in [number for number, row in self._sending.items() if row[0].holder == holder]:
+            del self._sending[number]
+        for number in [number for number, row in self._offered.items() if row[0].holder == holder]:
+            del self._offered[number]
 
     def say(self, now: float) -> Iterator[wire.Message]:
         """Yield the messages that are due."""
-        if not self._waiting:
-            return
-        upload = self._waiting[0]
         if not (self._offered or self._sending or self._reading or self._read):
             self._heard = now
         elif now >= self._heard + SILENCE_S:
             self.reconnected()
             self._heard = now
-        if upload.offers and not self._offered:
-            yield self._offer(upload)
+        if not self._offered:
+            yield from self._offer()
         while self._read and self._sent_bytes() < WINDOW_BYTES:
-            which, digest, data = self._read.popleft()
-            if which is upload and digest in upload.left:
+            upload, digest, data = self._read.popleft()
+            if digest in upload.left:
                 number = next(self._numbers)
-                self._sending[number] = digest, len(data)
+                self._sending[number] = upload, digest, len(data)
                 yield wire.Part(number, upload.holder, digest, wire.payload_of(data))
-        while upload.lacking and self._has_room():
-            self._begin_reading(upload, upload.lacking.popleft())
+        while self._lacking and self._has_room():
+            self._begin_reading(*self._lacking.take())
 
     def _has_room(self) -> bool:
         """Whether another part may be read and sent. One that is being read may turn out to be a whole one."""
@@ -86,21 +90,26 @@ class Uploads:
         return size < 2 * WINDOW_BYTES and self._reading + len(self._read) + len(self._sending) < WINDOW
 
     def _sent_bytes(self) -> int:
-        return sum([size for _, size in self._sending.values()])
+        return sum([size for *_, size in self._sending.values()])
 
-    def _offer(self, upload: _Upload) -> wire.Message:
-        some = [upload.offers.popleft() for _ in range(min(len(upload.offers), wire.OFFER_PARTS))]
-        number = next(self._numbers)
-        self._offered[number] = some
-        return wire.Offer(number, upload.holder, b"".join(some), upload.files.size, 0, 0)
+    def _offer(self) -> Iterator[wire.Message]:
+        """Offer some parts of the attempt whose turn it is."""
+        upload = next((each for each in self._uploads.values() if each.offers), None)
+        if upload is not None:
+            self._uploads.move_to_end(upload.holder)
+            some = [upload.offers.popleft() for _ in range(min(len(upload.offers), wire.OFFER_PARTS))]
+            number = next(self._numbers)
+            self._offered[number] = upload, some
+            yield wire.Offer(number, upload.holder, b"".join(some), upload.files.size, 0, 0)
 
-    def _begin_reading(self, upload: _Upload, digest: bytes) -> None:
+    def _begin_reading(self, holder: str, digest: bytes) -> None:
+        upload = self._uploads[holder]
         self._reading += 1
-        self._errands.do(upload.left[digest].read, lambda found: self._has_read(upload, digest, found))
+        self._errands.do(upload.left[digest].read, lambda found: self._has_read(upload, digest, found), holder)
 
     def _has_read(self, upload: _Upload, digest: bytes, found: bytes | Exception) -> None:
         self._reading -= 1
-        if upload not in self._waiting:
+        if self._uploads.get(upload.holder) is not upload:
             return
         if isinstance(found, Exception):
             self._end(upload, f"a file that the task left cannot be read any more: {found}")
@@ -109,19 +118,19 @@ class Uploads:
 
     def lacks(self, message: wire.Lacks, now: float) -> None:
         """The broker says which of the offered parts it lacks."""
-        offered = self._offered.pop(message.request, None)
-        if offered is not None:
+        upload, offered = self._offered.pop(message.request, (None, []))
+        if upload is not None:
             self._heard = now
-            upload, lacking = self._waiting[0], set(wire.split_digests(message.parts))
-            upload.lacking += [digest for digest in offered if digest in lacking]
+            lacking = set(wire.split_digests(message.parts))
+            self._lacking.add(upload.holder, [digest for digest in offered if digest in lacking])
             self._confirm(upload, [digest for digest in offered if digest not in lacking])
 
     def kept(self, message: wire.Kept, now: float) -> None:
         """The broker has a part."""
-        sent = self._sending.pop(message.request, None)
-        if sent is not None:
+        upload, digest, _ = self._sending.pop(message.request, (None, b"", 0))
+        if upload is not None:
             self._heard = now
-            self._confirm(self._waiting[0], [sent[0]])
+            self._confirm(upload, [digest])
 
     def _confirm(self, upload: _Upload, digests: list[bytes]) -> None:
         for digest in digests:
@@ -131,22 +140,19 @@ class Uploads:
 
     def failed(self, request: int, reason: str) -> None:
         """The broker refuses the files."""
-        if request in self._offered or request in self._sending:
-            self._end(self._waiting[0], reason)
+        upload = self._offered.get(request, self._sending.get(request, (None,)))[0]
+        if upload is not None:
+            self._end(upload, reason)
 
     def reconnected(self) -> None:
         """Offer again what is not confirmed."""
-        self._forget_requests()
-        if self._waiting:
-            upload = self._waiting[0]
-            upload.offers, upload.lacking = deque(upload.left), deque()
-
-    def _end(self, upload: _Upload, reason: str) -> None:
-        self._forget_requests()
-        self._waiting.remove(upload)
-        upload.then(reason)
-
-    def _forget_requests(self) -> None:
         self._offered.clear()
         self._sending.clear()
         self._read.clear()
+        self._lacking = Turns()
+        for upload in self._uploads.values():
+            upload.offers = deque(upload.left)
+
+    def _end(self, upload: _Upload, reason: str) -> None:
+        self.drop(upload.holder)
+        upload.then(reason)

@@ -4,8 +4,8 @@ Rule 1: nothing is removed that may be the owner's of the PC. What a process of 
 use when it was killed, is removed when that process has ended: see `deskgrid.worker.run.process`. What is removed here
 beyond that was not there before one of our processes, and no process used it at two looks, a second apart. If the
 owner's programs run as the same user, its name must also be one that a library gives, and Python does not.
-Rule 2: if tasks run as a user of their own, all that belongs to that user is theirs. Semaphores and queues do not tell
-who uses them, so they go when no process of ours has run anybody's code.
+Rule 2: if tasks run as users of their own, all that belongs to these is theirs. What else they can leave is removed
+before somebody else gets the account: see `deskgrid.worker.run.clearing`.
 """
 
 import os
@@ -29,28 +29,24 @@ PATTERNS = (
     "joblib_memmapping_folder_*",
     "sem.loky-*",
 )
-# What there is of System V, and the column of its number in the kernel's tables.
-SYSTEM_V = {"shm": "shmid", "sem": "semid", "msg": "msqid"}
 
 
 class Leftovers:
-    """``uid``: of the user of tasks, if they have one of their own; None: our own, who is perhaps the owner of the PC.
+    """``uids``: of the users of tasks, if they have some of their own; empty: our own, perhaps the owner of the PC.
 
     ``now`` is monotonic seconds.
     """
 
     def __init__(
         self,
-        uid: int | None = None,
+        uids: Collection[int] = (),
         folder: Path = Path("/dev/shm"),
         proc: Path = Path("/proc"),
-        queues: Path = Path("/dev/mqueue"),
     ) -> None:
-        self._is_theirs = uid is not None
-        self._uid = uid if uid is not None or not hasattr(os, "getuid") else os.getuid()
+        self._is_theirs = bool(uids)
+        self._uids = uids or ([os.getuid()] if hasattr(os, "getuid") else [])
         self._folder = folder
         self._proc = proc
-        self._queues = queues
         # Those that may be left, and whether nobody used them at the last look.
         self._suspects: dict[Entry, bool] = {}
         self._next = 0.0
@@ -64,7 +60,7 @@ class Leftovers:
             for entry in entries:
                 with suppress(OSError):  # it has just been removed
                     told = entry.stat(follow_symlinks=False)
-                    if told.st_uid == self._uid:
+                    if told.st_uid in self._uids:
                         found.add((entry.name, told.st_ino))
         return frozenset(found)
 
@@ -74,18 +70,11 @@ class Leftovers:
             if self._is_theirs or any(fnmatchcase(entry[0], pattern) for pattern in PATTERNS):
                 self._suspects.setdefault(entry, False)
 
-    def sweep(self, now: float, made: Callable[[], Collection[Entry]], *, idle: bool) -> None:
-        """Remove what nobody uses, if it is time to look.
-
-        ``made``: finds what processes of ours have made that live. ``idle``: none of them has run anybody's code.
-        """
-        if now < self._next:
-            return
-        self._next = now + LOOK_S
-        if self._suspects:
+    def sweep(self, now: float, made: Callable[[], Collection[Entry]]) -> None:
+        """Remove what nobody uses, if it is time. ``made``: finds what processes of ours have made that live."""
+        if self._suspects and now >= self._next:
+            self._next = now + LOOK_S
             self._look(made())
-        if idle and self._is_theirs:
-            self._remove_queues()
 
     def _look(self, made: Collection[Entry]) -> None:
         in_use, present = self._used(), self.present()
@@ -105,39 +94,11 @@ class Leftovers:
             in_use = self._used()
             self._remove(entry for entry in self._suspects if entry[0] not in in_use)
         self._suspects.clear()
-        if self._is_theirs:
-            self._remove_queues()
 
     def _remove(self, entries: Iterable[Entry]) -> None:
-        if self._uid is not None:
-            remove(entries, self._uid, str(self._folder))
+        remove(entries, self._uids, str(self._folder))
 
     def _used(self) -> set[str]:
         """The names of the entries that a process uses. Processes of other users are not ours to look at."""
         pids = [int(path.name) for path in self._proc.glob("[0-9]*")]
         return used(pids, str(self._proc), str(self._folder))
-
-    def _remove_queues(self) -> None:
-        """Remove the message queues of this user, and what there is of System V."""
-        for kind, column in SYSTEM_V.items():
-            with suppress(OSError, ValueError):
-                head, *rows = (self._proc / "sysvipc" / kind).read_text(encoding="ascii").splitlines()
-                names = head.split()
-                for row in rows:
-                    told = dict(zip(names, row.split(), strict=True))
-                    if int(told["cuid"]) == self._uid and not int(told.get("nattch", 0)):
-                        remove_system_v(kind, int(told[column]))
-        with suppress(OSError):
-            for path in list(self._queues.iterdir()):
-                if path.lstat().st_uid == self._uid:
-                    path.unlink()
-
-
-def remove_system_v(kind: str, number: int) -> None:
-    """Remove shared memory ("shm"), semaphores ("sem") or a message queue ("msg") of System V; see shmctl(2)."""
-    with suppress(ImportError, OSError, AttributeError):
-        import ctypes
-
-        remove_it = 0
-        arguments = (number, 0, remove_it) if kind == "sem" else (number, remove_it, None)
-        getattr(ctypes.CDLL(None), f"{kind}ctl")(*arguments)

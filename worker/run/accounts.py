@@ -1,16 +1,21 @@
-"""The user account that tasks run as, if it is not the worker's own: ``deskgrid worker --run-as``.
+"""The user accounts that tasks run as, if these are not the worker's own: ``deskgrid worker --run-as``.
 
-The worker stays root, so that it can kill every process of a task. A task can read only what that user can read.
+The worker stays root, so that it can kill every process of a task. A task can read only what its user can read. Which
+person has which account: see `deskgrid.worker.run.pool`.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from deskgrid.worker.run.folders import taken
 
 # Variables of the worker's environment that tasks of another user inherit, in addition to that user's own (HOME, ...).
 KEPT = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
@@ -23,6 +28,10 @@ LAUNCHERS = ("SLURM_", "PMI", "OMPI_")
 UMASK = 0o077
 # Time limit of the check whether that user can run Python. Seconds.
 TRY_S = 60.0
+# A folder for locks, in one that only root can write to.
+LOCKS = Path("/var/run/deskgrid")
+# What stands for any characters in the names of several accounts, and what is between names.
+ANY, AND = "%", ","
 _TRIAL = "import cloudpickle, msgpack, os, sys; open(sys.argv[1]).close(); os.stat(sys.argv[2] + '/.')"
 
 
@@ -42,8 +51,7 @@ class Account:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of this user's processes."""
-        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-        return kept | {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+        return kept_variables() | {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
     def process(self) -> dict[str, Any]:
         """Return the arguments of `subprocess.Popen` for a process of this user."""
@@ -55,11 +63,28 @@ class Account:
         if sys.platform != "win32":
             os.chown(path, self.uid, self.gid)
 
+    def owns(self, place: Path) -> bool:
+        """Whether this user can make files in a folder."""
+        try:
+            found = place.stat()
+        except OSError:
+            return False
+        ours = found.st_gid in (self.gid, *self.groups)
+        return bool(found.st_mode >> (6 if found.st_uid == self.uid else 3 if ours else 0) & 2) or (
+            found.st_uid == self.uid
+        )
+
     def let_read(self, path: Path) -> None:
         """Let this user read root's file ``path``, but not change it."""
         if sys.platform != "win32":
             os.chown(path, 0, self.gid)
             path.chmod(0o640)
+
+    def let_enter(self, folder: Path) -> None:
+        """Let this user enter and list root's ``folder``, and nobody else."""
+        if sys.platform != "win32":
+            os.chown(folder, 0, self.gid)
+            folder.chmod(0o750)
 
     def let_pass(self, folder: Path) -> None:
         """Let this user reach files by name in root's ``folder``, but neither list nor replace them."""
@@ -68,8 +93,16 @@ class Account:
             folder.chmod(0o710)
 
 
-def find_account(name: str) -> Account:
-    """Return the user of that name. Raises `AccountError` if tasks cannot run as that user."""
+def kept_variables() -> dict[str, str]:
+    """Return the variables of the worker's environment that processes of other users may see."""
+    return {name: os.environ[name] for name in KEPT if name in os.environ}
+
+
+def find_accounts(names: str) -> tuple[Account, ...]:
+    """Return the users of these names. Raises `AccountError` if tasks cannot run as one of them.
+
+    ``names``: one, or several with commas between them; "%" in a name stands for any characters.
+    """
     if sys.platform == "win32":
         raise AccountError("--run-as does not work on Windows: start the worker as that user")
     else:
@@ -77,15 +110,48 @@ def find_account(name: str) -> Account:
 
         if os.geteuid() != 0:
             raise AccountError("only root can run tasks as another user: start the worker as root, or as that user")
-        try:
-            entry = pwd.getpwnam(name)
-        except KeyError as error:
-            raise AccountError(f"there is no user {name!r} on this machine") from error
-        if entry.pw_uid == 0:
-            raise AccountError(f"{name} is root, who can read everything: choose another user")
-        home = entry.pw_dir if Path(entry.pw_dir).is_dir() else "/"
-        groups = tuple(os.getgrouplist(name, entry.pw_gid))
-        return Account(name, entry.pw_uid, entry.pw_gid, groups, home)
+        found = dict[str, Account]()
+        for name in filter(None, (each.strip() for each in names.split(AND))):
+            entries = []
+            if ANY in name:
+                pattern = re.compile(".*".join(map(re.escape, name.split(ANY))), re.DOTALL)
+                entries = [entry for entry in pwd.getpwall() if pattern.fullmatch(entry.pw_name)]
+            else:
+                with suppress(KeyError):
+                    entries = [pwd.getpwnam(name)]
+            if not entries:
+                raise AccountError(f"there is no user {name!r} on this machine")
+            found.update(
+                (entry.pw_name, _account(entry, os.getgrouplist(entry.pw_name, entry.pw_gid))) for entry in entries
+            )
+        _check_apart(list(found.values()))
+        return tuple(found.values())
+
+
+def _account(entry: Any, groups: Sequence[int]) -> Account:
+    """The account of a row of the table of users. Raises `AccountError`."""
+    name, uid, gid = entry.pw_name, entry.pw_uid, entry.pw_gid
+    if uid == 0:
+        raise AccountError(f"{name} is root, who can read everything: choose another user")
+    home = entry.pw_dir if Path(entry.pw_dir).is_dir() else "/"
+    account = Account(name, uid, gid, tuple(groups), home)
+    if 0 in account.groups:
+        raise AccountError(f"{name} is in root's group: choose another user")
+    if account.owns(Path(home)):
+        raise AccountError(
+            f"{name} can write to its home {home}, where one person's tasks would find what another's have "
+            "left: choose an account that was made for tasks, without a home"
+        )
+    return account
+
+
+def _check_apart(accounts: Sequence[Account]) -> None:
+    """Raise `AccountError` unless none of these users can read what is only for another of them."""
+    for one in accounts:
+        for other in accounts:
+            if one.name != other.name and (one.uid == other.uid or other.gid in (one.gid, *one.groups)):
+                what = "are the same user" if one.uid == other.uid else "have a group in common"
+                raise AccountError(f"{one.name} and {other.name} {what}: each account needs a group of its own")
 
 
 def check_account(account: Account, program: Path) -> None:
@@ -114,6 +180,22 @@ def _closed_to(account: Account, paths: Iterable[str]) -> Path | None:
                 if not found.st_mode >> (6 if mine else 3 if ours else 0) & 1:
                     return folder
     return None
+
+
+@contextmanager
+def reserved(accounts: Iterable[Account], folder: Path = LOCKS) -> Iterator[None]:
+    """Keep other workers of this PC from using these accounts. Raises `AccountError` if one does."""
+    with ExitStack() as locks:
+        for account in accounts:
+            try:
+                folder.mkdir(mode=0o700, exist_ok=True)
+                lock = os.open(folder / str(account.uid), os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as error:
+                raise AccountError(f"{account.name} cannot be reserved in {folder}: {error.strerror}") from error
+            locks.callback(os.close, lock)
+            if not taken(lock):
+                raise AccountError(f"another worker of this PC uses {account.name}: each needs accounts of its own")
+        yield
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

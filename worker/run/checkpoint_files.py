@@ -8,24 +8,30 @@ Rule 2: a large checkpoint is not in memory: it is read where it lies, and copie
 
 import mmap
 import os
-import stat
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from deskgrid.wire import CHECKPOINT_LIMIT, CHUNK_BYTES, LARGE_BYTES, Chunks, Payload
+from deskgrid.worker.run.beneath import open_file
 from deskgrid.worker.run.child import write_all
+from deskgrid.worker.run.output import behind_checkpoint
 
 # Bytes of all files: four of the largest checkpoints. The oldest files are removed first.
 MOST_BYTES = 4 * CHECKPOINT_LIMIT
 
 
 class CheckpointFiles:
-    """The files in ``folder``, which is made when the first one is written. Any thread may call this."""
+    """The files in ``folder``, which is made when the first one is written. Any thread may call this.
 
-    def __init__(self, folder: Path, most: int = MOST_BYTES) -> None:
+    ``uids``: of the users that tasks run as; empty: our own.
+    """
+
+    def __init__(self, folder: Path, most: int = MOST_BYTES, uids: Collection[int] = ()) -> None:
         self._folder = folder
+        self._uids = uids
         self._most = most
         self._mine = threading.Lock()
         self._sizes: OrderedDict[tuple[int, int], int] = OrderedDict()
@@ -54,31 +60,33 @@ class CheckpointFiles:
                 if size is None or file.tell() == size:
                     self._complete(task, number, file.fileno())
 
-    def take(self, task: int, number: int, path: Path) -> Payload | None:
-        """Keep the checkpoint in a file that a task has written; None if it cannot be kept.
+    def take(self, task: int, number: int, path: Path, printed: bytes = b"") -> Payload | None:
+        """Keep the checkpoint in a file that a task has written, with what it has ``printed``; None if it cannot be.
 
-        The file is copied, because the task may go on writing to it; and it may be anything.
+        The file is copied, because the task may go on writing to it; and it may be anything. Only the folder that it is
+        in may be one that tasks can write to.
         """
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         with self._mine, suppress(OSError):
-            source = os.open(path, flags)
+            source = open_file(path.parent.parent, f"{path.parent.name}/{path.name}", self._uids)
             try:
                 told = os.fstat(source)
-                if not stat.S_ISREG(told.st_mode) or told.st_size > CHECKPOINT_LIMIT:
+                if told.st_size > CHECKPOINT_LIMIT:
                     return None
                 self._folder.mkdir(mode=0o700, exist_ok=True)
-                self._copy(task, number, source, told.st_size)
+                self._copy(task, number, source, told.st_size, behind_checkpoint(printed, told.st_size))
             finally:
                 os.close(source)
             return self._read(task, number)
         return None
 
-    def _copy(self, task: int, number: int, source: int, size: int) -> None:
+    def _copy(self, task: int, number: int, source: int, size: int, behind: bytes) -> None:
         new = self._path(task, number).with_suffix(".new")
         try:
             with new.open("wb", buffering=0) as file:
                 while file.tell() < size and (piece := os.read(source, min(CHUNK_BYTES, size - file.tell()))):
                     write_all(file.fileno(), piece)
+                if behind:
+                    write_all(file.fileno(), behind)
                 self._complete(task, number, file.fileno())
         except OSError:
             new.unlink(missing_ok=True)

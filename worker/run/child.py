@@ -32,6 +32,7 @@ import atexit
 import codecs
 import errno
 import faulthandler
+import gc
 import importlib
 import importlib.util
 import io
@@ -123,6 +124,8 @@ COMMAND_S = 0.1
 # is over waits to be told which ranks have not come. Seconds.
 GATHER_LIMIT = 2**20
 OVERDUE_S = 10.0
+# What is said of an error that a task may have raised because it has changed an array of a shared object.
+READ_ONLY = "deskgrid: arrays of shared objects are read-only: change a copy, such as array.copy() or frame.copy()"
 # An object pickled by reference is the same object only on the same minor version of Python.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
@@ -162,6 +165,8 @@ class Raw:
         return sum(map(len, self.pieces))
 
 
+# As it is before `scope.watch` has it noticed.
+_dup2 = os.dup2
 # Each report needs one, and to make one takes longer than to pack a report.
 _PACKER = msgpack.Packer()
 
@@ -402,19 +407,21 @@ class TaskFiles:
 
     def __init__(self, area: str) -> None:
         self.area = area
-        self._attempt: tuple[int, ...] = (0, 0)
+        self.attempt: tuple[int, ...] = (0, 0)
+        # The shared objects that were loaded since this was emptied, by tree.
+        self.shared: dict[str, object] = {}
         # The files that the result refers to: where each is, by its name.
         self._left: dict[str, str] = {}
         self._made = False
 
     def begin(self, *attempt: int) -> None:
         """Another attempt runs now: task, number, and the rank if it is one of a gang."""
-        self._attempt = attempt
+        self.attempt = attempt
 
     @property
     def _name(self) -> str:
         """The attempt, as the worker names its folders. Few tasks need it, so it is not made for each."""
-        return ".".join(map(str, self._attempt))
+        return ".".join(map(str, self.attempt))
 
     @property
     def used(self) -> bool:
@@ -514,25 +521,39 @@ class Function:
         self._host = host
         self._folder: str = template["folder"]
         self._function: Callable[..., object] | None = None
+        # The shared objects that it holds, by tree.
+        self._shared: dict[str, object] = {}
 
     def result(self, payload: bytes, piece: "Piece | None" = None) -> bytes | Raw:
         """Run one task and return its pickled value. Raises what the task raises, or TaskFailure."""
         self._check_python()
         try:
-            if self._function is None:
-                if self._folder and self._folder not in sys.path:
-                    sys.path.insert(0, self._folder)
-                self._function = pickle.loads(self._pickled)
-                self._pickled = b""  # it is not needed any more, and may be large
-                self._loaded()
+            if (function := self._function) is None or (self._shared and self._has_changed()):
+                function = self._function = self._load()
             args, kwargs = self._call(payload)
-            value = self._function(*args, **kwargs)
+            value = function(*args, **kwargs)
         except ModuleNotFoundError as error:
             if error.name is not None:
                 error.msg = self._missing(error.name)
                 error.args = (error.msg,)
             raise
         return _pickled(value)
+
+    def _load(self) -> Callable[..., object]:
+        if self._folder and self._folder not in sys.path:
+            sys.path.insert(0, self._folder)
+        self._files.shared.clear()
+        function: Callable[..., object] = pickle.loads(self._pickled)
+        self._shared = dict(self._files.shared)
+        if not self._shared:
+            self._pickled = b""  # it is not needed any more, and may be large
+        self._loaded()
+        return function
+
+    def _has_changed(self) -> bool:
+        """Whether a task has changed a shared object that the function holds: then all of it is loaded anew."""
+        load = sys.modules["deskgrid.files"]._load_shared
+        return any(load(tree) is not value for tree, value in self._shared.items())
 
     def _call(self, payload: bytes) -> Any:
         """Unpickle the arguments of a task, which may need stored files, or be one."""
@@ -760,18 +781,27 @@ def _stamps(paths: Iterable[Path]) -> dict[Path, int]:
 def pack_files(folder: Path, patterns: Sequence[str], inputs: Mapping[Path, int]) -> bytes:
     """Pack the files below ``folder`` that match, as a tar archive; empty if there is none.
 
-    ``inputs``: files that the next attempt has anyway, unless they were changed since then.
+    ``inputs``: files that the next attempt has anyway, unless they were changed since then. Raises TaskFailure if they
+    are too large, before any is read.
     """
     named = {path for pattern in patterns for path in folder.glob(pattern)}
     inside = {path for place in named if place.is_dir() and not place.is_symlink() for path in place.rglob("*")}
     found = {path for path, changed in _stamps(named | inside).items() if inputs.get(path) != changed}
     if not found:
         return b""
+    if (size := sum(path.stat().st_size for path in found)) > CHECKPOINT_LIMIT:
+        raise checkpoint_too_large(size, CHECKPOINT_LIMIT)
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+    # Each file with its content, also where two of them are links to the same.
+    with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
         for path in sorted(found):
             archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
     return packed.getvalue()
+
+
+def checkpoint_too_large(size: int, limit: int) -> TaskFailure:
+    """Return the failure of a task whose checkpoint is too large to keep."""
+    return TaskFailure("CheckpointTooLarge", f"the checkpoint has {size:,} bytes; the limit is {limit:,}")
 
 
 def unpack_files(packed: object, folder: Path) -> None:
@@ -780,19 +810,29 @@ def unpack_files(packed: object, folder: Path) -> None:
         return
     try:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(folder, filter=_replacing)
+            for member in archive:
+                _replace(archive, member, folder)
     except (tarfile.TarError, OSError) as error:
         if lacks_room(error):
             raise
         raise Unreadable(str(error)) from error
 
 
-def _replacing(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    """Let a file replace an input, which is read-only, and which other tasks have as well. Raises FilterError."""
-    member = tarfile.data_filter(member, folder)
-    with suppress(FileNotFoundError):
-        Path(folder, member.name).unlink()
-    return member
+def _replace(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a file of an archive. It may replace an input, which is read-only, and which other tasks have as well.
+
+    What `tarfile` would do itself has no filter before Python 3.11.4: any name would be written.
+    """
+    target = folder / member.name
+    content = archive.extractfile(member) if member.isreg() else None
+    if content is None or not target.parent.resolve().is_relative_to(folder.resolve()):
+        raise tarfile.ExtractError(f"{member.name!r} is no file in the task's folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    with content, target.open("xb") as file:
+        shutil.copyfileobj(content, file)
+    target.chmod(member.mode & 0o755 | 0o600)
+    os.utime(target, (member.mtime, member.mtime))
 
 
 class Piece:
@@ -864,7 +904,7 @@ class Piece:
         body = _pickled_state(state)
         head = b"\n".join([CHECKPOINT, self._key, b"%08x" % zlib.crc32(body), b""])
         if (size := len(head) + len(body)) > self._limit:
-            raise TaskFailure("CheckpointTooLarge", f"the checkpoint has {size:,} bytes; the limit is {self._limit:,}")
+            raise checkpoint_too_large(size, self._limit)
         now = time.monotonic()
         self._send(progress, now - self._began, now - began, (head, body))
 
@@ -1030,8 +1070,8 @@ class Output:
     def end(self, elapsed: float) -> None:
         """A task has ended: restore the descriptors if it closed or replaced them, flush, and mark the end."""
         (stdout, _), (stderr, _) = self._pipes
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
+        _dup2(stdout, 1)
+        _dup2(stderr, 2)
         if elapsed > scope.QUICK_S:
             make_blocking(stdout)
             make_blocking(stderr)
@@ -1113,9 +1153,8 @@ class Child:
         inherited: Sequence[int],
     ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
-        empty = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(empty, 0)
-        os.close(empty)
+        self._empty = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(self._empty, 0)
         self._output = Output(stdout)
         self._host = host
         self._environment = environment
@@ -1167,6 +1206,20 @@ class Child:
                 self._confine(*body)
             elif not self._run(digest, body):
                 break
+
+    def end(self) -> None:
+        """End this process as a program ends, but faster: its modules are not taken apart.
+
+        Exit handlers run, what only the program's functions refer to is freed, and files are flushed.
+        """
+        atexit._run_exitfuncs()
+        self._templates.clear()
+        gc.collect()
+        for each in gc.get_objects():
+            if isinstance(each, io.IOBase):
+                with suppress(Exception):
+                    each.flush()
+        os._exit(0)
 
     def _start_thread(self, target: Callable[[], None]) -> None:
         threading.Thread(target=target, daemon=True).start()
@@ -1327,6 +1380,8 @@ class Child:
         except BaseException as error:
             # The ranks of a gang end together, with an error.
             outcome = NO_ROOM if lacks_room(error) and not self._is_rank else ERROR
+            if self._files.shared:
+                _explain(error)
             result = describe(error)
         elapsed = time.perf_counter() - start
         self._served = True
@@ -1344,9 +1399,10 @@ class Child:
         left = False
         if self._made and sys.platform != "win32":
             self._made = False
-            shared.remove(shared.noted(self._notes), os.geteuid())
+            shared.remove(shared.noted(self._notes), [os.geteuid()])
             with suppress(OSError):
                 os.truncate(self._notes, 0)
+        _dup2(self._empty, 0)
         if elapsed > scope.QUICK_S:
             left = scope.have_children() and scope.end_children()
             if not self._temporary.clean():
@@ -1384,6 +1440,13 @@ class Child:
             vars(module).update(_piece=None, _times=(float("inf"), float("inf")))
         if (module := sys.modules.get("deskgrid.gang")) is not None:
             vars(module).update(_meeting=None, rank=0, size=1, hosts=vars(module)["hosts"][:1])
+
+
+def _explain(error: BaseException) -> None:
+    """Say what to do about an array that cannot be changed."""
+    with suppress(Exception):  # its text may be code of the task
+        if "read-only" in str(error):
+            error.add_note(READ_ONLY)
 
 
 def _in_a_report(data: bytes) -> bytes | Raw:
@@ -1517,4 +1580,4 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     )
     faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child.serve()
-    atexit._run_exitfuncs()
+    child.end()

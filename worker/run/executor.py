@@ -26,14 +26,14 @@ from typing import Any
 from deskgrid.durations import precise
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
-from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, RankMeets
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed, RankMeets
 from deskgrid.worker.run.mpi import Mpi
-from deskgrid.worker.run.output import last_lines
+from deskgrid.worker.run.output import last_lines, without_printed
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
 from deskgrid.worker.run.slot import Slot
@@ -66,10 +66,10 @@ class Executor:
 
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
     of memory for a task's process, and for each process that it starts, on systems that can enforce this; 0 for no
-    limit. ``account``: the user that the processes run as; None: the worker's own user. ``tasks``: where the folders of
-    tasks are; None: beside the bundles. ``mpi``: how MPI programs start here; None: they do not. ``nice``: how far
-    processes give way to others on this PC. ``groups``: how the kernel bounds what tasks asked for that gave
-    ``memory``; None: each of their processes is limited by itself.
+    limit. ``accounts``: the users that the processes run as, and where the folders of tasks are; None: they run as the
+    worker's own user, with folders beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
+    ``nice``: how far processes give way to others on this PC. ``groups``: how the kernel bounds what tasks asked for
+    that gave ``memory``; None: each of their processes is limited by itself.
     """
 
     def __init__(
@@ -81,8 +81,7 @@ class Executor:
         result_limit: int = RESULT_LIMIT,
         capture_limit: int = CAPTURE_LIMIT,
         task_memory: int = 0,
-        account: Account | None = None,
-        tasks: Path | None = None,
+        accounts: Accounts | None = None,
         mpi: Mpi | None = None,
         nice: int = 0,
         groups: Groups | None = None,
@@ -90,15 +89,17 @@ class Executor:
         self._wake = wake
         self._woken = False
         self._memory_note = f"; a task here may use at most {task_memory:,} bytes of memory" if task_memory else ""
-        self._account = account
-        self.folder = Folder(prepare=lambda path: None if account is None else account.let_pass(path))
+        self.folder = Folder()
         self._touched: float | None = None
+        self._accounts = Accounts(self.folder.path) if accounts is None else accounts
         self._bundles = self.folder.path / BUNDLES
-        self.checkpoints = CheckpointFiles(self.folder.path / CHECKPOINTS)
+        uids = [place.uid for place in self._accounts.places if place.uid is not None]
+        self.checkpoints = CheckpointFiles(self.folder.path / CHECKPOINTS, uids=uids)
         self._saved: list[JobSaved] = []
-        tasks = self.folder.path if tasks is None else tasks
-        arguments = [name, str(result_limit), str(task_memory), str(tasks)]
-        self._spawner = Spawner(self.folder, arguments, capture_limit, account, self._keep, nice=nice, groups=groups)
+        arguments = [name, str(result_limit), str(task_memory)]
+        self._spawner = Spawner(
+            self.folder, arguments, capture_limit, self._accounts, self._keep, nice=nice, groups=groups
+        )
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [Slot(index) for index in range(slots)]
@@ -108,8 +109,8 @@ class Executor:
 
     @property
     def processes(self) -> set[Process]:
-        """The processes of the slots and ranks, and killed processes that have not ended yet."""
-        return self._spawner.processes
+        """The processes of the slots and ranks, and killed processes that have not ended yet; no spare ones."""
+        return self._spawner.processes - {slot.spare for slot in self._slots if slot.spare is not None}
 
     @property
     def sites(self) -> Mapping[str, Site]:
@@ -130,12 +131,12 @@ class Executor:
         self._templates[digest] = template
 
     def _make_tasks_folder(self) -> None:
-        """Make the folder in which checkpointable commands run, and checkpointable tasks leave large checkpoints."""
-        folder = self.folder.path / TASKS
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700)
-            if self._account is not None:
-                self._account.own(folder)
+        """Make the folder in which checkpointable commands run, and checkpointable tasks leave large checkpoints.
+
+        Each account has one already.
+        """
+        if not self._accounts.count:
+            (self.folder.path / TASKS).mkdir(mode=0o700, exist_ok=True)
 
     def knows(self, digest: str) -> bool:
         """Whether `know` was called with it, it was not forgotten, and nobody has removed its modules."""
@@ -147,7 +148,12 @@ class Executor:
         return self._templates[digest]
 
     def start(self) -> None:
-        """Start the processes of all slots, so that the first tasks do not wait for them."""
+        """Start the processes of all slots, so that the first tasks do not wait for them.
+
+        If there are accounts, it is not known yet whose processes these are to be.
+        """
+        if self._accounts.count:
+            self._spawner.warm()
         for slot in self._slots:
             if slot.process is None:
                 self._start(slot)
@@ -164,6 +170,8 @@ class Executor:
             raise ValueError(f"slot {slot} has jobs of another template")
         if target.jobs and (target.environment != jobs[0].environment or target.program != jobs[0].program):
             raise ValueError(f"slot {slot} has jobs in another environment, or of another program")
+        if self._accounts.count and target.program.owner != jobs[0].program.owner:
+            self._retire(target)
         target.environment, target.program = jobs[0].environment, jobs[0].program
         if not target.jobs:
             target.since = None
@@ -195,9 +203,11 @@ class Executor:
         while self._said:
             process, said = self._said.popleft()
             slot = self._slots[process.slot]
+            process.ready |= said == "ready"
             if slot.process is process:
                 self._hear(slot, process, said, now, ended)
             if said == "gone":
+                slot.spare = None if slot.spare is process else slot.spare
                 self._spawner.gone(process)
         for slot in self._busy():
             self._check(slot, now, ended)
@@ -235,6 +245,13 @@ class Executor:
             if slot.sent
         ]
 
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a running job has printed, as `Process.shown`; None: it does not run."""
+        for slot in self._busy():
+            if slot.sent and slot.process is not None and (slot.jobs[0].task, slot.jobs[0].number) == (task, number):
+                return slot.process.shown(stdout, stderr, most)
+        return None
+
     def next_deadline(self, now: float) -> float | None:
         """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""
         left = [slot.limit - slot.elapsed(now) for slot in self._busy() if slot.limit is not None]
@@ -260,6 +277,13 @@ class Executor:
         """End the processes of all idle slots, until `start` or `run`."""
         for slot in self._slots:
             if not slot.jobs:
+                self._retire(slot)
+                self._drop_spare(slot)
+
+    def end_idle(self, keep: Collection[str]) -> None:
+        """End the processes of people other than these who have no job here: somebody else needs an account."""
+        for slot in self._slots:
+            if not slot.jobs and slot.program.owner not in keep:
                 self._retire(slot)
 
     def close(self) -> None:
@@ -287,12 +311,35 @@ class Executor:
             self._wake()
 
     def _start(self, slot: Slot) -> None:
+        """Start a process for a slot; not ahead of its jobs, if it has to run as the user of their owner."""
+        if self._accounts.count and not slot.jobs:
+            return
         if slot.environment not in self.sites:
             slot.environment = ""
+        if slot.spare is not None and slot.spare.environment == slot.environment:
+            slot.process, slot.spare = slot.spare, None
+            if slot.process.ready and slot.jobs:
+                self._supply(slot, slot.process)
+            return
+        self._drop_spare(slot)
         try:
-            slot.process = self._spawner.spawn(slot.index, slot.environment, self._tell)
+            slot.process = self._spawner.spawn(slot.index, slot.environment, slot.program.owner, self._tell)
         except OSError as error:
             self._fail(slot, error)
+
+    def _start_spare(self, slot: Slot) -> None:
+        """Start the process for the next program, so that its first task does not wait for it.
+
+        If there are accounts, nobody knows whose that will be.
+        """
+        if slot.spare is None and not self._accounts.count:
+            with suppress(OSError):  # the next start tells
+                slot.spare = self._spawner.spawn(slot.index, slot.environment, "", self._tell)
+
+    def _drop_spare(self, slot: Slot) -> None:
+        if slot.spare is not None:
+            slot.spare.kill()
+        slot.spare = None
 
     def _fail(self, slot: Slot, error: OSError) -> None:
         """The process of a slot cannot be started, or told something: the next poll handles this."""
@@ -302,12 +349,13 @@ class Executor:
     def _keep(self, saved: JobSaved, path: Path | None) -> JobSaved | None:
         """Write a checkpoint to a file of ours, and return it; the listening threads call this.
 
-        ``path``: the file that contains a large one. There is nothing to report of that if the disk is full.
+        ``path``: the file that contains a large one; its data are what the task has printed. There is nothing to report
+        of that if the disk is full.
         """
         if path is None:
             self.checkpoints.write(saved.task, saved.number, saved.data)
             return saved
-        data = self.checkpoints.take(saved.task, saved.number, path)
+        data = self.checkpoints.take(saved.task, saved.number, path, bytes(saved.data))
         return None if data is None else saved._replace(data=data)
 
     def _retire(self, slot: Slot) -> None:
@@ -340,20 +388,42 @@ class Executor:
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
             template = self._templates[digest]
+            if (body := self._body(slot, template)) is None:
+                return
             process.bundle = process.bundle if template.bundle is None else template.bundle
             data = b"".join(frame(["forget", old, None]) for old in process.told.add(digest, template.size))
-            data += frame(["template", digest, template.body])
+            data += frame(["template", digest, body])
         process.told.use(digest)
-        process.program, slot.idle_since = slot.program, None
         if process.memory is None:
             process.confine(slot.jobs[0].options.memory)
+        if process.program is None:
+            process.program = slot.program
+            self._start_spare(slot)
+        slot.idle_since = None
         if not slot.sent:
             slot.since = None
         slot.sent += len(jobs)
         behind: list[memoryview] = []
-        rows = [[j.task, j.number, as_sent(j.payload), j.checkpoint and as_sent(j.checkpoint)] for j in jobs]
+        earlier: dict[int, bytes] = {}
+        rows: list[list[Any]] = [[j.task, j.number, as_sent(j.payload), j.checkpoint] for j in jobs]
+        for place, job in enumerate(jobs):
+            if job.checkpoint:
+                checkpoint, printed = without_printed(job.checkpoint)
+                rows[place][-1] = as_sent(checkpoint)
+                if printed:
+                    earlier[place] = printed
         data += frame(["run", digest, rows], behind)
-        process.write([data, *behind], len(jobs))
+        process.write([data, *behind], len(jobs), earlier)
+
+    def _body(self, slot: Slot, template: UnpackedTemplate) -> dict[str, Any] | None:
+        """A template as the process of a slot gets it; None if its modules cannot be given to that process."""
+        try:
+            return self._spawner.body(template, slot.program.owner)
+        except OSError as error:
+            if not slot.sent:
+                self._release(slot)
+                self._fail(slot, error)
+            return None
 
     def _may_save(self, slot: Slot, process: Process) -> bool:
         """Make what a task needs that saves checkpoints; False if there is no room. A task that runs goes on."""
@@ -375,7 +445,6 @@ class Executor:
         elif isinstance(said, RankMeets):
             self._distrust(slot, now, ended)
         elif said == "ready":
-            process.ready = True
             if slot.jobs:
                 self._supply(slot, process)
                 slot.since = now

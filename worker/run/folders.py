@@ -13,7 +13,6 @@ whenever the worker looks.
 
 import logging
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from deskgrid.worker.run import shared
+from deskgrid.worker.run.beneath import remove
 
 log = logging.getLogger("deskgrid.worker")
 
@@ -45,7 +45,7 @@ class Folder:
         """
         place = place or Path(tempfile.gettempdir())
         remove_abandoned(place)
-        self._prepare = prepare
+        self.prepare = prepare
         self._lock: int | None
         self.path, self._lock = _new_folder(place)
         self._kept = _kept_from_cleaning(self.path)
@@ -67,7 +67,7 @@ class Folder:
         os.close(self._lock)
         self._let_clean()
         self._lock, self._kept = lock, _kept_from_cleaning(self.path)
-        self._prepare(self.path)
+        self.prepare(self.path)
 
     def _is_there(self, lock: int) -> bool:
         try:
@@ -107,7 +107,7 @@ def remove_abandoned(place: Path) -> None:
                 lock = os.open(path / LOCK, _CAREFULLY)
                 if taken(lock):
                     for notes in path.glob(f"*{NOTES}"):
-                        shared.remove(shared.noted(str(notes)), notes.stat().st_uid)
+                        shared.remove(shared.noted(str(notes)), [notes.stat().st_uid])
                     _remove(path, lock)
                 else:
                     os.close(lock)
@@ -149,11 +149,8 @@ def is_ours(path: Path) -> bool:
 def _remove(path: Path, lock: int) -> None:
     """Remove a folder whose lock is held. The lock goes last, so that the next worker can remove what remains."""
     with suppress(OSError):
-        for each in path.iterdir():
-            if each.is_dir() and not each.is_symlink():
-                shutil.rmtree(each, ignore_errors=True)
-            elif each.name != LOCK:
-                each.unlink(missing_ok=True)
+        for name in {each.name for each in path.iterdir()} - {LOCK}:
+            remove(path, name)
     if sys.platform == "win32":
         os.close(lock)  # Windows cannot remove an open file; nobody else removes an empty folder
     with suppress(OSError):

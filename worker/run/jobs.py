@@ -143,6 +143,15 @@ class JobEnded(NamedTuple):
     stderr: bytes
 
 
+class Printed(NamedTuple):
+    """What a running attempt has printed since it was asked last, or the end of it; and how much it has in all."""
+
+    stdout_bytes: int
+    stdout: bytes
+    stderr_bytes: int
+    stderr: bytes
+
+
 class JobSaved(NamedTuple):
     """A checkpoint of a running attempt. ``progress``: as in `deskgrid.checkpoint.save`.
 

@@ -10,14 +10,21 @@ pipe holds.
 
 import math
 import os
+import struct
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from deskgrid.wire import CHECKPOINT_LIMIT, Chunks, Payload, slice_of
 from deskgrid.worker.run.child import Splitter
+from deskgrid.worker.run.jobs import Printed
 
+# What a checkpoint ends with if what its task has printed is behind it; and, of each stream, the bytes of all that was
+# printed, of its head, and of its tail.
+PRINTED = b"deskgrid printed"
+_SIZES = struct.Struct("!QII")
 # Bytes of the end of stderr that go into an error's text: a screenful.
 TAIL = 4096
 # Bytes per read of a pipe: what it holds by default on Linux.
@@ -38,6 +45,31 @@ def last_lines(stderr: bytes) -> str:
     return stderr[-TAIL:].decode("utf-8", "backslashreplace")
 
 
+def with_printed(checkpoint: Payload, printed: bytes) -> Payload:
+    """Return a checkpoint with what its task has printed behind it, if that is something and there is room for it."""
+    behind = behind_checkpoint(printed, len(checkpoint))
+    if not behind or isinstance(checkpoint, bytes):
+        return checkpoint + behind if isinstance(checkpoint, bytes) else checkpoint
+    return Chunks([*checkpoint.frames(), memoryview(behind)])
+
+
+def behind_checkpoint(printed: bytes, size: int) -> bytes:
+    """Return what goes behind a checkpoint of so many bytes; empty if that is nothing, or there is no room for it."""
+    behind = printed + len(printed).to_bytes(4, "big") + PRINTED if printed else b""
+    return behind if size + len(behind) <= CHECKPOINT_LIMIT else b""
+
+
+def without_printed(checkpoint: Payload) -> tuple[Payload, bytes]:
+    """Return a checkpoint, and what its task had printed; empty if that is not known."""
+    size, foot = len(checkpoint), 4 + len(PRINTED)
+    end = bytes(slice_of(checkpoint, max(0, size - foot), foot))
+    count = int.from_bytes(end[:4], "big")
+    if len(end) < foot or end[4:] != PRINTED or count > size - foot:
+        return checkpoint, b""
+    own = size - foot - count
+    return slice_of(checkpoint, 0, own), bytes(slice_of(checkpoint, own, count))
+
+
 class Ends:
     """The output of one task: all of it, or its head and its tail if there are more than ``limit`` bytes."""
 
@@ -50,6 +82,22 @@ class Ends:
         self._tail = bytearray()
         self.size = 0
 
+    def packed(self) -> bytes:
+        """Return what `go_on` takes."""
+        tail = self._tail[max(0, len(self._tail) - self._half) :] if self.size > self._limit else self._tail
+        return _SIZES.pack(self.size, len(self._head), len(tail)) + self._head + tail
+
+    def go_on(self, packed: bytes) -> bytes:
+        """Go on from what an earlier piece of the task had printed; return what is behind it. Raises ValueError."""
+        if len(packed) < _SIZES.size:
+            raise ValueError("no output is so short")
+        self.size, head, tail = _SIZES.unpack_from(packed)
+        rest = packed[_SIZES.size :]
+        if head + tail > min(self.size, self._limit + 1, len(rest)):
+            raise ValueError("no output is like that")
+        self._head, self._tail = bytearray(rest[:head]), bytearray(rest[head : head + tail])
+        return rest[head + tail :]
+
     def add(self, data: bytes) -> None:
         """More was printed."""
         self.size += len(data)
@@ -59,6 +107,13 @@ class Ends:
             self._tail += data[room:]
             if len(self._tail) > self._limit:
                 del self._tail[: -self._half or None]
+
+    def since(self, place: int, most: int) -> bytes:
+        """Return what came after the first ``place`` bytes, or the last ``most`` bytes, no more than half the limit."""
+        count = min(self.size - place, most)
+        if self.size <= self._limit:
+            return bytes((self._head + self._tail)[self.size - count :])
+        return bytes(self._tail[len(self._tail) - count :])
 
     def whole(self, more: bytes = b"") -> bytes:
         """Return it, and ``more``, with a note where something was cut."""
@@ -76,7 +131,10 @@ class Stream:
         self._limit = limit
         self._splitter: Splitter | None = None
         self._current = Ends(limit)
-        self.ended: deque[bytes] = deque()
+        # How many tasks have ended, and from what later ones go on, by their numbers in this process.
+        self._over = 0
+        self._earlier: dict[int, Ends] = {}
+        self.ended: deque[Ends | None] = deque()  # None: it has printed nothing
         self.ours, self.theirs = os.pipe()
         self.is_open = True
 
@@ -91,16 +149,43 @@ class Stream:
         for piece in ended:
             if piece:
                 self._current.add(piece)
-            self.ended.append(self._current.whole() if self._current.size else b"")
-            if self._current.size:
-                self._current = Ends(self._limit)
+            self.ended.append(self._current if self._current.size else None)
+            self._over += 1
+            if self._current.size or self._earlier:
+                earlier = self._earlier.pop(self._over) if self._over in self._earlier else None
+                self._current = Ends(self._limit) if earlier is None else earlier
         if last:
             self._current.add(last)
+
+    def go_on(self, number: int, packed: bytes) -> bytes:
+        """A task goes on from what an earlier piece of it had printed; see `Ends.go_on`."""
+        ends = Ends(self._limit)
+        rest = ends.go_on(packed)
+        if number == self._over:
+            ends.add(self._current.whole())
+            self._current = ends
+        else:
+            self._earlier[number] = ends
+        return rest
+
+    def packed(self) -> bytes:
+        """Return what the first task has printed whose end was not reported, for `go_on`."""
+        return ((self.ended[0] if self.ended else self._current) or Ends(self._limit)).packed()
+
+    def take(self) -> bytes:
+        """Return what the first task printed that has ended."""
+        ends = self.ended.popleft()
+        return b"" if ends is None else ends.whole()
+
+    def shown(self, place: int, most: int) -> tuple[int, bytes]:
+        """Return how much the running task has printed, and the end of that, as `Ends.since`."""
+        size = self._current.size
+        return (size, self._current.since(place, most)) if size > place and not self.ended else (place, b"")
 
     def unreported(self) -> bytes:
         """Return what the first task printed whose end was not reported."""
         if self.ended:
-            return self.ended[0]
+            return b"" if self.ended[0] is None else self.ended[0].whole()
         return self._current.whole(b"" if self._splitter is None else self._splitter.held)
 
 
@@ -173,7 +258,25 @@ class Outputs:
             self._catch_up()
         if not stdout.ended or not stderr.ended:
             raise ValueError("the end of its output is not marked")
-        return stdout.ended.popleft(), stderr.ended.popleft()
+        return stdout.take(), stderr.take()
+
+    def go_on(self, number: int, printed: bytes) -> None:
+        """A task of this process, counted from 0, goes on from a checkpoint: its output goes on, too."""
+        with self._came, suppress(ValueError):  # which is not worth the task
+            self.stderr.go_on(number, self.stdout.go_on(number, printed))
+
+    def printed(self) -> bytes:
+        """Return what the task has printed that saves, for `go_on`; empty if that is nothing. For the listener."""
+        for stream in self._streams:
+            self._drain(stream)
+        with self._came:
+            both = self.stdout.packed() + self.stderr.packed()
+        return both if len(both) > 2 * _SIZES.size else b""
+
+    def shown(self, stdout: int, stderr: int, most: int) -> Printed:
+        """Return what the running task has printed since it had printed so much."""
+        with self._came:
+            return Printed(*self.stdout.shown(stdout, most), *self.stderr.shown(stderr, most))
 
     def unreported(self) -> tuple[bytes, bytes]:
         """Return what the first task printed whose end was not reported, of a process that was killed."""

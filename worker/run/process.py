@@ -5,7 +5,6 @@ Rule 2: it is killed together with everything that it started, and dies when the
 """
 
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -14,8 +13,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from deskgrid.sizes import size
@@ -31,6 +31,7 @@ from deskgrid.wire import (
 )
 from deskgrid.worker.run import shared
 from deskgrid.worker.run.accounts import UMASK, Account
+from deskgrid.worker.run.beneath import names_in, remove
 from deskgrid.worker.run.cgroup import Group, Groups
 from deskgrid.worker.run.child import (
     ARGUMENTS,
@@ -45,10 +46,10 @@ from deskgrid.worker.run.child import (
     tasks_folder_of,
     write_all,
 )
-from deskgrid.worker.run.jobs import JobEnded, JobSaved, Program, RankMeets
+from deskgrid.worker.run.jobs import JobEnded, JobSaved, Printed, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
-from deskgrid.worker.run.output import Outputs, last_lines
-from deskgrid.worker.run.scope import priority_class, remove_folder
+from deskgrid.worker.run.output import Outputs, last_lines, with_printed
+from deskgrid.worker.run.scope import priority_class
 from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import Remembered
 
@@ -73,6 +74,7 @@ LULL_BYTES = 1024
 TOLD_BYTES = PAYLOAD_LIMIT
 
 _OUTCOMES = tuple(Outcome)
+NOTHING: Mapping[int, bytes] = MappingProxyType({})
 # Why a piece is not over that ended with a checkpoint.
 NOT_KEPT = "the checkpoint that the task saved cannot be kept on this PC's disk"
 
@@ -139,7 +141,6 @@ class Process:
         self._times: int | None = None
         self._times_file = str(stem.with_suffix(".due"))
         self._notes = notes_file_of(self._times_file)
-        self._temporary = str(stem.with_suffix(".tmp"))
         self.before = before
         self._outputs = Outputs(capture_limit, lambda: self._written - self._heard)
         self._dying = threading.Lock()
@@ -194,8 +195,13 @@ class Process:
         """Whether a task has ended in it."""
         return self._heard > 0
 
-    def write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
-        """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking."""
+    def write(self, data: Sequence[bytes | memoryview], jobs: int, earlier: Mapping[int, bytes] = NOTHING) -> None:
+        """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking.
+
+        ``earlier``: what earlier pieces of some of them had printed, by their places.
+        """
+        for place, printed in earlier.items():
+            self._outputs.go_on(self._written + place, printed)
         self._written += jobs
         with self._dying:
             if self._dead:
@@ -242,6 +248,10 @@ class Process:
         os.lseek(self._times, 0, os.SEEK_SET)
         os.write(self._times, struct.pack("ddd", due, closes, float(last)))
 
+    def shown(self, stdout: int, stderr: int, most: int) -> Printed:
+        """Return what the running task has printed after so many bytes, at most ``most`` bytes of each."""
+        return self._outputs.shown(stdout, stderr, most)
+
     def captured(self) -> tuple[bytes, bytes]:
         """Return what the running task of a killed process has printed: stdout, stderr."""
         stdout, stderr = self._outputs.unreported()
@@ -276,10 +286,6 @@ class Process:
             os.close(self._times)
             self._times = None
             Path(self._times_file).unlink(missing_ok=True)
-            folder = Path(tasks_folder_of(self._times_file))
-            shutil.rmtree(folder, ignore_errors=True)
-            for path in folder.parent.glob(f"{folder.name}.checkpoint-*"):
-                path.unlink(missing_ok=True)
 
     def _listen(self) -> None:
         garbled = ""
@@ -294,7 +300,6 @@ class Process:
                 birth.kill()
         code = birth.wait()
         self.reason = garbled or _reason(code)
-        remove_folder(self._temporary)
         self._remove_shared_memory(birth.used)
         if self._group is not None:
             self.overran = self._group.overran()
@@ -305,7 +310,19 @@ class Process:
             self.reason += f"; it may not use more than {_asked(self.memory)}"
         if (writer := self._writer) is not None:
             writer.join()
+        self._tidy()
         self._tell(self, ["gone"])
+
+    def _tidy(self) -> None:
+        """Remove the files that tasks have left: here, because that takes long if they are many."""
+        folder = Path(tasks_folder_of(self._times_file))
+        remove(folder.parent.parent, f"{folder.name}.tmp")
+        if self._times is not None:
+            left = list[str]()
+            with suppress(OSError), closing(names_in(folder.parent.parent, folder.parent.name)) as names:
+                left += [name for name, _ in names if name.partition(".")[0] == folder.name]
+            for name in left:
+                remove(folder.parent.parent, name, folder.parent.name)
 
     def made(self) -> list[Entry]:
         """Return what its Python code is known to have made in shared memory."""
@@ -317,9 +334,9 @@ class Process:
         It has ended.
         """
         if sys.platform != "win32":
-            uid = os.geteuid() if self._account is None else self._account.uid
-            shared.remove(self.made(), uid)
-            shared.remove_unused([entry for entry in used if entry not in self.before], uid)
+            uids = [os.geteuid() if self._account is None else self._account.uid]
+            shared.remove(self.made(), uids)
+            shared.remove_unused([entry for entry in used if entry not in self.before], uids)
 
     def _read(self) -> None:
         frames = Reports(self._started.stdout)
@@ -339,6 +356,8 @@ class Process:
 
     def _understood(self, messages: list[list[Any]]) -> list[ProcessReport]:
         """Convert messages to reports; raises ValueError."""
+        # Before the ends that came with them are taken.
+        printed = iter([self._outputs.printed() for message in messages if message[0] == "saved"])
         rows = [_result(message, self._outputs.take()) for message in messages if message[0] == "ended"]
         results = iter(results_of_tasks(rows))
         said: list[ProcessReport] = []
@@ -350,7 +369,7 @@ class Process:
                 self._unkept = False
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
             elif message[0] == "saved":
-                said += self._kept(message)
+                said += self._kept(message, next(printed))
             elif message[0] == "meet":
                 said.append(_meets(message))
             elif message[0] == "ready" and not self._is_up:
@@ -363,14 +382,19 @@ class Process:
                 raise ValueError("no report begins so")
         return said
 
-    def _kept(self, message: list[Any]) -> list[ProcessReport]:
-        """Keep a checkpoint, and return what is reported of it: nothing if there is no room for it."""
+    def _kept(self, message: list[Any], printed: bytes) -> list[ProcessReport]:
+        """Keep a checkpoint, and return what is reported of it: nothing if there is no room for it.
+
+        ``printed``: what its task has printed.
+        """
         if type(number := message[-1]) is not int:
-            saved = self._keep(_saved(self.slot, message), None)
+            told = _saved(self.slot, message)
+            saved = self._keep(told._replace(data=with_printed(told.data, printed)), None)
         elif number:
             path = Path(checkpoint_file_of(self._times_file, number))
-            saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
-            path.unlink(missing_ok=True)
+            told = _saved(self.slot, [*message[:-1], b""])
+            saved = self._keep(told._replace(data=printed), path)
+            remove(path.parent.parent, path.name, path.parent.name)
         else:
             saved = None
         self._unkept = saved is None

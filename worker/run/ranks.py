@@ -19,6 +19,7 @@ from deskgrid.worker.run.child import frame
 from deskgrid.worker.run.jobs import (
     Gang,
     JobEnded,
+    Printed,
     RankEnded,
     RankJob,
     RankKey,
@@ -91,6 +92,11 @@ class Ranks:
         """How long the ranks have run that have begun. Seconds."""
         return {key: rank.elapsed(now) for key, rank in self._ranks.items() if rank.began is not None}
 
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+        """Return what a rank has printed that runs, as `Process.shown`; None: it does not run."""
+        rank = self._ranks.get(key)
+        return None if rank is None or rank.began is None else rank.process.shown(stdout, stderr, most)
+
     def next_deadline(self, now: float) -> float | None:
         """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""
         left = [
@@ -114,6 +120,7 @@ class Ranks:
             process = self._spawner.spawn(
                 job.slot,
                 job.environment,
+                job.program.owner,
                 self._tell,
                 rank=True,
                 threads=job.slots,
@@ -228,7 +235,8 @@ class Ranks:
         """Give a process that has started what it needs before it begins."""
         job = rank.job
         rank.process.confine(job.options.memory)
-        rank.process.write([frame(["template", job.template, self._template(job.template).body])], 0)
+        body = self._spawner.body(self._template(job.template), job.program.owner)
+        rank.process.write([frame(["template", job.template, body])], 0)
         self._reports.append(RankReady(job.key))
 
     def _variables(self, job: RankJob, pmi: PmiEnd | None) -> dict[str, str]:

@@ -11,20 +11,24 @@ import _thread
 import faulthandler
 import gc
 import importlib
+import locale
 import logging
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import wraps
 from typing import Any
 
 # Without an enum for each number, as `signal.getsignal` makes.
 _getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
+# As they are before `watch` has them noticed.
+_set_wakeup_fd, _setlocale = signal.set_wakeup_fd, importlib.import_module("_locale").setlocale
 SIGKILL, _WNOHANG = getattr(signal, "SIGKILL", 9), getattr(os, "WNOHANG", 1)
 # The signals of POSIX; later ones are for programs that use them on purpose.
 _SIGNALS = range(1, 32) if sys.platform != "win32" else ()
@@ -44,6 +48,8 @@ _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30}
 _SUBREAPER, _DUMPABLE, _DEATH_SIGNAL = 36, 4, 1
 # Numpy's, when it has just been imported.
 _FLOATING = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+# Decimal's: digits, rounding, exponents, capitals, clamping, and which signals are errors.
+_DECIMAL = (28, "ROUND_HALF_EVEN", -999999, 999999, 1, 0, {"InvalidOperation", "DivisionByZero", "Overflow"})
 
 
 def _unnoticed_resource() -> Any:
@@ -84,6 +90,7 @@ class Surroundings:
         if sys.platform != "win32":
             self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._state = _state()
+        self._seldom = [read() for read, _ in _SELDOM]
         self._limits = _read_limits()
         self._modules = {name: read() for name, (read, _, _) in _MODULES.items() if name in sys.modules}
         reseed()
@@ -128,6 +135,7 @@ class Surroundings:
         if os.environ is not self._environ or _variables() != self._variables:
             self._restore_variables()
         os.umask(self._umask)
+        _set_wakeup_fd(-1)
         if (handlers := list(map(_getsignal, _SIGNALS))) != self._handlers:
             for number, now, before in zip(_SIGNALS, handlers, self._handlers, strict=True):
                 if now is not before and before is not None:
@@ -145,6 +153,9 @@ class Surroundings:
     def _restore_python(self) -> None:
         if _state() != self._state:
             for write, before in zip(_SET, self._state, strict=True):
+                write(before)
+        for (read, write), before in zip(_SELDOM, self._seldom, strict=True):
+            if read() != before:
                 write(before)
         faulthandler.cancel_dump_traceback_later()
         with warnings.catch_warnings():  # both ends of it make void what was shown once: it is shown again
@@ -164,7 +175,10 @@ class _Watched:
         """Notice when one of these functions is called."""
         for name in names:
             if (function := getattr(module, name, None)) is not None:
-                setattr(module, name, self._noticing(function))
+                noticing = self._noticing(function)
+                for place in (module, sys.modules.get(function.__module__)):
+                    if getattr(place, name, None) is function:  # such as `posix`, which pickles name
+                        setattr(place, name, noticing)
 
     def _noticing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -186,8 +200,14 @@ def watch() -> None:
     import socket
 
     _watched.watch(socket, "setdefaulttimeout")
-    _watched.watch(os, "chdir", "fchdir", "umask", "putenv", "unsetenv")
-    _watched.watch(signal, "signal", "alarm", "setitimer", "pthread_sigmask")
+    _watched.watch(os, "chdir", "fchdir", "umask", "putenv", "unsetenv", "close", "closerange", "dup2")
+    _watched.watch(os, "nice", "setpriority", "sched_setaffinity", "sched_setscheduler", "sched_setparam")
+    _watched.watch(signal, "signal", "alarm", "setitimer", "pthread_sigmask", "set_wakeup_fd")
+    _watched.watch(threading, "settrace", "setprofile", "settrace_all_threads", "setprofile_all_threads")
+    _watched.watch(faulthandler, "dump_traceback_later")
+    _watched.watch(gc, "set_threshold")
+    _watched.watch(locale, "setlocale")
+    _watched.watch(time, "tzset")
 
 
 def _variables() -> dict[Any, Any]:
@@ -241,10 +261,56 @@ _SET: tuple[Callable[[Any], Any], ...] = (
     _ROOT.setLevel,
     logging.disable,
 )
+
+
+def _read_locale() -> Any:
+    return _setlocale(locale.LC_ALL)
+
+
+def _read_time_zone(_: object) -> None:
+    """Have C read the variable TZ again."""
+    if sys.platform != "win32":
+        time.tzset()
+
+
+def _system_state() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """Yield what the system knows of this process. Who has given way to others cannot take that back."""
+    if sys.platform != "win32":
+        yield lambda: os.getpriority(os.PRIO_PROCESS, 0), lambda nice: os.setpriority(os.PRIO_PROCESS, 0, nice)
+    if sys.platform == "linux":
+        yield lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)
+        yield lambda: os.sched_getscheduler(0), lambda how: os.sched_setscheduler(0, how, os.sched_param(0))
+
+
+# State that few tasks change, and that is looked at only after others than quick ones: how to read it, and to set it.
+_SELDOM: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
+    (threading.gettrace, threading.settrace),
+    (threading.getprofile, threading.setprofile),
+    (lambda: (time.tzname, time.timezone), _read_time_zone),
+    (_read_locale, lambda name: _setlocale(locale.LC_ALL, name)),
+    *_system_state(),
+)
+
+
+def _read_decimal() -> Any:
+    context = sys.modules["decimal"].getcontext()
+    errors = {signal.__name__ for signal, is_error in context.traps.items() if is_error}
+    return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, errors)
+
+
+def _write_decimal(values: Any) -> None:
+    decimal = sys.modules["decimal"]
+    *plain, errors = values
+    decimal.setcontext(decimal.Context(*plain, [], [getattr(decimal, error) for error in errors]))
+
+
 # State that a module keeps: how to read it, how to set it, and what it is when the module has just been imported.
 _MODULES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "socket": (_call("socket", "getdefaulttimeout"), _call("socket", "setdefaulttimeout"), None),
     "tempfile": (lambda: sys.modules["tempfile"].tempdir, _set("tempfile", "tempdir"), None),
+    "decimal": (_read_decimal, _write_decimal, _DECIMAL),
+    "_tracemalloc": (_call("_tracemalloc", "is_tracing"), lambda _: sys.modules["_tracemalloc"].stop(), False),
     "numpy": (_call("numpy", "geterr"), lambda how: sys.modules["numpy"].seterr(**how), _FLOATING),
 }
 
@@ -284,7 +350,7 @@ class Temporary:
                     for entry in entries:
                         _remove(entry)
                 os.utime(self.path, ns=(self._clean, self._clean))
-        except OSError:
+        except (OSError, RecursionError):  # the worker removes it, however deep it is
             return False
         return True
 
@@ -298,16 +364,22 @@ def _remove(entry: "os.DirEntry[str]") -> None:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder in which tasks have written, as far as possible. Root needs no leave, and follows no path."""
-    is_root = sys.platform != "win32" and os.geteuid() == 0
-    shutil.rmtree(path, ignore_errors=is_root, onerror=None if is_root else _open_and_remove)
+    """Remove a folder with what a task left there, also where the task has closed folders to itself."""
+    shutil.rmtree(path, ignore_errors=True)
+    # Root has removed all of it; and what root changes by its path is not to be what somebody puts there.
+    if os.path.lexists(path) and not _is_root():
+        with suppress(OSError):
+            os.chmod(path, 0o700)
+        for folder, folders, _ in os.walk(path):
+            for each in folders:
+                with suppress(OSError):
+                    if not os.path.islink(inner := os.path.join(folder, each)):
+                        os.chmod(inner, 0o700)
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def _open_and_remove(function: Callable[..., Any], path: str, _: Any) -> None:
-    """Remove what is in a folder that its maker has closed to himself."""
-    with suppress(OSError):
-        os.chmod(os.path.dirname(path) if function is os.unlink else path, 0o700)
-        os.unlink(path) if function is os.unlink else shutil.rmtree(path, ignore_errors=True)
+def _is_root() -> bool:
+    return sys.platform != "win32" and os.geteuid() == 0
 
 
 def have_children() -> bool:
@@ -327,25 +399,29 @@ def end_children() -> bool:
 
     On Linux, what has lost its parent has become a child of this process.
     """
-    mine = _helpers()
-    found = _kill_children(mine)
-    for stop in mine.values():
-        with suppress(Exception):
-            stop()
+    server, end_server = _helper("multiprocessing.forkserver", "_forkserver", "_forkserver_pid")
+    tracker, end_tracker = _helper("multiprocessing.resource_tracker", "_resource_tracker", "_pid")
+    found = _kill_children({server, tracker})
+    if server:
+        with suppress(OSError):
+            os.kill(server, SIGKILL)  # it would wait for its children, which become ours
+        end_server()
+        found = _kill_children({tracker}) or found
+    if tracker and sys.platform == "linux":  # elsewhere, it may wait for processes that nobody finds
+        end_tracker()
     return _kill_children(()) or found
 
 
-def _helpers() -> dict[int, Callable[[], None]]:
-    """The processes that `multiprocessing` starts once and keeps, with how each is ended: it then tidies up."""
-    found: dict[int, Callable[[], None]] = {}
-    for module, pid, helper in (
-        ("multiprocessing.forkserver", "_forkserver_pid", "_forkserver"),
-        ("multiprocessing.resource_tracker", "_pid", "_resource_tracker"),
-    ):
-        one: Any = getattr(sys.modules.get(module), helper, None)
-        if isinstance(number := getattr(one, pid, None), int):
-            found[number] = one._stop
-    return found
+def _helper(module: str, name: str, pid: str) -> tuple[int, Callable[[], None]]:
+    """Return a process that `multiprocessing` starts once and keeps, 0 for none, and how it is ended: it tidies up."""
+    one: Any = getattr(sys.modules.get(module), name, None)
+    number = getattr(one, pid, None)
+
+    def end() -> None:
+        with suppress(Exception):
+            one._stop()
+
+    return number if isinstance(number, int) else 0, end
 
 
 def _kill_children(but: Collection[int]) -> bool:

@@ -66,15 +66,15 @@ def noted(notes: str) -> Iterator[Entry]:
                 yield os.fsdecode(name), int(inode)
 
 
-def remove(entries: Iterable[Entry], uid: int, folder: str = FOLDER) -> None:
-    """Remove those of these entries that are still the same, and this user's."""
+def remove(entries: Iterable[Entry], uids: Collection[int], folder: str = FOLDER) -> None:
+    """Remove those of these entries that are still the same, and belong to one of these users."""
     for name, inode in entries:
         if not name or "/" in name or "\0" in name:
             continue
         path = f"{folder}/{name}"
         with suppress(OSError):
             found = os.lstat(path)
-            if (found.st_ino, found.st_uid) != (inode, uid):
+            if found.st_ino != inode or found.st_uid not in uids:
                 continue
             if os.path.isdir(path) and not os.path.islink(path):
                 import shutil
@@ -103,11 +103,11 @@ def used(pids: Collection[int], proc: str = "/proc", folder: str = FOLDER) -> se
     return {name.removesuffix(" (deleted)").partition("/")[0] for name in found}
 
 
-def remove_unused(entries: Collection[Entry], uid: int) -> None:
-    """Remove those of these entries that no process uses, as far as we may know, and that are this user's."""
+def remove_unused(entries: Collection[Entry], uids: Collection[int]) -> None:
+    """Remove those of these entries that no process uses, as far as we may know, and that are these users'."""
     if entries:
         in_use = used([int(name) for name in os.listdir("/proc") if name.isdigit()])
-        remove([entry for entry in entries if entry[0] not in in_use], uid)
+        remove([entry for entry in entries if entry[0] not in in_use], uids)
 
 
 def entries(names: Iterable[str]) -> list[Entry]:

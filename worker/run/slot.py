@@ -21,6 +21,7 @@ class Slot:
 
     index: int
     process: Process | None = None
+    spare: Process | None = None  # for the next program; nobody's code has run in it
     jobs: deque[Job] = field(default_factory=deque)
     sent: int = 0
     since: float | None = None

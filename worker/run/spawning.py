@@ -1,7 +1,6 @@
 """Starts the processes of a worker, for its slots and for ranks of gangs, and knows all that have not ended yet."""
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,14 +9,17 @@ from typing import Any
 
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.pc.shared_memory import Leftovers
-from deskgrid.worker.run.accounts import Account, environment
+from deskgrid.worker.run.accounts import environment, kept_variables
+from deskgrid.worker.run.beneath import remove
 from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.child import notes_file_of
-from deskgrid.worker.run.folders import Folder
+from deskgrid.worker.run.folders import NOTES, Folder
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
+from deskgrid.worker.run.pool import RUN, Accounts, NoAccount, Place
 from deskgrid.worker.run.process import Process, Tell
 from deskgrid.worker.run.shared import Entry
+from deskgrid.worker.run.templates import UnpackedTemplate
 
 Keep = Callable[[JobSaved, Path | None], JobSaved | None]
 
@@ -41,12 +43,12 @@ _KEPT = 4
 
 
 class Spawner:
-    """``folder``: for the files of their checkpoints. ``arguments``: of each process. ``account``: whom they run as.
+    """``folder``: for the files of their checkpoints. ``arguments``: of each process. ``accounts``: whom they run as.
 
     ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
-    ``sites``: the environments that are ready, by key. ``processes``: those that have not ended, killed or not.
-    ``nice``: how far they give way to others on this PC. ``groups``: how the kernel bounds the memory of some.
+    ``sites``: the environments that are ready, by key. ``nice``: how far they give way to others on this PC.
+    ``groups``: how the kernel bounds the memory of some.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Spawner:
         folder: Folder,
         arguments: list[str],
         capture_limit: int,
-        account: Account | None,
+        accounts: Accounts,
         keep: Keep,
         *,
         nice: int = 0,
@@ -64,87 +66,136 @@ class Spawner:
         self._folder = folder
         self._arguments = arguments
         self._capture_limit = capture_limit
-        self._account = account
+        self.accounts = accounts
         self._keep = keep
         self._nice = nice
         self._spawned = 0
         self._nurseries: dict[tuple[str, ...], Nursery | Direct] = {}
-        self._leftovers = Leftovers(None if account is None else account.uid)
+        self._leftovers = Leftovers([place.uid for place in accounts.places if place.uid is not None])
+        # Whose each process is.
+        self._owners: dict[Process, str] = {}
         self.sites: Mapping[str, Site] = {}
-        self.processes: set[Process] = set()
+
+    @property
+    def processes(self) -> set[Process]:
+        """The processes that have not ended, killed or not."""
+        return set(self._owners)
+
+    def warm(self) -> None:
+        """Have what starts processes ready, before it is known whose they are to be."""
+        with suppress(OSError):
+            self._nursery("", None, self.accounts.places[0])
 
     def spawn(
         self,
         slot: int,
         environment_key: str,
+        owner: str,
         tell: Tell,
         *,
         rank: bool = False,
         threads: int = 1,
         inherited: Sequence[int] = (),
     ) -> Process:
-        """Start a process. Raises OSError. ``threads``: how many slots it has. ``inherited``: as `Process` takes it."""
+        """Start a process of ``owner``. Raises `NoAccount`, and OSError.
+
+        ``threads``: how many slots it has. ``inherited``: as `Process` takes it.
+        """
+        place = self.accounts.take(owner)
+        if place is None:
+            raise NoAccount(self.accounts.count)
         self._spawned += 1
-        self._folder.renew()
-        site = self.sites.get(environment_key)
-        stem = self._folder.path / f"{slot}-{self._spawned}"
-        temporary = stem.with_suffix(".tmp")
-        temporary.mkdir(0o700)
-        notes = Path(notes_file_of(str(stem)))
-        notes.touch(0o600)
-        account = None if site is None else self._account
-        if account is not None:
-            account.own(temporary)
-        if self._account is not None:
-            self._account.own(notes)
-        given = environment(os.environ) if self._account is None else self._account.environment()
-        variables = variables_of(given if site is None else site.variables(given), temporary, threads)
-        about = ["" if site is None else site.identity, "rank" if rank else "", str(temporary)]
+        with suppress(OSError):  # what follows says what is wrong
+            self._folder.renew()
+        temporary = self._folder_of(place) / f"{slot}-{self._spawned}.tmp"
         try:
-            process = Process(
-                slot,
-                stem,
-                [*self._arguments, *about, *(f"{name}={value}" for name, value in variables.items())],
-                tell,
-                self._nursery(environment_key, site),
-                environment="" if site is None else environment_key,
-                capture_limit=self._capture_limit,
-                account=account,
-                keep=self._keep,
-                inherited=inherited,
-                groups=self._groups,
-                before=self._leftovers.present(),
-            )
-        except OSError:
-            shutil.rmtree(temporary, ignore_errors=True)
-            notes.unlink(missing_ok=True)
+            temporary.mkdir(0o700)
+            site = self.sites.get(environment_key)
+            if site is not None:
+                self.accounts.let_in(owner, Path(site.folder))
+            how: dict[str, Any] = {"tell": tell, "rank": rank, "threads": threads, "inherited": inherited}
+            process = self._process(slot, environment_key, site, place, temporary, **how)
+        except BaseException:
+            remove(temporary.parent, temporary.name)
+            temporary.with_suffix(NOTES).unlink(missing_ok=True)
+            self.accounts.release(owner)
             raise
-        if self._account is not None and site is None:
-            process.become(self._account, variables)
-        self.processes.add(process)
+        self._owners[process] = owner
         return process
 
-    def _nursery(self, key: str, site: Site | None) -> Nursery | Direct:
-        """Return the nursery of an environment; each has one, for it runs that environment's Python."""
-        name = ("",) if site is None else (key, site.python)
+    def _folder_of(self, place: Place) -> Path:
+        """Where the files of a process are that it shares with us."""
+        return self._folder.path if place.account is None else place.area / RUN
+
+    def _process(
+        self,
+        slot: int,
+        environment_key: str,
+        site: Site | None,
+        place: Place,
+        temporary: Path,
+        *,
+        tell: Tell,
+        rank: bool,
+        threads: int,
+        inherited: Sequence[int],
+    ) -> Process:
+        account = None if site is None else place.account
+        stem = temporary.with_suffix("")
+        notes = Path(notes_file_of(str(stem)))
+        notes.touch(0o600)
+        if place.account is not None:
+            place.account.own(notes)
+        if account is not None:
+            account.own(temporary)
+        given = environment(os.environ) if place.account is None else place.account.environment()
+        variables = variables_of(given if site is None else site.variables(given), temporary, threads)
+        about = [str(place.area), "" if site is None else site.identity, "rank" if rank else "", str(temporary)]
+        process = Process(
+            slot,
+            stem,
+            [*self._arguments, *about, *(f"{name}={value}" for name, value in variables.items())],
+            tell,
+            self._nursery(environment_key, site, place),
+            environment="" if site is None else environment_key,
+            capture_limit=self._capture_limit,
+            account=account,
+            keep=self._keep,
+            inherited=inherited,
+            groups=self._groups,
+            before=self._leftovers.present(),
+        )
+        if place.account is not None and site is None:
+            process.become(place.account, variables)
+        return process
+
+    def body(self, template: UnpackedTemplate, owner: str) -> dict[str, Any]:
+        """A template as a process of ``owner`` gets it, who can read its modules. Raises OSError."""
+        if not template.body.get("folder"):
+            return template.body
+        return template.body | {"folder": str(self.accounts.give(owner, Path(template.body["folder"])))}
+
+    def _nursery(self, key: str, site: Site | None, place: Place) -> Nursery | Direct:
+        """Return the nursery of an environment; each has one, for it runs that environment's Python, as its user."""
+        name = ("",) if site is None else (key, site.python, str(place.area))
         nursery = self._nurseries.pop(name, None)
         if nursery is not None and nursery.ended:
             nursery.close()
             nursery = None
         if nursery is None:
             python = [sys.executable, "-P"] if site is None else [site.python, "-I"]
-            nursery = self._new_nursery(python, site)
+            nursery = self._new_nursery(python, site, place)
         self._nurseries[name] = nursery
         idle = [each for each in self._nurseries if each not in (name, ("",)) and self._nurseries[each].empty]
         for each in idle[:-_KEPT]:
             self._nurseries.pop(each).close()
         return nursery
 
-    def _new_nursery(self, python: list[str], site: Site | None) -> Nursery | Direct:
-        # Also what its copies can read of themselves: below /proc, a process keeps the environment of its parent.
-        how: dict[str, Any] = {"env": environment(os.environ) if self._account is None else self._account.environment()}
+    def _new_nursery(self, python: list[str], site: Site | None, place: Place) -> Nursery | Direct:
+        # Whatever its copies become: they show what it had when it began, as /proc/self/environ.
+        how: dict[str, Any] = {"env": environment(os.environ) if place.account is None else kept_variables()}
         if site is not None:
-            how = how if self._account is None else self._account.process()
+            how = how if place.account is None else place.account.process()
             how["env"] = site.variables(how["env"])
         log = self._folder.path / f"parent-{self._spawned}.log"
         return Direct(python, self._nice) if sys.platform == "win32" else Nursery(python, self._nice, log, how)
@@ -157,13 +208,13 @@ class Spawner:
     def gone(self, process: Process) -> None:
         """A process has ended."""
         process.close()
-        self.processes.discard(process)
+        if (owner := self._owners.pop(process, None)) is not None:
+            self.accounts.release(owner)
         self._leftovers.ended(process.before)
 
     def sweep(self, now: float) -> None:
         """Remove what processes have left in this PC's memory. ``now`` is monotonic seconds."""
-        idle = all(process.memory is None for process in self.processes)
-        self._leftovers.sweep(now, self._made, idle=idle)
+        self._leftovers.sweep(now, self._made)
 
     def _made(self) -> set[Entry]:
         return {entry for process in self.processes for entry in process.made()}
@@ -174,9 +225,7 @@ class Spawner:
             if not process.ending:
                 process.kill()
         for process in self.processes:
-            process.close()
-            self._leftovers.ended(process.before)
-        self.processes.clear()
+            self.gone(process)
         for nursery in self._nurseries.values():
             nursery.close()
         self._nurseries.clear()

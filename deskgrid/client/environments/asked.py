@@ -6,6 +6,7 @@ Everything becomes lines for pip, so all that pip knows about requirements is tr
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,8 @@ def _local(line: str, folder: Path) -> str:
     here = editable or text.startswith((".", "/", "~", "file:")) or text.endswith(".whl") or "\\" in text
     if not here or "://" in text.removeprefix("file://"):
         return ""
-    path = path.expanduser()
+    with suppress(RuntimeError):  # ~ of somebody who has no home folder
+        path = path.expanduser()
     if not path.exists():
         raise BagRejected(f"there is no project or wheel at {path}")
     return str(path.resolve())

@@ -197,7 +197,7 @@ def _python_with_pip() -> list[str]:
         return [uv, "run", "--no-project", "--quiet", "--python", sys.executable, "--with", "pip", "python", "-P"]
     raise BagRejected(
         f"environments need pip (or uv) where bags are submitted, and {sys.executable} has none: "
-        "run python -m ensurepip, or install uv; the PCs need neither"
+        "run python -m ensurepip, or install uv or, on Debian and Ubuntu, python3-pip; the PCs need none of them"
     )
 
 

@@ -40,14 +40,23 @@ class Wheel(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Return our folder in the user's cache folder."""
+    """Return our folder in the user's cache folder. Raises `BagRejected` if the user has none."""
+    try:
+        return _cache() / "deskgrid"
+    except RuntimeError as error:
+        raise BagRejected(
+            "environments need a cache, and this account has no home folder for it: set HOME, or XDG_CACHE_HOME"
+        ) from error
+
+
+def _cache() -> Path:
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "deskgrid"
+    return Path(base)
 
 
 class Store:

@@ -44,6 +44,7 @@ from deskgrid.wire.messages.worker import (
     Heartbeat,
     Join,
     Leave,
+    OutputShown,
     Planned,
     Prepare,
     Prepared,
@@ -51,6 +52,7 @@ from deskgrid.wire.messages.worker import (
     Resume,
     Returned,
     Saved,
+    ShowOutput,
     Stop,
     Taken,
     Welcome,
@@ -104,6 +106,8 @@ Message = (
     | Meet
     | Met
     | PmiBytes
+    | ShowOutput
+    | OutputShown
 )
 
 # The tag of a message is its position here, so a new message goes to the end.
@@ -111,7 +115,7 @@ MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
 FROM_LAB = (Enrol,)
 FROM_RANKS = (RanksReady, RanksUnready, RanksEnded, Meet, PmiBytes)
-FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume, Prepared, *FROM_RANKS)
+FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume, Prepared, OutputShown, *FROM_RANKS)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 # From workers and clients.
 FROM_BOTH = (Offer, Part, Want)

@@ -33,6 +33,8 @@ from deskgrid.wire.limits import (
     LABELS_LIMIT,
     PRINTED_BYTES,
     RESULTS_ROWS,
+    SHOWN_BYTES,
+    SHOWN_ROWS,
     SLOTS_LIMIT,
     TABLE_BYTES,
     WINDOWS_LIMIT,
@@ -123,6 +125,21 @@ class Work(NamedTuple):
     environment: Id | None = None
     owner: Name = ""
     program: Id | None = None
+
+
+class Shown(NamedTuple):
+    """What a running attempt, or a rank of one, has printed since it was shown last, or the end of it.
+
+    ``stdout_bytes``, ``stderr_bytes``: how much it has printed in all.
+    """
+
+    task: Count
+    number: Count
+    rank: Rank
+    stdout_bytes: Count
+    stdout: Annotated[bytes, Data(SHOWN_BYTES)]
+    stderr_bytes: Count
+    stderr: Annotated[bytes, Data(SHOWN_BYTES)]
 
 
 class Result(NamedTuple):
@@ -268,6 +285,13 @@ class Prepared:
     size: Count
 
 
+@dataclass(frozen=True, slots=True)
+class OutputShown:
+    """What attempts print of which the broker has asked to be shown the output. Nothing repeats it if it is lost."""
+
+    rows: Annotated[tuple[Shown, ...], AtMost(SHOWN_ROWS)]
+
+
 # --- broker to worker ------------------------------------------------------------------------------------------------
 
 
@@ -312,6 +336,14 @@ class Stop:
     """Orders the worker to kill attempts, whose results nobody needs. It confirms them with `Returned` or a result."""
 
     attempts: Attempts
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOutput:
+    """Somebody watches what these attempts print: for so many ``seconds``, unless this is said again."""
+
+    attempts: Annotated[tuple[Ref, ...], AtMost(SHOWN_ROWS)]
+    seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)

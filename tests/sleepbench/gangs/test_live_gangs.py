@@ -204,6 +204,7 @@ def test_turnarounds_that_are_simulated_with_what_was_measured_agree(
     assert all(text in result.output for text in ("easy", "ff", "+2.0%", "yes", "150.0", "400.0", "4.0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("live", "--policy", "all", "--gangs"), ("compare", "--gangs", "--policy", "all")])
 def test_all_policies_are_all_that_place_gangs(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
     made = pretend(monkeypatch)

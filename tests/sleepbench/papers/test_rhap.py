@@ -15,6 +15,7 @@ def mean(policy: str, case: str, experiment: str = "load", seeds: int = 2, jobs:
     return fmean(row.value for rows in found for row in rows)
 
 
+@pytest.mark.slow
 def test_partitions_by_power_are_better_than_those_by_processors() -> None:
     means = {policy: mean(policy, "0.7") for policy in ("rhap", "map", "ap2")}
     assert means["rhap"] < means["map"] < means["ap2"]

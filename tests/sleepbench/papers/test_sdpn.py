@@ -36,6 +36,7 @@ def shared(short_memory: None) -> list[Row]:
     return rows(Setting(4, "fcfs", "normal"), Setting(4, "backfilling", "uniform", saturated=True))
 
 
+@pytest.mark.slow
 def test_with_shared_pcs_sdpn_predicts_best(shared: list[Row]) -> None:
     for experiment, case in (("turnaround", "4/fcfs"), ("saturated", "4/backfilling")):
         off = {name: mean_of(shared, experiment, case, name) or 0.0 for name in EXPERIMENTS[experiment].policies}

@@ -1,0 +1,525 @@
+"""The scope of an attempt: it finds what the first one found, and what it leaves behind is gone when it has ended.
+
+A lambda at the top of a file is pickled with its code, as a function inside a test is.
+"""
+
+import _thread
+import atexit
+import builtins
+import decimal
+import gc
+import json
+import locale
+import logging
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tracemalloc
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing import shared_memory
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskgrid.wire import Outcome
+from deskgrid.worker.run.jobs import Program
+from deskgrid.worker.run.spawning import THREADS, variables_of
+from tests.executor.rig import Rig, alive, call, command_template, error, python_template, value, written
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="what is not POSIX's is restored by the same code")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+Task = Callable[[], Any]
+
+
+def run(rig: Rig, *tasks: Task, program: str = "") -> list[Any]:
+    """What these returned, one after another on one slot, in one run of a program."""
+
+    def chosen(place: int) -> Any:
+        return tasks[place]()
+
+    digest = rig.know(python_template(chosen))
+    jobs = rig.jobs(digest, *[call(place) for place in range(len(tasks))])
+    rig.executor.run(0, [job._replace(program=Program("somebody", program)) for job in jobs])
+    return [value(ended) for ended in rig.until(len(jobs))]
+
+
+# What a task may change, how it does, and how the next one sees it.
+CHANGED: dict[str, tuple[Task, Task]] = {
+    "the current folder": (lambda: os.chdir("/"), os.getcwd),
+    "the current folder, removed": (
+        lambda: [os.chdir(folder := tempfile.mkdtemp()), os.rmdir(folder)],
+        lambda: (os.getcwd(), subprocess.run(["pwd"], check=True, capture_output=True).stdout),
+    ),
+    "variables": (
+        lambda: os.environ.update(LEAKED="secret", PATH="/nowhere"),
+        lambda: (
+            dict(os.environ),
+            os.getenv("LEAKED"),
+            subprocess.run(["env"], check=True, capture_output=True).stdout,
+        ),
+    ),
+    "variables, removed": (lambda: [*map(os.environ.pop, [*os.environ])], lambda: dict(os.environ)),
+    "the object with the variables": (
+        lambda: setattr(os, "environ", {"PATH": "/nowhere"}),
+        lambda: (dict(os.environ), type(os.environ).__name__),
+    ),
+    "the time zone": (
+        lambda: (os.environ.update(TZ="Asia/Tokyo"), time.tzset())[1],
+        lambda: (time.tzname, time.localtime(0).tm_hour),
+    ),
+    "the mask of new files": (lambda: os.umask(0o777), lambda: [os.umask(mask := os.umask(0)), mask]),
+    "a handler of a signal": (
+        lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN),
+        lambda: str(signal.getsignal(signal.SIGTERM)),
+    ),
+    "the handler of Ctrl-C": (
+        lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        lambda: (
+            signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+            subprocess.run(["sh", "-c", "kill -INT $$"], check=False).returncode,
+        ),
+    ),
+    "blocked signals": (
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}),
+        lambda: sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+    ),
+    "exit codes of children": (
+        lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+        lambda: subprocess.run(["sh", "-c", "exit 3"], check=False).returncode,
+    ),
+    "where signals are told": (
+        lambda: [os.set_blocking((pipe := os.pipe())[1], False), signal.set_wakeup_fd(pipe[1])],
+        lambda: signal.set_wakeup_fd(-1),
+    ),
+    "an alarm": (lambda: signal.alarm(100), lambda: signal.getitimer(signal.ITIMER_REAL)[0]),
+    "a timer": (
+        lambda: signal.setitimer(signal.ITIMER_PROF, 100.0),
+        lambda: signal.getitimer(signal.ITIMER_PROF)[0],
+    ),
+    "a limit": (
+        lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (16, resource.getrlimit(resource.RLIMIT_NOFILE)[1])),
+        lambda: (resource.getrlimit(resource.RLIMIT_NOFILE), len([os.open("/", os.O_RDONLY) for _ in range(20)])),
+    ),
+    "a limit, for good": (
+        lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+        lambda: resource.getrlimit(resource.RLIMIT_CORE),
+    ),
+    "where modules are found": (lambda: sys.path.insert(0, "/nowhere"), lambda: [*sys.path]),
+    "what becomes of warnings": (lambda: warnings.simplefilter("error"), lambda: [*map(str, warnings.filters)]),
+    "the level of logging": (lambda: logging.getLogger().setLevel(1), lambda: logging.getLogger().level),
+    "whether there is logging": (lambda: logging.disable(logging.CRITICAL), lambda: logging.root.manager.disable),
+    "the limit of recursion": (lambda: sys.setrecursionlimit(300), sys.getrecursionlimit),
+    "how threads take turns": (lambda: sys.setswitchinterval(1.0), sys.getswitchinterval),
+    "how long sockets wait": (lambda: socket.setdefaulttimeout(0.001), socket.getdefaulttimeout),
+    "whether garbage is collected": (gc.disable, gc.isenabled),
+    "how often garbage is collected": (lambda: gc.set_threshold(1, 1, 1), gc.get_threshold),
+    "a tracer": (lambda: sys.settrace(lambda *_: None), lambda: sys.gettrace() is None),
+    "a profiler": (lambda: sys.setprofile(lambda *_: None), lambda: sys.getprofile() is None),
+    "a tracer of threads": (lambda: threading.settrace(lambda *_: None), lambda: threading.gettrace() is None),
+    "a profiler of threads": (lambda: threading.setprofile(lambda *_: None), lambda: threading.getprofile() is None),
+    "a trace of memory": (tracemalloc.start, tracemalloc.is_tracing),
+    "where temporary files go": (
+        lambda: setattr(tempfile, "tempdir", "/nowhere"),
+        lambda: tempfile.gettempdir() == os.environ["TMPDIR"],
+    ),
+    "the locale": (
+        lambda: locale.setlocale(locale.LC_ALL, "C"),
+        lambda: (locale.setlocale(locale.LC_ALL), locale.setlocale(locale.LC_CTYPE)),
+    ),
+    "decimal numbers": (
+        lambda: setattr(decimal.getcontext(), "prec", 3),
+        lambda: (decimal.getcontext().prec, str(decimal.Decimal(1) / 3)),
+    ),
+    "errors of decimal numbers": (
+        lambda: decimal.getcontext().traps.update({decimal.Inexact: True}),
+        lambda: str(decimal.Decimal(1) / 3),
+    ),
+    "how far it gives way": (lambda: os.nice(3), lambda: os.getpriority(os.PRIO_PROCESS, 0)),
+    "standard input": (lambda: os.close(0), lambda: (os.fstat(0).st_rdev, os.read(0, 1))),
+    "standard input, replaced": (
+        lambda: os.dup2(os.open(sys.executable, os.O_RDONLY), 0),
+        lambda: os.read(0, 1),
+    ),
+}
+if sys.platform == "linux":
+    CHANGED |= {
+        "the processors": (
+            lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+            lambda: sorted(os.sched_getaffinity(0)),
+        ),
+        "the scheduler": (
+            lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)),
+            lambda: os.sched_getscheduler(0),
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_what_a_task_changes_the_next_one_finds_as_it_was(rig: Rig, kind: str) -> None:
+    change, look = CHANGED[kind]
+    before, _, after = run(rig, look, lambda: (change(), None)[1], look)
+    if kind == "the handler of Ctrl-C":
+        assert before == (True, -signal.SIGINT), "as usual"
+    if kind.startswith("the current folder, removed"):
+        assert Path(after[0]).is_dir()
+    assert after == before
+
+
+# The same, as a command sees it.
+SEEN_BY_COMMANDS = {
+    "the current folder, removed": "pwd",
+    "variables": "env | sort",
+    "the object with the variables": "env | sort",
+    "the mask of new files": "umask",
+    "a handler of a signal": "(kill -TERM $(exec sh -c 'echo $PPID'); echo alive)",
+    "blocked signals": "(kill -TERM $(exec sh -c 'echo $PPID'); echo alive)",
+    "a limit": "ulimit -n",
+    "how far it gives way": "nice",
+}
+
+
+@pytest.mark.parametrize("kind", SEEN_BY_COMMANDS)
+def test_what_a_task_changes_a_command_finds_as_it_was(rig: Rig, kind: str) -> None:
+    change, _ = CHANGED[kind]
+    look = rig.know(command_template("sh", "-c", f"{SEEN_BY_COMMANDS[kind]}; exit 0"))
+    ((before,),) = (rig.run(look, b""),)
+    rig.call(lambda: (change(), None)[1])
+    (after,) = rig.run(look, b"")
+    assert (value(after), after.stderr) == (value(before), before.stderr)
+
+
+def test_a_warning_is_shown_again_to_the_next_task(rig: Rig) -> None:
+    digest = rig.know(python_template(lambda: warnings.warn("mind", stacklevel=1)))
+    first, second = rig.run(digest, call(), call())
+    assert b"UserWarning: mind" in first.stderr
+    assert second.stderr == first.stderr
+
+
+def test_the_numbers_of_the_next_task_do_not_follow_from_a_seed(rig: Rig) -> None:
+    seeded, first, second = run(
+        rig,
+        lambda: (random.seed(0), random.random())[1],
+        lambda: random.random() + 0.0,
+        lambda: random.random() + 0.0,
+    )
+    stream = random.Random(0)
+    assert seeded == stream.random()
+    assert {first, second}.isdisjoint(stream.random() for _ in range(3))
+    assert first != second
+
+
+@pytest.mark.parametrize("library", ["numpy.random", "torch"])
+def test_libraries_draw_new_numbers_in_each_task(rig: Rig, library: str) -> None:
+    def install() -> None:
+        seeds: list[int] = []
+        module: Any = types.ModuleType(library)
+        module.seeds, module.seed = seeds, lambda: seeds.append(1)
+        sys.modules[library] = module
+
+    _, first, second = run(
+        rig, install, lambda: len(sys.modules[library].seeds), lambda: len(sys.modules[library].seeds)
+    )
+    assert (first, second) == (1, 2)
+
+
+def test_what_numpy_makes_of_errors_is_as_it_was(rig: Rig) -> None:
+    usual = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+
+    def install() -> None:
+        how = dict(usual)
+        module: Any = types.ModuleType("numpy")
+        module.geterr, module.seterr = how.copy, how.update
+        sys.modules["numpy"] = module
+        module.seterr(divide="raise")
+
+    _, after = run(rig, install, lambda: dict(sys.modules["numpy"].geterr()))
+    assert after == usual
+
+
+def test_a_limit_that_cannot_be_raised_again_replaces_the_process(rig: Rig) -> None:
+    def forbidden() -> None:
+        def refuse(*_: object) -> None:
+            raise ValueError("not allowed to raise maximum limit")
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit = refuse  # as the system does for everybody but root
+
+    first, _, third = run(rig, os.getpid, forbidden, lambda: (os.getpid(), resource.getrlimit.__name__)[0])
+    assert first != third
+
+
+def test_a_thread_that_is_left_replaces_the_process(rig: Rig) -> None:
+    def leave() -> int:
+        threading.Thread(target=threading.Event().wait, args=(300,), daemon=True).start()
+        return os.getpid()
+
+    def leave_one_below() -> int:
+        begun = threading.Event()
+        _thread.start_new_thread(lambda: (begun.set(), threading.Event().wait(300)), ())
+        begun.wait()
+        return os.getpid()
+
+    assert len(set(run(rig, leave, leave_one_below, os.getpid, os.getpid))) == 3
+
+
+# --- processes that are left -----------------------------------------------------------------------------------------
+
+
+def popen() -> list[int]:
+    return [subprocess.Popen(["sleep", "300"]).pid]
+
+
+def in_a_session() -> list[int]:
+    return [subprocess.Popen(["sleep", "300"], start_new_session=True).pid]
+
+
+def daemon() -> list[int]:
+    """As daemons become what they are: forked twice, in a session of their own."""
+    reader, writer = os.pipe()
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            os.write(writer, b"%d" % os.getpid())
+            os.execlp("sleep", "sleep", "300")
+        os._exit(0)
+    os.wait()
+    return [int(os.read(reader, 20))]
+
+
+def pool() -> list[int]:
+    made = multiprocessing.get_context("fork").Pool(2)
+    builtins.kept = made  # type: ignore[attr-defined]
+    return [process.pid for process in made._pool]  # type: ignore[attr-defined]
+
+
+def manager() -> list[int]:
+    made = multiprocessing.get_context("fork").Manager()
+    builtins.kept = made  # type: ignore[attr-defined]
+    return [made._process.pid]  # type: ignore[attr-defined]
+
+
+def tracker() -> list[int]:
+    from multiprocessing import resource_tracker
+
+    made = shared_memory.SharedMemory(create=True, size=10)
+    builtins.kept = made  # type: ignore[attr-defined]
+    return [resource_tracker._resource_tracker._pid]  # type: ignore[attr-defined]
+
+
+def forkserver() -> list[int]:
+    from multiprocessing import forkserver
+
+    process = multiprocessing.get_context("forkserver").Process(target=time.sleep, args=(300,), daemon=True)
+    process.start()
+    return [process.pid or 0, forkserver._forkserver._forkserver_pid]  # type: ignore[attr-defined]
+
+
+@linux
+@pytest.mark.parametrize("leave", [popen, in_a_session, daemon, pool, manager, tracker, forkserver])
+def test_no_process_outlives_the_task_that_started_it(
+    short: str, rigs: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch, leave: Callable[[], list[int]]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", short)
+    pids, again = run(rigs(), by_value(leave), lambda: "well")
+    assert len(pids) > 0
+    assert not any(alive(pid) for pid in pids)
+    assert again == "well"
+
+
+@pytest.fixture
+def short() -> Iterator[str]:
+    """A folder whose path is short enough for the sockets of `multiprocessing` in it."""
+    with tempfile.TemporaryDirectory(prefix="dg", dir="/tmp") as folder:
+        yield folder
+
+
+def by_value(function: Task) -> Task:
+    """The same function, which a process that cannot import the tests can unpickle."""
+    return types.FunctionType(function.__code__, function.__globals__, "<lambda>")
+
+
+@linux
+@pytest.mark.parametrize(
+    "how", ["{} &", "nohup {} >/dev/null 2>&1 &", "setsid {} &", "(setsid {} >/dev/null 2>&1 &)", "({} &) & wait"]
+)
+def test_no_process_outlives_the_command_that_started_it(rig: Rig, how: str, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    left = how.format(f"sh -c 'echo $$ > {note}; exec sleep 300'")
+    line = f"{left}\nuntil test -s {note}; do :; done"
+    (ended,) = rig.run(rig.know(command_template("sh", "-c", line)), b"")
+    assert ended.outcome is Outcome.DONE
+    assert not alive(int(written(note)))
+
+
+@pytest.mark.parametrize("how", ["", pytest.param("setsid ", marks=linux)])
+def test_what_is_left_does_not_print_into_the_next_result(rig: Rig, how: str) -> None:
+    ghost = rig.know(command_template("sh", "-c", f"{how}sh -c 'while echo ghost; do :; done' & echo one"))
+    (one,) = rig.run(ghost, b"")
+    assert value(one).replace("ghost\n", "") == "one\n"
+    (two,) = rig.run(rig.know(command_template("sh", "-c", "echo two; echo too >&2")), b"")
+    assert (value(two), two.stderr) == ("two\n", b"too\n")
+
+    def leave() -> None:
+        subprocess.Popen([*how.split(), "sh", "-c", "while echo ghost; do :; done"])
+
+    def print_on() -> None:
+        def forever() -> None:
+            while True:
+                print("ghost", flush=True)
+
+        threading.Thread(target=forever, daemon=True).start()
+
+    for left in (leave, print_on):
+        rig.call(left)
+        assert rig.call(lambda: print("mine")).stdout == b"mine\n"
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_does_not_find_what_another_one_keeps_and_its_own_tasks_do(rig: Rig) -> None:
+    memo: dict[str, int] = {}
+
+    def remember(grown: list[int] = []) -> tuple[int, int, bool, bool, bool]:  # noqa: B006
+        memo[str(len(memo))] = 1
+        grown.append(1)
+        patched, cached = json.dumps is None, "invented" in sys.modules
+        opened = builtins.open is None
+        json.dumps = None  # type: ignore[assignment]
+        sys.modules["invented"] = types.ModuleType("invented")
+        builtins.open = None  # type: ignore[assignment]
+        return len(memo), len(grown), patched, cached, opened
+
+    first, second = run(rig, remember, remember, program="first")
+    assert first == (1, 1, False, False, False)
+    assert second == (2, 2, True, True, True)
+    assert run(rig, remember, program="second") == [first]
+    assert run(rig, remember, program="first") == [first], "nor what an earlier run of it has kept"
+
+
+@pytest.mark.parametrize("end", ["replaced", "stopped", "spent"])
+def test_exit_handlers_run_and_files_are_flushed_when_a_process_ends(
+    rigs: Callable[..., Rig], tmp_path: Path, end: str
+) -> None:
+    handled, flushed = tmp_path / "handled", tmp_path / "flushed"
+
+    def begin() -> int:
+        file = open(flushed, "w")  # noqa: SIM115
+        file.write("line\n")
+        builtins.kept = file  # type: ignore[attr-defined]
+        atexit.register(lambda: handled.write_text("ran"))
+        if end == "spent":
+            threading.Thread(target=threading.Event().wait, args=(300,), daemon=True).start()
+        return os.getpid()
+
+    rig = rigs()
+    run(rig, begin, program="first")
+    if end == "replaced":
+        run(rig, lambda: 1, program="second")
+    elif end == "stopped":
+        rig.executor.close()
+    assert written(handled) == "ran"
+    assert written(flushed) == "line\n"
+
+
+# --- temporary files -------------------------------------------------------------------------------------------------
+
+
+def litter() -> Task:
+    """A task that leaves temporary files, also in folders that it has closed to itself; returns their folder."""
+
+    def task() -> str:
+        folder = tempfile.mkdtemp()
+        os.mkdir(os.path.join(folder, "inner"))
+        open(os.path.join(folder, "inner", "file"), "w").close()
+        os.symlink("/", os.path.join(folder, "link"))
+        os.chmod(os.path.join(folder, "inner"), 0)
+        os.chmod(folder, 0)
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            file.write(b"x")
+        return tempfile.gettempdir()
+
+    return task
+
+
+def test_each_task_finds_an_empty_folder_for_temporary_files(rig: Rig) -> None:
+    left = litter()
+    folder, found = run(rig, left, lambda: (os.environ["TMPDIR"], os.listdir(os.environ["TMPDIR"])))
+    assert found == (folder, [])
+    command = 'mktemp -d >/dev/null; ls -A "$TMPDIR" | wc -l'
+    digest = rig.know(command_template("sh", "-c", command))
+    assert [int(value(one)) for one in rig.run(digest, b"", b"")] == [1, 1]
+
+
+def test_a_folder_for_temporary_files_that_a_task_removes_is_there_for_the_next(rig: Rig) -> None:
+    def remove() -> None:
+        os.rmdir(os.environ["TMPDIR"])
+
+    _, there = run(rig, remove, lambda: os.path.isdir(tempfile.mkdtemp()))
+    assert there
+
+
+@pytest.mark.parametrize("end", ["crash", "kill"])
+def test_temporary_files_of_a_process_that_dies_are_gone(rig: Rig, end: str) -> None:
+    left = litter()
+
+    def task() -> None:
+        print(left(), end="", flush=True)
+        if end == "crash":
+            os._exit(1)
+        threading.Event().wait(300)
+
+    timeout = 0.5 if end == "kill" else None
+    rig.executor.run(0, rig.jobs(rig.know(python_template(task)), call(), timeout=timeout))
+    (ended,) = rig.until(1)
+    folder = Path(ended.stdout.decode())
+    assert folder.name
+    assert eventually(lambda: (rig.poll(), not folder.exists() or not list(folder.glob("tmp*")))[1])
+
+
+# --- memory, threads, variables --------------------------------------------------------------------------------------
+
+
+def test_a_task_that_lacks_memory_where_others_ran_before_is_tried_once_in_a_new_process(rig: Rig) -> None:
+    kept: list[int] = []
+
+    def task(where: str) -> int:
+        kept.append(1)
+        if where == "anywhere" or (where == "beside others" and len(kept) > 1):
+            raise MemoryError
+        return os.getpid()
+
+    digest = rig.know(python_template(task))
+    first, second, third = rig.run(digest, call("nowhere"), call("beside others"), call("anywhere"))
+    assert value(first) != value(second)
+    assert error(third)[0] == "MemoryError"
+
+
+def test_libraries_start_as_many_threads_as_the_task_has_slots_unless_somebody_said_otherwise(tmp_path: Path) -> None:
+    variables = variables_of({"OMP_NUM_THREADS": "7", "HOME": str(tmp_path)}, tmp_path, 2)
+    assert {name: variables[name] for name in THREADS} == dict.fromkeys(THREADS, "2") | {"OMP_NUM_THREADS": "7"}
+    assert variables["MPLBACKEND"] == "Agg"
+    assert variables["HOME"] == str(tmp_path)
+
+
+def test_a_task_has_a_home_that_can_be_written(tmp_path: Path) -> None:
+    assert variables_of({"HOME": "/proc/nobody/home"}, tmp_path, 1)["HOME"] == str(tmp_path)
+
+
+def test_the_first_task_finds_its_variables(rig: Rig) -> None:
+    (found,) = run(rig, lambda: dict(os.environ))
+    assert found["TMPDIR"] == found["TEMP"] == found["JOBLIB_TEMP_FOLDER"]
+    assert found["MPLBACKEND"] == os.environ.get("MPLBACKEND", "Agg")
+    assert found["OMP_NUM_THREADS"] == os.environ.get("OMP_NUM_THREADS", "1")

@@ -1,0 +1,1 @@
+"""Machines as Debian ships them, on which the demo and the quick tests are run (``make machines``)."""

@@ -1,0 +1,345 @@
+"""Accounts for tasks: one person has one at a time, and nothing of that person is left when the next one gets it."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskgrid import wire
+from deskgrid.worker.files.places import Places
+from deskgrid.worker.run import clearing
+from deskgrid.worker.run.accounts import Account, AccountError, find_accounts, reserved
+from deskgrid.worker.run.pool import Accounts, NoAccount
+from tests.files.test_stage import Rig
+from tests.peers import PATIENCE_S
+from tests.waiting import eventually
+from tests.worker.users import can_make_users, changed, users
+
+if sys.platform != "win32":
+    import pwd
+
+pytestmark = pytest.mark.skipif(not can_make_users(), reason="only root can make users")
+ONE, TWO = (
+    Account(name, 60_001 + number, 60_001 + number, (60_001 + number,), "/") for number, name in enumerate("ab")
+)
+
+
+class Clearing:
+    """Clears accounts when it is told to, and says whether they are clean."""
+
+    def __init__(self) -> None:
+        self.cleared: list[str] = []
+        self.clean = True
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self, account: Account, folders: Sequence[Path]) -> bool:
+        self.gate.wait(PATIENCE_S)
+        self.cleared.append(account.name)
+        return self.clean
+
+
+@pytest.fixture
+def clear() -> Clearing:
+    return Clearing()
+
+
+@pytest.fixture
+def area() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="accounts-") as folder:
+        yield Path(folder)
+
+
+def name_of(accounts: Accounts, person: str) -> str | None:
+    """The account that a person gets, after some time at most."""
+    found = list[str]()
+
+    def taken() -> bool:
+        place = accounts.take(person)
+        found.extend([] if place is None or place.account is None else [place.account.name])
+        return bool(found)
+
+    assert eventually(taken, PATIENCE_S)
+    return found[0]
+
+
+# --- the pool --------------------------------------------------------------------------------------------------------
+
+
+def test_without_accounts_everybody_has_the_same_place(area: Path) -> None:
+    accounts = Accounts(area)
+    assert accounts.take("ann") == accounts.take("ben") == accounts.places[0]
+    assert accounts.places[0].account is None
+    accounts.release("ann")
+    accounts.close()
+
+
+def test_each_person_has_an_account_and_keeps_it(area: Path, clear: Clearing) -> None:
+    accounts = Accounts(area, (ONE, TWO), clear=clear)
+    ann, ben = name_of(accounts, "ann"), name_of(accounts, "ben")
+    assert {ann, ben} == {"a", "b"}
+    assert name_of(accounts, "ann") == ann
+    assert accounts.take("cyd") is None
+    accounts.release("ann")
+    assert accounts.take("cyd") is None, "ann took it twice"
+    assert accounts.may_be_free(()), "if she lets go of it"
+    assert not accounts.may_be_free(("ann", "ben"))
+    accounts.release("ann")
+    assert name_of(accounts, "cyd") == ann
+    accounts.close()
+
+
+def test_an_account_is_cleared_before_anybody_gets_it_and_at_the_end(area: Path, clear: Clearing) -> None:
+    clear.gate.clear()
+    accounts = Accounts(area, (ONE,), clear=clear)
+    assert accounts.take("ann") is None, "a worker that was killed may have left something"
+    assert accounts.may_be_free(("ann",))
+    clear.gate.set()
+    assert name_of(accounts, "ann") == "a"
+    clear.gate.clear()
+    accounts.release("ann")
+    assert accounts.take("ben") is None
+    clear.gate.set()
+    assert name_of(accounts, "ben") == "a"
+    assert clear.cleared == ["a", "a"]
+    accounts.close()
+    assert clear.cleared == ["a", "a", "a"]
+
+
+def test_an_account_in_which_something_stays_is_nobodys_and_is_cleared_again(area: Path, clear: Clearing) -> None:
+    clear.clean = False
+    accounts = Accounts(area, (ONE,), clear=clear)
+    assert eventually(lambda: accounts.take("ann") is None and len(clear.cleared) >= 2, PATIENCE_S)
+    clear.clean = True
+    assert name_of(accounts, "ann") == "a"
+    accounts.close()
+
+
+def test_the_folder_of_an_account_can_be_entered_by_its_user_only(area: Path, clear: Clearing) -> None:
+    accounts = Accounts(area, (ONE, TWO), clear=clear)
+    for place in accounts.places:
+        assert place.account is not None
+        found = place.area.stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (0, place.account.gid, 0o710)
+        assert (place.area / "home").stat().st_uid == place.account.uid
+        assert place.account.home == str(place.area / "home")
+    accounts.close()
+
+
+def test_a_folder_that_a_person_was_let_into_is_closed_before_the_next_one_comes(area: Path, clear: Clearing) -> None:
+    accounts = Accounts(area, (ONE,), clear=clear)
+    (area / "site").mkdir()
+    assert name_of(accounts, "ann") == "a"
+    accounts.let_in("ann", area / "site")
+    assert ((area / "site").stat().st_gid, (area / "site").stat().st_mode & 0o777) == (ONE.gid, 0o750)
+    accounts.let_in("ben", area / "site")
+    accounts.release("ann")
+    assert ((area / "site").stat().st_gid, (area / "site").stat().st_mode & 0o777) == (0, 0o700)
+    accounts.close()
+
+
+# --- attempts and their places ---------------------------------------------------------------------------------------
+
+
+def test_an_attempt_waits_for_an_account_that_will_be_free_and_is_refused_if_none_will(
+    area: Path, clear: Clearing
+) -> None:
+    accounts, ended = Accounts(area, (ONE,), clear=clear), list[Collection[str]]()
+    places = Places(accounts, ended.append)
+    assert eventually(lambda: places.take("1.1", "ann") is not None, PATIENCE_S)
+    assert places.take("1.1", "ann") is places.of("1.1")
+    with pytest.raises(NoAccount, match=r"^the account for tasks on this PC \(--run-as\): in use by other people$"):
+        places.take("2.1", "ben")
+    accounts.take("ann")  # as a process that waits for more of her tasks
+    places.release("1.1")
+    places.release("1.1")
+    assert places.take("2.1", "ben") is None
+    assert ended[-2:] == [{"ann"}, set()]
+    accounts.release("ann")
+    assert eventually(lambda: places.take("2.1", "ben") is not None, PATIENCE_S)
+    accounts.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, area: Path, clear: Clearing) -> Iterator[Rig]:
+    accounts = Accounts(area, (ONE,), clear=clear)
+    made = Rig(tmp_path, accounts)
+    yield made
+    made.errands.poll()
+    accounts.close()
+
+
+def run(rig: Rig, task: int, owner: str, template: str = "plain") -> None:
+    rig.stage.run(task, [rig.job(task, template, owner=owner)])
+
+
+def test_a_task_whose_person_gets_no_account_here_goes_elsewhere(rig: Rig) -> None:
+    run(rig, 0, "ann")
+    assert eventually(lambda: rig.say() == [] and rig.ran == [0], PATIENCE_S)
+    run(rig, 1, "ben")
+    run(rig, 2, "ann")
+    rig.say()
+    assert rig.ran == [0, 2]
+    (ended,) = rig.ended
+    assert (ended.task, ended.outcome) == (1, wire.Outcome.NO_ROOM)
+    assert "in use by other people" in wire.read_failure(ended.payload).message
+    for task in (0, 2):
+        rig.processes.end(task)
+    rig.say()
+    run(rig, 1, "ben")
+    assert eventually(lambda: rig.say() == [] and rig.ran == [1], PATIENCE_S)
+
+
+def test_files_are_put_into_the_place_of_their_person_and_it_is_held_until_they_are_removed(
+    rig: Rig, area: Path, clear: Clearing
+) -> None:
+    rig.command("*", inputs={"a": b"1"})
+    run(rig, 0, "ann", "command")
+
+    def has_run() -> bool:
+        rig.go()
+        return rig.ran == [0]
+
+    assert eventually(has_run, PATIENCE_S)
+    work = area / "a" / "in" / "0.1" / "work"
+    assert (work.stat().st_uid, (work / "a").stat().st_uid) == (ONE.uid, 0)
+    (work / "b").write_bytes(b"2")
+    os.chown(work / "b", ONE.uid, ONE.gid)
+    rig.processes.end(0)
+    rig.go()
+    assert rig.store.files(wire.unwrap(rig.ended[0].payload).trees[0]) == {"a": b"1", "b": b"2"}
+    assert not work.exists()
+    assert eventually(lambda: clear.cleared == ["a", "a"], PATIENCE_S)
+
+
+# --- who can be one --------------------------------------------------------------------------------------------------
+
+
+def test_accounts_are_found_by_name_and_by_pattern() -> None:
+    with users(3) as names:
+        stem = names[0][:-1]
+        assert [account.name for account in find_accounts(f"{stem}%")] == names
+        assert [account.name for account in find_accounts(f"{names[2]}, {names[0]}")] == [names[2], names[0]]
+        with pytest.raises(AccountError, match=f"there is no user '{stem}x%'"):
+            find_accounts(f"{stem}%,{stem}x%")
+
+
+def test_accounts_that_share_a_group_are_refused() -> None:
+    with users(2) as names:
+        changed(names[1], "--append", "--groups", names[0])
+        with pytest.raises(AccountError, match=f"{names[1]} and {names[0]} have a group in common"):
+            find_accounts(",".join(names))
+        changed(names[1], "--groups", "")
+
+
+def test_an_account_that_can_write_to_its_home_is_refused(area: Path) -> None:
+    with users(1) as names:
+        changed(names[0], "--home", str(area))
+        assert find_accounts(names[0])
+        os.chown(area, pwd.getpwnam(names[0]).pw_uid, -1)
+        with pytest.raises(AccountError, match="where one person's tasks would find what another's have left"):
+            find_accounts(names[0])
+
+
+def test_another_worker_cannot_use_the_same_accounts(area: Path) -> None:
+    with reserved([ONE], area):
+        with pytest.raises(AccountError, match="another worker of this PC uses a"), reserved([TWO, ONE], area):
+            pytest.fail("both use it")
+        with reserved([TWO], area):
+            pass
+    with reserved([ONE], area):
+        pass
+
+
+# --- clearing --------------------------------------------------------------------------------------------------------
+
+# What a task may leave behind: processes in sessions of their own, some of which only fork, and files everywhere.
+_LEAVE = """
+import ctypes, os, sys, time
+uid, home, other = sys.argv[1:]
+libc = ctypes.CDLL(None)
+os.setgroups([])
+os.setgid(int(uid))
+os.setuid(int(uid))
+os.setsid()
+if not os.fork():
+    os.setsid()
+    while True:
+        if os.fork():
+            os._exit(0)
+for place in (home, "/tmp", "/var/tmp", "/dev/shm", other):
+    os.makedirs(f"{place}/left-{os.getpid()}/locked")
+    open(f"{place}/left-{os.getpid()}/locked/file", "w").close()
+    os.chmod(f"{place}/left-{os.getpid()}/locked", 0)
+libc.shmget(0, 4096, 0o1600)
+print("ready", flush=True)
+if os.fork():
+    os._exit(0)
+time.sleep(1000)
+"""
+
+
+def _left_by(uid: int) -> list[str]:
+    found = []
+    for place in ("/tmp", "/var/tmp", "/dev/shm"):
+        found += [path.path for path in os.scandir(place) if path.stat(follow_symlinks=False).st_uid == uid]
+    shm = Path("/proc/sysvipc/shm")
+    rows = shm.read_text().splitlines()[1:] if shm.exists() else []
+    return found + [row for row in rows if str(uid) in row.split()]
+
+
+def _running_as(uid: int) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if path.stat().st_uid == uid and b") Z " not in (path / "stat").read_bytes():
+                found.append(path.name)
+        except OSError:
+            pass
+    return found
+
+
+@contextmanager
+def running(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd="/", **how) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_all_that_an_account_runs_and_has_left_goes_and_nothing_else(area: Path) -> None:
+    area.chmod(0o755)
+    with users(2) as names:
+        one, two = find_accounts(",".join(names))
+        for folder in ("home", "everybodys"):
+            (area / folder).mkdir()
+        one.own(area / "home")
+        (area / "everybodys").chmod(0o777)
+        (area / "everybodys" / "theirs").touch()
+        argv = [sys.executable, "-I", "-c", _LEAVE, str(one.uid), str(area / "home"), str(area / "everybodys")]
+        with running(["sleep", "1000"], user=two.uid, group=two.gid) as bystander, running(argv) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
+                assert _running_as(one.uid)
+                assert len(_left_by(one.uid)) >= 3
+            finally:
+                is_clean = clearing.clear(one.uid, one.gid, [str(area / "home"), str(area / "everybodys")])
+            assert is_clean
+            assert _running_as(one.uid) == []
+            assert _left_by(one.uid) == []
+            assert {path.name for path in area.rglob("*")} == {"home", "everybodys", "theirs"}
+            assert bystander.poll() is None
+
+
+def test_root_is_never_cleared() -> None:
+    assert not clearing.clear(0, 0, [])

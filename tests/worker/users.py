@@ -1,0 +1,53 @@
+"""Users of this machine that tests make, and remove again. Only root can, on Linux."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.waiting import eventually
+
+if os.name != "nt":
+    import pwd
+
+PREFIX = "deskgridtest"
+PATIENCE_S = 30.0
+
+
+def can_make_users() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0 and bool(shutil.which("useradd") and shutil.which("userdel"))
+
+
+def _run(*argv: str) -> None:
+    """Other tests may do the same now, and then the table is locked. What is to be removed may be gone already."""
+
+    def done() -> bool:
+        return subprocess.run(argv, capture_output=True, check=False).returncode in (0, 6)
+
+    assert eventually(done, PATIENCE_S), argv
+
+
+def changed(name: str, *options: str) -> None:
+    """Change a user."""
+    _run("usermod", *options, name)
+
+
+@contextmanager
+def users(count: int) -> Iterator[list[str]]:
+    """New users with groups of their own, without homes. Those of a test that was killed are removed."""
+    for name in [entry.pw_name for entry in pwd.getpwall()]:
+        found = re.fullmatch(rf"{PREFIX}(\d+)-\d+", name)
+        if found and not os.path.exists(f"/proc/{found[1]}"):
+            _run("userdel", name)
+    names = [f"{PREFIX}{os.getpid()}-{number}" for number in range(count)]
+    how = ("--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/false")
+    try:
+        for name in names:
+            _run("useradd", *how, name)
+        yield names
+    finally:
+        for name in names:
+            _run("userdel", name)
+            _run("groupdel", name)

@@ -1,0 +1,124 @@
+"""Ends all that runs as an account of tasks, and removes what they left: a program of its own, which root runs.
+
+Rule 1: root itself kills and removes nothing here. A copy of this process becomes that user first, so it can do only
+what the tasks could do themselves. What they still run may kill the copy, but not this process: it makes another.
+The copy imports nothing, because that user may not be able to read what root runs.
+Rule 2: it succeeds only if nothing is left. Until then, nobody else gets the account.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from deskgrid.worker.run import beneath
+
+# Where every user may leave something.
+COMMON = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
+# How often it is tried, and seconds between: processes that hang in a system call end when that returns.
+ROUNDS = 50
+PAUSE_S = 0.1
+# What removes a piece of System V's shared memory, its semaphores and its queues: IPC_RMID of each, everywhere.
+_REMOVE = 0
+_KINDS = (("shm", "shmctl"), ("sem", "semctl"), ("msg", "msgctl"))
+
+
+def main() -> None:
+    """``python -m deskgrid.worker.run.clearing UID GID FOLDER...``: folders in which tasks of this user could write."""
+    uid, gid, *folders = sys.argv[1:]
+    sys.exit(0 if clear(int(uid), int(gid), folders) else 1)
+
+
+def clear(uid: int, gid: int, folders: list[str]) -> bool:
+    """End and remove everything of a user; whether nothing is left."""
+    places = [Path(folder) for folder in (*folders, *COMMON)]
+    for _ in range(ROUNDS if uid else 0):
+        _as(uid, gid, _kill_all)
+        if not _runs(uid, gid) and _as(uid, gid, lambda: _tidy(uid, places)):
+            return True
+        time.sleep(PAUSE_S)
+    return False
+
+
+def _kill_all() -> None:
+    if sys.platform != "win32":
+        with suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+
+
+def _as(uid: int, gid: int, action: Callable[[], object]) -> bool:
+    """Do something in a copy of this process that has become this user; whether it was done."""
+    if sys.platform == "win32":
+        return False
+    else:
+        if child := os.fork():
+            return os.waitpid(child, 0)[1] == 0
+        code = 1
+        try:
+            os.setgroups([gid])
+            os.setgid(gid)
+            os.setuid(uid)
+            if os.getuid() == os.geteuid() == uid != 0:
+                action()
+                code = 0
+        finally:
+            os._exit(code)
+
+
+def _runs(uid: int, gid: int) -> bool:
+    """Whether a process of this user runs, other than those whose parents have not noticed yet that they ended."""
+    if not Path("/proc/self/stat").exists():
+        return not _as(uid, gid, _nothing_runs)
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            about = (path / "stat").read_bytes()
+            if path.stat().st_uid == uid and about.rpartition(b")")[2].split()[:1] != [b"Z"]:
+                return True
+    return False
+
+
+def _nothing_runs() -> None:
+    with suppress(ProcessLookupError):
+        os.kill(-1, 0)
+        raise ValueError("a process runs")
+
+
+def _tidy(uid: int, places: list[Path]) -> None:
+    """Remove what this user, who we are now, has in these places. Raises ValueError if something stays."""
+    for place in places:
+        for folder, name in list(_left(uid, place)):
+            beneath.remove(folder, name)
+    _remove_ipc(uid)
+    if any(True for place in places for _ in _left(uid, place)):
+        raise ValueError("something stays")
+
+
+def _left(uid: int, place: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what this user has in a place: the folder and the name of each; also in folders of others there."""
+    with suppress(OSError), os.scandir(place) as names:
+        for each in names:
+            with suppress(OSError):
+                if each.stat(follow_symlinks=False).st_uid == uid:
+                    yield place, each.name
+                elif each.is_dir(follow_symlinks=False) and os.access(each.path, os.W_OK):
+                    yield from _left(uid, place / each.name)
+
+
+def _remove_ipc(uid: int) -> None:
+    """Remove what System V keeps of this user, which has no names in any folder."""
+    for kind, call in _KINDS:
+        with suppress(OSError):
+            names, *rows = [line.decode().split() for line in Path(f"/proc/sysvipc/{kind}").read_bytes().splitlines()]
+            control = getattr(ctypes.CDLL(None), call)
+            for row in (dict(zip(names, row, strict=False)) for row in rows):
+                if str(uid) in (row["uid"], row["cuid"]):
+                    number = int(row[f"{kind}id"])
+                    control(number, 0, _REMOVE) if kind == "sem" else control(number, _REMOVE, None)
+
+
+if __name__ == "__main__":
+    main()
