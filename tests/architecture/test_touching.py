@@ -73,6 +73,7 @@ KNOWN = {
     "worker/files/cache.py:FileCache._remove": ("open unlink", CACHE),
     "worker/files/cache.py:FileCache._rows": ("scandir", CACHE),
     "worker/files/cache.py:FileCache.begin": ("mkdir open", CACHE),
+    "worker/files/cache.py:FileCache.check_room": ("mkdir", CACHE),
     "worker/files/cache.py:FileCache.find": ("unlink utime", CACHE),
     "worker/files/cache.py:FileCache.put_tree": ("mkdir replace unlink write_bytes", CACHE),
     "worker/files/cache.py:FileCache.tree": ("read_bytes utime", CACHE),

@@ -152,6 +152,7 @@ class FileCache:
 
     def check_room(self, size: int) -> None:
         """Raise `NoRoomHere` if files of so many bytes cannot come, even if all that nobody uses were removed."""
+        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)  # somebody may have removed it
         if size > (free := shutil.disk_usage(self._folder).free):
             room = free + sum(row[1] for row in self._rows())
             if size > room:
