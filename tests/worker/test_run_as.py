@@ -399,7 +399,7 @@ def test_people_have_different_accounts_at_the_same_time_and_read_nothing_of_eac
         item = {"file": File(place / "data.csv"), "make": File, "ready": f"{notes}/ready", "go": f"{notes}/go"}
         bag = anns.bag(hold, [item], runtime=1000, modules=["travelled"])
         assert eventually((notes / "ready").is_dir, PATIENCE_S), worker.said
-        paths = [str(path) for path in (place / "tmp").rglob("*") if path.is_file()]
+        paths = [str(path) for folder in ("tmp", "files") for path in (place / folder).rglob("*") if path.is_file()]
         assert sum(secret in Path(path).read_bytes() for path in paths) >= 3, "the input, the module and the output"
         ((uid, found),) = bens.bag(read, [paths], runtime=1).results()
         assert found == []

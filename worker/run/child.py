@@ -1518,10 +1518,8 @@ def prepare() -> None:
     """Import what every task needs: what the parent of a process has imported, it need not."""
     pickle_by_value()
     if sys.platform == "linux":
-        import _multiprocessing
-        import _posixshmem
-
-        del _multiprocessing, _posixshmem
+        for name in ("_multiprocessing", "_posixshmem"):
+            importlib.import_module(name)
     scope.watch()
 
 

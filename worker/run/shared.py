@@ -4,6 +4,7 @@ Rule 1: as `child.py`, this file imports nothing of ours.
 Rule 2: an entry is known by its name and its inode: another program may have an entry of the same name by now.
 """
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -21,8 +22,8 @@ def watch(notes: str, noted: Callable[[], None]) -> None:
     ``noted``: called whenever something was made here.
     """
     if sys.platform == "linux":
-        import _multiprocessing
-        import _posixshmem
+        _multiprocessing: Any = importlib.import_module("_multiprocessing")
+        _posixshmem: Any = importlib.import_module("_posixshmem")
 
         def note(name: str) -> None:
             with suppress(OSError):  # it is gone already, or the disk is full
