@@ -35,6 +35,8 @@ from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine, enroll
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]
+# How tests start a worker as a process: on a machine that is busy with tests, tasks that give way would starve.
+WORKER = ("worker", "--nice", "0")
 # Of a live broker: short enough that a test sees several, long enough that a busy machine loses nobody.
 HEARTBEAT_S = 0.2
 LEASE_S = 6.0
@@ -135,7 +137,8 @@ class LiveWorker(Live):
         **more: Any,
     ) -> None:
         self.said: list[str] = []
-        self._options = WorkerOptions(join, slots, name, home or Path(), "lab", plan, speed=1.0, **more)
+        more = {"speed": 1.0, "nice": 0} | more
+        self._options = WorkerOptions(join, slots, name, home or Path(), "lab", plan, **more)
         super().__init__(name, self._work if home else self._work_in_a_new_home)
 
     def _work(self, stopping: Callable[[], bool]) -> None:

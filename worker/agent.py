@@ -11,13 +11,12 @@ import os
 import platform
 import secrets
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -25,6 +24,7 @@ from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.enrolment import enrolled
 from deskgrid.worker.environments.store import WheelStore
+from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
@@ -34,11 +34,13 @@ from deskgrid.worker.pc.processors import cores
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.pc.this_pc import ThisPc
 from deskgrid.worker.run.accounts import Account, AccountError, check_account, reserved
+from deskgrid.worker.run.cgroup import find_groups
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.folders import Folder, is_ours
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.nursery import PROGRAM
 from deskgrid.worker.run.pool import Accounts
+from deskgrid.worker.run.scope import LOWEST
 from deskgrid.worker.session import Identity, Refusal, Session
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import OpenEnded, Plan, PlanError, weekly_from_json
@@ -57,6 +59,8 @@ ENV_BYTES = 20 * 2**30
 # How long a worker waits for the measurement of its speed before it introduces itself. On a busy PC it takes longer,
 # and is said later.
 SPEED_S = 0.2
+# How far tasks give way to others on this PC: as far as possible.
+NICE = LOWEST
 # How long a stopping worker waits for its tasks' last checkpoints. Less than `deskgrid.wire.saving.LEAD_LEAST_S`: its
 # last window must not close before.
 SAVE_S = 9.0
@@ -72,8 +76,9 @@ _REVOKED = (
     "the broker does not know this PC's key: was it revoked or forgotten? "
     "To enrol again, give --join with the line that the broker prints"
 )
-# The folder for stored files of a worker whose tasks run as another user, who cannot enter the worker's home.
-RUN_AS_FILES = "deskgrid-files"
+# The folder for stored files of a worker whose tasks run as another user, who cannot enter the worker's home. What is
+# in it can be fetched again, and nobody cleans up there unasked.
+RUN_AS_FILES = Path("/var/cache/deskgrid")
 
 
 class WorkerError(Exception):
@@ -86,13 +91,14 @@ class WorkerOptions:
 
     ``plan`` None: the broker's windows for this worker, or open-ended if it has none. ``task_memory``: bytes of memory
     for a task's process; 0 for no limit. ``run_as``: the users that tasks run as; empty: the worker's own user.
-    ``files``: the folder for stored files; None: one in the home or, with ``run_as``, in the folder for temporary
-    files.
+    ``files``: the folder for stored files; None: one in the home or, with ``run_as``, `RUN_AS_FILES`.
     ``files_bytes``: bytes of stored files that are kept although no task uses them. ``env_bytes``: bytes of all
     unpacked wheels.
     ``labels``: what this PC has, sorted. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
     measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
     most) or any. ``saves``: whether tasks may save before somebody's stop ends it: not if its broker ends, too.
+    ``nice``: how far tasks, and what unpacks their libraries, give way to others on this PC: see
+    `deskgrid.worker.run.scope.give_way`.
     """
 
     join: JoinLine
@@ -112,6 +118,7 @@ class WorkerOptions:
     mpi: bool = False
     mpi_ports: tuple[int, int] | None = None
     saves: bool = True
+    nice: int = NICE
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -194,10 +201,18 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         with suppress(OSError):  # it has been woken often enough, or has ended
             wake_in.send(b"\0")
 
+    groups = find_groups()  # before there are other processes
     measurement = SpeedMeasurement(wake) if options.speed is None else None
     cache, wheels, tasks, sites = _places(options)
     address = address_towards(options.join.host, options.join.port)
     accounts = Accounts(tasks.path, options.run_as, wake)
+
+    def prepare(_: Path) -> None:
+        accounts.renew()
+        for place in accounts.places:
+            task_folder.prepare(place.area, place.account)
+
+    tasks.prepare = prepare
     executor = Executor(
         options.slots,
         options.name,
@@ -205,8 +220,16 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         task_memory=options.task_memory,
         accounts=accounts,
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
+        nice=options.nice,
+        groups=groups,
     )
-    stage = Stage(executor, cache, tasks.path, wake, accounts=accounts, wheels=wheels, sites=sites.path)
+
+    def renew() -> None:
+        tasks.renew()
+        sites.renew()
+
+    how: dict[str, Any] = {"accounts": accounts, "nice": options.nice, "renew": renew}
+    stage = Stage(executor, cache, tasks.path, wake, wheels=wheels, sites=sites.path, **how)
     assert stage.environments is not None
     executor.sites = stage.environments.ready
     try:
@@ -240,7 +263,7 @@ def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder, Fold
     """
     place = options.files
     if place is None:
-        place = options.home / "files" if not options.run_as else Path(tempfile.gettempdir()) / RUN_AS_FILES
+        place = options.home / "files" if not options.run_as else RUN_AS_FILES
     place = place.absolute()
     try:
         options.home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -109,10 +109,17 @@ LINE_LOOK_S = 0.005
     help="How much memory the process of a task may use, such as 512M or 2G. Not on Windows. [default: no limit]",
 )
 @click.option(
+    "--nice",
+    type=Whole(min=0, max=19),
+    default=19,
+    show_default=True,
+    help="How far tasks give way to other programs on this PC: 0 not at all, 19 as far as possible. With 19 they get "
+    "only the processor time that nobody else wants.",
+)
+@click.option(
     "--files",
     type=Folder(),
-    help="The folder for input and output files of tasks [default: in the home; with --run-as, in the system's folder "
-    "for temporary files].",
+    help="The folder for input and output files of tasks [default: in the home; with --run-as, /var/cache/deskgrid].",
 )
 @click.option(
     "--files-cache",

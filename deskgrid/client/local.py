@@ -57,8 +57,9 @@ def start(workers: int, program: Sequence[str] = PROGRAM, *, slots: int = 1, mpi
     for what, number in (("worker", workers), ("slot per worker", slots)):
         if type(number) is not int or number < 1:
             raise ValueError(f"a local grid has 1 {what} or more, not {number!r}")
-    # All of them run on this machine. So nobody has to measure how fast it is, and a second is a second.
-    options = json.dumps(["--slots", str(slots), "--speed", "1", *["--mpi"] * mpi])
+    # All of them run on this machine. So nobody has to measure how fast it is, and a second is a second. Its tasks are
+    # the work of whoever sits at it: they give way to nobody.
+    options = json.dumps(["--slots", str(slots), "--speed", "1", "--nice", "0", *["--mpi"] * mpi])
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "deskgrid.client.local", str(workers), options, *program],
         stdin=subprocess.PIPE,

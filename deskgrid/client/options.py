@@ -48,7 +48,8 @@ class TaskKeywords(TypedDict, total=False):
     task is with more ranks: ``Amdahl(s)`` with the serial fraction s, ``Downey(A, sigma)``, or a table such as
     ``{1: 1, 2: 1.9, 4: 3.4}``. With a speed-up, ``runtime`` is the time on one rank; without, it is the time of the
     whole gang. ``mpi``: the ranks are MPI processes, and run only on PCs that allow MPI. ``memory``: what each rank
-    needs, in bytes or as ``"4G"``. ``labels``: what the PCs must have: ``"gpu"`` or ``{"gpu", "matlab"}``.
+    may use with all that it starts, in bytes or as ``"4G"``. ``labels``: what the PCs must have: ``"gpu"`` or
+    ``{"gpu", "matlab"}``.
     """
 
     copies: bool | None

@@ -34,6 +34,7 @@ PLACES = {
     "worker/run/child.py": "child",
     "worker/run/parent.py": "child",
     "worker/run/scope.py": "child",
+    "worker/run/shared.py": "child",
     "worker/run/start.py": "child",
     "sleepbench/": "benchmark",
     "benchmarks/": "benchmark",

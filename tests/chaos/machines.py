@@ -15,7 +15,7 @@ from typing import Protocol
 
 from deskgrid.wire.joinline import JoinLine
 from tests.chaos.proxy import Loopback, Proxy
-from tests.live import ROOT, BrokerProcess
+from tests.live import ROOT, WORKER, BrokerProcess
 from tests.waiting import eventually
 
 # Short, so that a storm sees workers lost and found.
@@ -104,7 +104,7 @@ class WorkerMachine(Machine):
         self.cable = cable
         join = str(cable.dialled(line))
         own = ["--home", str(home), "--name", name]
-        arguments = ["worker", "--join", join, *own, "--slots", "1", "--until-stdin-closes"]
+        arguments = [*WORKER, "--join", join, *own, "--slots", "1", "--until-stdin-closes"]
         self._argv = [*cable.prefix, sys.executable, "-P", "-m", "deskgrid.cli", *arguments]
         self._environment = os.environ | environment
         self._process = None

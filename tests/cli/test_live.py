@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live import WORKER
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +82,7 @@ def address(environment: dict[str, str]) -> str:
 def test_a_bag_goes_from_the_command_line_to_a_worker_and_back(
     broker: "subprocess.Popen[str]", start: Start, run: Run, environment: dict[str, str]
 ) -> None:
-    worker = start("worker", "--broker", address(environment), "--slots", "1", "--until", "60", "--until-stdin-closes")
+    worker = start(*WORKER, "--broker", address(environment), "--slots", "1", "--until", "60", "--until-stdin-closes")
     submitted = run("submit", "--runtime", "1", "--each", "-", "--", *ECHO, stdin="good\nbad\n")
     bag = submitted.stdout.strip()
     assert (submitted.returncode, len(bag)) == (0, 12), submitted.stderr
@@ -116,7 +117,7 @@ def test_a_broker_whose_port_is_taken_is_refused_with_one_line(
 def test_a_signal_stops_broker_and_worker_cleanly(
     broker: "subprocess.Popen[str]", start: Start, run: Run, environment: dict[str, str], number: signal.Signals
 ) -> None:
-    worker = start("worker", "--broker", address(environment), "--name", "pc", "--slots", "1")
+    worker = start(*WORKER, "--broker", address(environment), "--name", "pc", "--slots", "1")
     assert eventually(lambda: "1 up" in run("status").stdout, 40)
     for process in (worker, broker):
         process.send_signal(number)

@@ -34,6 +34,12 @@ def test_what_a_pc_has_is_what_was_said_or_is_measured(told: list[WorkerOptions]
     assert first.join == JoinLine("worker", "127.0.0.1", 7077, None)
 
 
+def test_tasks_give_way_to_the_owner_of_the_pc_unless_they_are_told_not_to(told: list[WorkerOptions]) -> None:
+    assert deskgrid("worker", "--broker", LINE).exit_code == 0
+    assert deskgrid("worker", "--broker", LINE, "--nice", "0").exit_code == 0
+    assert [options.nice for options in told] == [19, 0]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="--mpi is not for Windows")
 def test_mpi_and_its_ports_are_said(told: list[WorkerOptions]) -> None:
     assert deskgrid("worker", "--broker", LINE, "--mpi", "--mpi-ports", "40000-40999").exit_code == 0
@@ -55,6 +61,7 @@ def test_mpi_is_not_for_windows(told: list[WorkerOptions], monkeypatch: pytest.M
         ("--label", "", "'' is not a label"),
         ("--memory", "4 apples", "'4 apples' is not a size like 512M or 2G"),
         ("--memory", "2000000G", "is more than any PC has"),
+        ("--nice", "20", "20 is not in the range 0<=x<=19"),
         ("--speed", "0", "0.0 is not in the range 0.001<=x<=1000.0"),
         ("--mpi-ports", "80-90", "'80-90' is not a range of ports from 1024 to 65535, like 40000-40999"),
         ("--mpi-ports", "5000-4000", "is not a range of ports"),

@@ -16,7 +16,7 @@ import pytest
 from deskgrid import Grid
 from tests.commands import Command
 from tests.docs.pages import PAGES, Block, blocks
-from tests.live import ROOT
+from tests.live import ROOT, WORKER
 from tests.waiting import eventually
 from tests.wheels import installed_wheel
 
@@ -64,7 +64,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     broker = Command(["broker", "--home", str(home), "--listen", "127.0.0.1:0"], place, log)
     line, pc = f"@{home / 'worker.join'}", str(place / "pc")
     worker = Command(
-        ["worker", "--join", line, "--home", pc, "--name", "lab-pc", "--slots", "2", "--until", "3600"], place, log
+        [*WORKER, "--join", line, "--home", pc, "--name", "lab-pc", "--slots", "2", "--until", "3600"], place, log
     )
     try:
         assert eventually((home / "client.join").exists, PATIENCE_S), log.read_text(encoding="utf-8")

@@ -1,13 +1,16 @@
 """A worker removes its temporary folder when it ends; the next worker removes the folder of a killed one."""
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from deskgrid.worker.run.folders import LOCK, PREFIX, Folder, remove_abandoned
+from tests.executor.rig import Rig, call, python_template, value
 from tests.live import ROOT
 
 PROGRAM = """
@@ -191,3 +194,119 @@ def test_where_anybody_can_exchange_folders_none_is_removed(place: Path) -> None
     place.chmod(0o1777)
     Folder().close()
     assert not folder.exists(), "with the sticky bit nobody can"
+
+
+# --- somebody cleans up -----------------------------------------------------------------------------------------------
+
+
+def swept(rig: Rig) -> None:
+    """Somebody removes everything that is in the folder for temporary files."""
+    shutil.rmtree(rig.executor.folder.path)
+
+
+def test_a_folder_that_was_removed_is_made_again_with_its_lock(place: Path) -> None:
+    folder = Folder()
+    shutil.rmtree(folder.path)
+    folder.renew()
+    assert folder.path.is_dir()
+    remove_abandoned(place)
+    assert folder.path.is_dir(), "it counts as that of a worker that lives"
+    folder.close()
+    assert list(place.iterdir()) == []
+
+
+def test_the_place_of_a_folder_is_made_again_too(place: Path) -> None:
+    (place / "files").mkdir()
+    folder = Folder(place / "files")
+    shutil.rmtree(place / "files")
+    folder.renew()
+    assert folder.path.is_dir()
+    folder.close()
+
+
+@posix
+def test_a_folder_that_somebody_else_has_made_in_its_place_is_not_used(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder()
+    shutil.rmtree(folder.path)
+    folder.path.mkdir(mode=0o777)
+    folder.path.chmod(0o777)
+    with pytest.raises(PermissionError, match="belongs to somebody else now"):
+        folder.renew()
+    folder.path.chmod(0o700)
+    folder.close()
+
+
+def test_what_a_folder_is_prepared_with_is_there_again(place: Path) -> None:
+    folder = Folder(prepare=lambda path: (path / "in").mkdir())
+    shutil.rmtree(folder.path)
+    folder.renew()
+    assert (folder.path / "in").is_dir()
+    folder.close()
+
+
+@pytest.mark.skipif(shutil.which("systemd-tmpfiles") is None, reason="this system does not clean up")
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root cleans up")
+def test_systemd_leaves_the_folder_of_a_living_worker_alone(place: Path) -> None:
+    folder = Folder(prepare=lambda path: (path / "file").touch())
+    (place / "other").mkdir()
+    (place / "tmpfiles.conf").write_text(f"e {place} - - - 0\n", encoding="utf-8")
+    subprocess.run(["systemd-tmpfiles", "--clean", str(place / "tmpfiles.conf")], check=True)
+    assert not (place / "other").exists(), "it cleans"
+    assert (folder.path / "file").exists()
+    folder.close()
+
+
+def test_files_that_no_task_can_write_to_are_touched(place: Path) -> None:
+    folder = Folder(prepare=lambda path: (path / "bundles" / "one").mkdir(parents=True))
+    module = folder.path / "bundles" / "one" / "module.py"
+    module.touch()
+    paths = [module, module.parent, folder.path / LOCK, folder.path]
+    for path in paths:
+        os.utime(path, (0, 0))
+    folder.touch(["bundles", "missing"])
+    assert all(path.stat().st_mtime > 0 for path in paths)
+    folder.close()
+
+
+def test_no_task_fails_because_its_workers_folder_was_removed(rigs: Callable[..., Rig]) -> None:
+    def makes_a_file() -> int:
+        import tempfile
+
+        with tempfile.NamedTemporaryFile() as file:
+            return file.write(b"text")
+
+    rig = rigs()
+    assert value(rig.call(makes_a_file)) == 4
+    for _ in range(5):
+        swept(rig)
+        assert value(rig.call(makes_a_file)) == 4, "in the process that has served it, or in another one"
+
+
+def test_a_process_is_started_after_the_folder_was_removed(rigs: Callable[..., Rig]) -> None:
+    rig = rigs()
+    swept(rig)
+    assert value(rig.call(lambda: 1)) == 1
+
+
+def test_modules_that_were_removed_are_asked_for_again(rigs: Callable[..., Rig]) -> None:
+    def imported() -> int:
+        import importlib
+
+        return int(importlib.import_module("travelled").VALUE)
+
+    rig, blob = rigs(), python_template(imported, {"travelled.py": b"VALUE = 42"})
+    digest = rig.know(blob)
+    swept(rig)
+    assert not rig.executor.knows(digest)
+    (ended,) = rig.run(rig.know(blob), call())
+    assert value(ended) == 42
+
+
+def test_a_checkpoint_that_was_removed_is_not_here(rigs: Callable[..., Rig]) -> None:
+    rig = rigs()
+    rig.executor.checkpoints.write(7, 1, b"state")
+    assert rig.executor.checkpoints.holds(7, 1)
+    swept(rig)
+    assert not rig.executor.checkpoints.holds(7, 1)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,16 @@ def test_a_file_is_there_when_all_of_its_parts_are(cache: FileCache) -> None:
     assert path is not None
     assert path.read_bytes() == DATA
     assert cache.begin(FILE) is None, "it is here already"
+
+
+def test_a_cache_that_somebody_has_removed_is_made_again(cache: FileCache, tmp_path: Path) -> None:
+    fetch(cache, FILE, DATA)
+    shutil.rmtree(tmp_path / "cache")
+    assert cache.find(FILE) is None
+    assert fetch(cache, FILE, DATA).read_bytes() == DATA
+    shutil.rmtree(tmp_path / "cache")
+    cache.put_tree(digest(b"a"), b"a")
+    assert cache.tree(digest(b"a")) == b"a"
 
 
 def test_a_part_that_was_damaged_is_refused(cache: FileCache) -> None:

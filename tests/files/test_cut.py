@@ -19,7 +19,7 @@ from deskgrid.client.grid import Grid
 from deskgrid.client.link import Link
 from tests.chaos.proxy import Proxy
 from tests.files.fakes import content
-from tests.live import ROOT, BrokerProcess, live_grid
+from tests.live import ROOT, WORKER, BrokerProcess, live_grid
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually
 
@@ -37,7 +37,8 @@ def big(tmp_path: Path) -> str:
 @contextmanager
 def worker_of(line: Any, home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker in a process of its own."""
-    argv = [sys.executable, "-m", "deskgrid.cli", "worker", "--join", str(line), "--home", str(home), "--slots", "1"]
+    own = ["--join", str(line), "--home", str(home), "--slots", "1"]
+    argv = [sys.executable, "-m", "deskgrid.cli", *WORKER, *own]
     with subprocess.Popen([*argv, "--until-stdin-closes"], cwd=ROOT, stdin=subprocess.PIPE) as process:
         try:
             yield process

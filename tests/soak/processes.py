@@ -18,6 +18,7 @@ from pathlib import Path
 from deskgrid import Grid
 from tests.chaos.book import gathered, work
 from tests.commands import PATIENCE_S, Command
+from tests.live import WORKER
 from tests.memory import LEAST, growth, resident
 from tests.waiting import eventually
 
@@ -40,7 +41,7 @@ DAY_S = 86_400.0
 def _worker(home: Path, place: Path, number: int) -> Command:
     cycle = place / f"cycle{number}"
     own = ["--home", str(place), "--name", f"pc{number}"]
-    arguments = ["worker", "--join", f"@{home / 'worker.join'}", *own, "--slots", "1"]
+    arguments = [*WORKER, "--join", f"@{home / 'worker.join'}", *own, "--slots", "1"]
     if number < len(CYCLES):
         cycle.write_text("{:g}, {:g}\n".format(*CYCLES[number]), encoding="ascii")
         arguments += ["--cycle", str(cycle)]

@@ -17,7 +17,7 @@ from deskgrid.wire import saving
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import Cycle
-from tests.live import ROOT, BrokerProcess, live_grid
+from tests.live import ROOT, WORKER, BrokerProcess, live_grid
 from tests.waiting import eventually
 
 LEASE_S = 2.0
@@ -27,7 +27,7 @@ PERIOD_S = 1.0
 # What a busy machine may take to start processes and to write files. Seconds.
 SLACK_S = 5.0
 # A worker whose tasks save that often, and one whose tasks save only when they have to.
-WORKER = f"""
+OFTEN = f"""
 import deskgrid.worker.checkpoints as checkpoints
 from deskgrid.cli.front import main
 checkpoints.PERIOD_LEAST_S = checkpoints.PERIOD_MOST_S = {PERIOD_S}
@@ -54,11 +54,9 @@ def noted(log: Path) -> list[int]:
 
 
 @contextmanager
-def worker_process(
-    line: JoinLine, name: str, place: Path, program: str = WORKER
-) -> Iterator["subprocess.Popen[bytes]"]:
+def worker_process(line: JoinLine, name: str, place: Path, program: str = OFTEN) -> Iterator["subprocess.Popen[bytes]"]:
     own = ["--home", str(place / name), "--name", name, "--slots", "1"]
-    argv = [sys.executable, "-c", program, "worker", "--join", str(line), *own]
+    argv = [sys.executable, "-c", program, *WORKER, "--join", str(line), *own]
     environment = os.environ | {"TMPDIR": str(place)}
     with subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
         try:

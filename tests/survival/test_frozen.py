@@ -13,7 +13,7 @@ import pytest
 
 from deskgrid.client.grid import Grid
 from deskgrid.errors import TaskCrashed
-from tests.live import ROOT, LiveGrid, live_grid
+from tests.live import ROOT, WORKER, LiveGrid, live_grid
 from tests.peers import PATIENCE_S
 from tests.survival.gates import Gate, counted
 from tests.waiting import eventually
@@ -34,7 +34,7 @@ def live(tmp_path: Path) -> Iterator[LiveGrid]:
 def worker_process(live: LiveGrid, name: str, place: Path, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A worker in a process of its own, which has joined; its temporary files are in ``place``."""
     line, own = live.broker.ready.worker_line, ["--home", f"{place}-pc", "--name", name, "--slots", "1"]
-    argv = [sys.executable, "-m", "deskgrid.cli", "worker", "--join", line, *own, *options]
+    argv = [sys.executable, "-m", "deskgrid.cli", *WORKER, "--join", line, *own, *options]
     environment = os.environ | {"TMPDIR": str(place)}
     with subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
         try:

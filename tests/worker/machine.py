@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.live import ROOT
+from tests.live import ROOT, WORKER
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually
 
@@ -19,7 +19,7 @@ class WorkerProcess:
         self._log = log
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-P", "-m", "deskgrid.cli", "worker", *arguments, "--until-stdin-closes"],
+                [*prefix, sys.executable, "-P", "-m", "deskgrid.cli", *WORKER, *arguments, "--until-stdin-closes"],
                 cwd=ROOT,
                 env=os.environ | environment,
                 stdin=subprocess.PIPE,

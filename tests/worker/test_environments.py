@@ -23,6 +23,7 @@ from deskgrid.worker.files.claims import NOT_SENT, Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.run.folders import Folder
+from deskgrid.worker.run.scope import LOWEST
 from tests.files.fakes import Store, digest, entry
 from tests.waiting import eventually
 from tests.wheels import make_wheel
@@ -139,6 +140,19 @@ def test_an_environment_has_its_wheels_and_nothing_of_the_worker(pc: Pc, tmp_pat
     with pytest.raises(subprocess.CalledProcessError):
         pc.run("k", "import msgpack")
     assert pc.run("k", "import tiny; print(tiny.__spec__.cached)").startswith(pc.all.ready["k"].folder)
+
+
+def test_an_environment_that_somebody_has_removed_is_made_again(pc: Pc, tmp_path: Path) -> None:
+    tree = pc.tree(a_wheel(tmp_path))
+    pc.want(k=tree)
+    pc.prepared()
+    for folder in (pc.area / module.PLACE, pc.place / "wheels", pc.place / "cache"):
+        shutil.rmtree(folder)
+    assert pc.all.lacks("k")
+    assert pc.prepared()[0].readiness == wire.Readiness.GONE
+    pc.want(k=tree)
+    assert pc.prepared()[0].readiness == wire.Readiness.READY
+    assert pc.run("k", "import tiny; print(tiny.NAME)") == "tiny"
 
 
 def test_environments_share_files_and_a_second_one_needs_nothing_from_the_broker(pc: Pc, tmp_path: Path) -> None:
@@ -384,13 +398,27 @@ def test_a_full_disk_while_it_is_unpacked_is_this_pcs_trouble(
 @posix
 def test_a_helper_ends_with_its_worker(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never.whl")
-    argv = [sys.executable, "-I", str(helpers.PROGRAM), "unpack", str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    places = [str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    argv = [sys.executable, "-I", str(helpers.PROGRAM), "0", "unpack", *places]
     (tmp_path / "new").mkdir()
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         assert eventually((tmp_path / "new" / "prefix").is_dir)
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(30) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells so of a process")
+def test_a_helper_gives_way_as_far_as_the_worker_was_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "never.whl")
+    places = [str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    argv = [sys.executable, "-I", str(helpers.PROGRAM), str(LOWEST), "unpack", *places]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
+        assert eventually((tmp_path / "new" / "prefix").is_dir)
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == LOWEST
+        assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
+        assert process.stdin is not None
+        process.stdin.close()
 
 
 def test_what_a_killed_worker_was_making_is_removed_by_the_next_one(tmp_path: Path) -> None:

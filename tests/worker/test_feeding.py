@@ -52,13 +52,16 @@ class Processes(WithoutCheckpoints, WithoutFiles):
         return []
 
 
-def fed(work: list[tuple[str, float]], *ends: list[int]) -> list[list[list[int]]]:
-    """Which tasks a process is given, of ``work`` (template, runtime) for one slot, and then as these end."""
+def fed(work: list[tuple[str, float]], *ends: list[int], memory: Sequence[int] = ()) -> list[list[list[int]]]:
+    """Which tasks a process is given, of ``work`` (template, runtime) for one slot, and then as these end.
+
+    ``memory``: what each asks for; nothing if it is empty.
+    """
     processes, now = Processes(), Instant(0.0, 0.0)
     session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
     session.tick(now)
     rows = [
-        wire.Work(task, task, 0, template, runtime, wire.TaskOptions(), 0, b"")
+        wire.Work(task, task, 0, template, runtime, wire.TaskOptions(memory=memory[task] if memory else 0), 0, b"")
         for task, (template, runtime) in enumerate(work)
     ]
     session.receive(wire.Assign(1, 0.0, tuple(rows)), now)
@@ -81,6 +84,10 @@ def test_what_takes_longer_is_given_one_ahead() -> None:
 
 def test_tasks_of_another_template_wait_until_it_has_none() -> None:
     assert fed([("a", 0.04), ("b", 0.04)], [0]) == [[[0]], [[1]]]
+
+
+def test_tasks_that_ask_for_other_memory_wait_until_it_has_none() -> None:
+    assert fed([("a", 0.04)] * 3, [0, 1], memory=[5, 5, 7]) == [[[0, 1]], [[2]]]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.worker.pc.shared_memory import Leftovers
 from tests.executor.rig import alive, call, command_template, python_template, written
 from tests.waiting import eventually
 from tests.worker.gang_rig import FakeBroker, Pc, fake_broker
@@ -28,15 +27,20 @@ pytestmark = [
 MPI_S = 40.0
 
 
+def pieces() -> set[str]:
+    """The names of the pieces of shared memory that MPICH has made."""
+    return {path.name for path in Path("/dev/shm").glob("mpich_shm_*")}
+
+
 @pytest.fixture
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBroker]:
     """A broker without PCs yet. Afterwards no process and no shared memory of MPI programs may be left."""
-    before = Leftovers().present()
+    before = pieces()
     with fake_broker(tmp_path / "pcs") as started:
         yield started
         pids = {pid for pc in started.pcs for pid in pc.pids()}
     assert eventually(lambda: not any(map(alive, pids)))
-    assert Leftovers().present() <= before
+    assert pieces() <= before
 
 
 def four(broker: FakeBroker) -> list[tuple[Pc, list[int]]]:
@@ -108,14 +112,14 @@ def test_shared_memory_of_ranks_that_were_killed_is_swept(broker: FakeBroker, tm
 
     if not Path("/dev/shm").is_dir():
         pytest.skip("this system has no /dev/shm")
-    before = Leftovers().present()
+    before = pieces()
     gang = broker.gang(python_template(run), call(str(tmp_path)), *four(broker), mpi=True)
     broker.until(lambda: len(list(tmp_path.glob("*.pid"))) == 4, MPI_S)
-    assert len(Leftovers().present() - before) == 2, "one for the ranks of each PC"
+    assert len(pieces() - before) == 2, "one for the ranks of each PC"
     for rank in range(4):
         os.kill(int(written(tmp_path / f"{rank}.pid")), signal.SIGKILL)
     assert {row.outcome for row in broker.ran(gang)} == {wire.Outcome.CRASH}
-    broker.until(lambda: Leftovers().present() <= before, 10.0)
+    broker.until(lambda: pieces() <= before, 10.0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the ports of a process in /proc")

@@ -212,6 +212,9 @@ class Memory:
         self.uses()
         self.leftovers = Leftovers(folder=self.shm, proc=self.proc)
 
+    def sweep(self, now: float) -> None:
+        self.leftovers.sweep(now, set)
+
     def make(self, *names: str) -> None:
         for name in names:
             (self.shm / name).touch()
@@ -230,20 +233,20 @@ class Memory:
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such memory on Windows")
 def test_only_what_came_with_the_rank_and_nobody_uses_is_removed(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
-    memory.make("mpich_shm_before", "something_else")
+    memory.make("mpich_shm_before", "something_else", "psm_before")
     before = memory.leftovers.present()
-    memory.make("mpich_shm_left", "mpich_shm_used", "other_new")
+    memory.make("mpich_shm_left", "mpich_shm_used", "other_new", "psm_new")
     memory.uses("mpich_shm_used")
     memory.leftovers.ended(before)
-    memory.leftovers.sweep(10.0)
-    memory.leftovers.sweep(10.5)
+    memory.sweep(10.0)
+    memory.sweep(10.5)
     assert "mpich_shm_left" in memory.left, "only after a second look"
-    memory.leftovers.sweep(11.0)
-    assert memory.left == {"mpich_shm_before", "something_else", "mpich_shm_used", "other_new"}
+    memory.sweep(11.0)
+    assert memory.left == {"mpich_shm_before", "something_else", "psm_before", "mpich_shm_used", "other_new", "psm_new"}
     memory.uses()
-    memory.leftovers.sweep(12.0)
-    memory.leftovers.sweep(13.0)
-    assert memory.left == {"mpich_shm_before", "something_else", "other_new"}
+    memory.sweep(12.0)
+    memory.sweep(13.0)
+    assert memory.left == {"mpich_shm_before", "something_else", "psm_before", "other_new", "psm_new"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such memory on Windows")
@@ -263,3 +266,17 @@ def test_the_memory_of_other_users_is_not_looked_at(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     memory.make("mpich_shm_a")
     assert Leftovers([os.getuid() + 1], memory.shm, memory.proc).present() == frozenset()
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can give files away")
+def test_of_a_user_of_their_own_everything_is_removed_that_nobody_uses(tmp_path: Path) -> None:
+    memory, uid = Memory(tmp_path), 61_234
+    memory.make("psm_theirs", "sem.used", "psm_made", "psm_roots")
+    for name in ("psm_theirs", "sem.used", "psm_made"):
+        os.chown(memory.shm / name, uid, uid)
+    memory.uses("sem.used")
+    leftovers = Leftovers([uid], memory.shm, memory.proc)
+    made = {("psm_made", (memory.shm / "psm_made").stat().st_ino)}
+    for now in (1.0, 2.0):
+        leftovers.sweep(now, lambda: made)
+    assert memory.left == {"sem.used", "psm_made", "psm_roots"}

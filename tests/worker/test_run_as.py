@@ -16,7 +16,6 @@ from deskgrid import File
 from deskgrid.client.grid import Grid
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.wire.key_pair import new_pair
-from deskgrid.worker.agent import RUN_AS_FILES
 from deskgrid.worker.run.accounts import AccountError, find_accounts
 from deskgrid.worker.run.folders import PREFIX
 from tests.executor.rig import alive, call, command_template, python_template, written
@@ -104,7 +103,8 @@ def start(live: LiveGrid, place: Path, user: str) -> Callable[..., Any]:
     (place / "tmp").mkdir()
     (place / "tmp").chmod(0o755)
     begin, home = prefix(place), str(place / "pc")
-    options = ["--join", live.broker.ready.worker_line, "--home", home, "--name", "pc1"]
+    own = ["--home", home, "--name", "pc1", "--files", f"{place}/files"]
+    options = ["--join", live.broker.ready.worker_line, *own]
     environment = {"TMPDIR": str(place / "tmp"), "DESKGRID_JOIN": live.broker.ready.client_line, "MINE": "secret"}
 
     def started(who: str = user, slots: int = 1) -> Any:
@@ -195,10 +195,10 @@ def test_no_task_can_read_a_key_or_what_the_worker_keeps(live: LiveGrid, start: 
     with start() as worker:
         assert worker.joined(), worker.said
         folders = [path for path in (place / "tmp").iterdir() if path.is_dir()]
-        secret = [*(place / "pc").rglob("*"), place / "pc", *(place / "broker").rglob("*"), *folders]
+        secret = [*(place / "pc").rglob("*"), place / "pc", *(place / "broker").rglob("*"), *folders, place / "files"]
         assert [path for path in secret if path.suffix == ".join"]
         assert value_of(live, python_template(_tried), call([*map(str, secret)])) == []
-        (folder,) = [path for path in folders if path.name != RUN_AS_FILES]
+        (folder,) = folders
         assert (stat.S_IMODE(folder.stat().st_mode), folder.stat().st_uid) == (0o700, 0)
 
 
@@ -257,13 +257,33 @@ def test_nothing_is_left_of_a_worker_that_was_killed_when_the_next_one_starts(
         pid = value_of(live, python_template(lambda: __import__("os").getpid()))
         worker.kill()
         assert eventually(lambda: not alive(pid), PATIENCE_S)
-    left = [*(place / "tmp").glob(f"{PREFIX}*"), *(place / "tmp" / RUN_AS_FILES).glob(f"{PREFIX}*")]
+    left = [*(place / "tmp").glob(f"{PREFIX}*"), *(place / "files").glob(f"{PREFIX}*")]
     assert left
     with start() as worker:
         assert worker.joined(2)
         assert not [path for path in left if path.exists()]
-    assert [path.name for path in (place / "tmp").iterdir()] == [RUN_AS_FILES], "the cache stays"
-    assert sorted(path.name for path in (place / "tmp" / RUN_AS_FILES).iterdir()) == ["cache", "wheels"]
+    assert not list((place / "tmp").iterdir())
+    assert sorted(path.name for path in (place / "files").iterdir()) == ["cache", "wheels"], "the cache stays"
+
+
+@by_root
+def test_what_a_task_of_that_user_left_in_shared_memory_is_gone(live: LiveGrid, start: Callable[[], Any]) -> None:
+    def leaves(name: str) -> None:
+        import os
+        from multiprocessing import resource_tracker
+        from multiprocessing.shared_memory import SharedMemory
+
+        SharedMemory(name, create=True, size=100)
+        with open(f"/dev/shm/{name}-too", "wb"):
+            resource_tracker.unregister(f"/{name}", "shared_memory")
+            os.kill(os.getpid(), 9)
+
+    names = [f"deskgrid-test-{os.getpid()}", f"deskgrid-test-{os.getpid()}-too"]
+    with start() as worker:
+        assert worker.joined()
+        client = live.client()
+        client.results(client.submit([call(names[0])], python_template(leaves), runtime=0.1))
+        assert eventually(lambda: not any(Path("/dev/shm", name).exists() for name in names), PATIENCE_S)
 
 
 # --- who cannot be --------------------------------------------------------------------------------------------------
@@ -325,7 +345,7 @@ def test_tasks_of_that_user_are_given_files_and_leave_others(
         item = {"file": File(place / "data.csv"), "make": File}
         (result,) = grid.bag(_leaves, [item], runtime=1).results()
         assert Path(result).read_text() == "1,21,2"
-        files = place / "tmp" / RUN_AS_FILES
+        files = place / "files"
         assert {path.stat().st_uid for path in (files / "cache").iterdir()} == {0}
 
 
@@ -379,7 +399,7 @@ def test_people_have_different_accounts_at_the_same_time_and_read_nothing_of_eac
         item = {"file": File(place / "data.csv"), "make": File, "ready": f"{notes}/ready", "go": f"{notes}/go"}
         bag = anns.bag(hold, [item], runtime=1000, modules=["travelled"])
         assert eventually((notes / "ready").is_dir, PATIENCE_S), worker.said
-        paths = [str(path) for path in (place / "tmp").rglob("*") if path.is_file()]
+        paths = [str(path) for folder in ("tmp", "files") for path in (place / folder).rglob("*") if path.is_file()]
         assert sum(secret in Path(path).read_bytes() for path in paths) >= 3, "the input, the module and the output"
         ((uid, found),) = bens.bag(read, [paths], runtime=1).results()
         assert found == []

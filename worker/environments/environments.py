@@ -1,7 +1,8 @@
 """The environments that a worker has, and how it gets them: files come, wheels are unpacked, a folder is made.
 
-Rule 1: the worker's loop waits for nothing here. Threads look at the disk, and processes of the lowest priority do the
-work (`install.py`). If tasks run as another user, these processes run as a third one, which is neither root nor theirs.
+Rule 1: the worker's loop waits for nothing here. Threads look at the disk, and processes that give way to everybody
+else do the work (`install.py`). If tasks run as another user, these processes run as a third one, which is neither root
+nor theirs.
 Rule 2: one environment is made at a time, the most urgent first. It is made in the worker's own folder, so what a
 killed worker leaves is removed by the next.
 Rule 3: each submitter has folders of its own. A folder with a process in it stays.
@@ -80,7 +81,10 @@ class _Lookup:
 
 
 class Environments:
-    """``ready``: those that processes can run in, by key. ``in_use``: whether a process runs in one."""
+    """``ready``: those that processes can run in, by key. ``in_use``: whether a process runs in one.
+
+    ``nice``: how far its helpers give way to others on this PC.
+    """
 
     def __init__(
         self,
@@ -92,6 +96,7 @@ class Environments:
         *,
         wake: Callable[[], None],
         in_use: Callable[[str], bool],
+        nice: int = 0,
         apart: bool = False,
     ) -> None:
         """``apart``: tasks run as other users, who are let into what is theirs later. Raises `AccountError`."""
@@ -106,7 +111,7 @@ class Environments:
         self._installer = find_installer() if apart else None
         if self._installer is not None:
             self._installer.let_pass(store.folder)
-        self._helpers = Helpers(self._installer)
+        self._helpers = Helpers(nice, self._installer)
         self._errands = Errands(wake, AT_ONCE)
         self._wanted: dict[str, wire.EnvironmentWanted] = {}
         self._failed: set[str] = set()
@@ -129,7 +134,7 @@ class Environments:
         self._wanted = {wanted.key: wanted for wanted in message.environments}
         self._failed.clear()
         for key in self._wanted:
-            if key in self.ready:
+            if self._has(key):
                 self.ready[key] = self.ready.pop(key)  # the last one that would be let go
                 self._say(key, wire.Readiness.READY)
         self._let_go()
@@ -137,11 +142,21 @@ class Environments:
 
     def lacks(self, key: str) -> bool:
         """Whether an environment is not ready, although the broker believes it: then it is told."""
-        if key in self.ready:
+        if self._has(key):
             return False
         if key not in self._wanted:
             self._say(key, wire.Readiness.GONE)
         return True
+
+    def _has(self, key: str) -> bool:
+        """Whether an environment is ready. If somebody has removed it, the broker is told."""
+        if key not in self.ready:
+            return False
+        if os.path.isdir(self.ready[key].folder):
+            return True
+        del self.ready[key]
+        self._say(key, wire.Readiness.GONE)
+        return False
 
     def poll(self) -> None:
         """Pass on what threads have done."""

@@ -1,4 +1,4 @@
-"""Runs `install.py` in processes of their own, which give way to everything else on the PC and end with the worker.
+"""Runs `install.py` in processes of their own, which give way to others on the PC and end with the worker.
 
 What such a process says is checked: it has read what others wrote.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.environments.installer import Installer
+from deskgrid.worker.run.scope import priority_class
 
 PROGRAM = Path(__file__).with_name("install.py")
 # The largest wheels take a minute on an idle PC; on a busy one it takes much longer, but a hang is a hang. Seconds.
@@ -27,9 +28,13 @@ class Stopped(Exception):
 
 
 class Helpers:
-    """All helpers that run; `run` is called from several threads. ``installer``: the account that they run as."""
+    """All helpers that run; `run` is called from several threads.
 
-    def __init__(self, installer: Installer | None = None) -> None:
+    ``nice``: how far they give way. ``installer``: the account that they run as.
+    """
+
+    def __init__(self, nice: int, installer: Installer | None = None) -> None:
+        self._nice = nice
         self._how = {} if installer is None else installer.process()
         self._processes: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
@@ -44,13 +49,14 @@ class Helpers:
             if self._closed:
                 raise Stopped
             process = subprocess.Popen(
-                [sys.executable, "-I", str(PROGRAM), *argv],
+                [sys.executable, "-I", str(PROGRAM), str(self._nice), *argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 encoding="utf-8",
                 errors="replace",
                 env={},
+                creationflags=priority_class(self._nice),
                 **self._how,
             )
             self._processes.add(process)

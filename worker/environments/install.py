@@ -1,14 +1,14 @@
 """A program that unpacks a wheel, or makes an environment of unpacked wheels, in a process of its own.
 
-    install.py unpack WHEEL FOLDER      the files of a wheel, in an empty folder: site, bin, prefix
-    install.py make FOLDER WHEEL...     unpacked wheels become an environment, a folder that a Python runs in
+    install.py NICE unpack WHEEL FOLDER      the files of a wheel, in an empty folder: site, bin, prefix
+    install.py NICE make FOLDER WHEEL...     unpacked wheels become an environment, a folder that a Python runs in
 
 It says on stdout, in lines of JSON, what is known so far: facts, or who is to blame: ``refused`` (the wheel: no PC can
 have it), ``trouble`` (this PC), or the number of an unpacked wheel that is ``damaged`` or ``gone``. `unpack` says what
 the wheel ``needs`` before it writes, so that the worker can end it; when it is ``unpacked``; and what was ``compiled``.
 
-Rule 1: this file stands alone, so that the process starts quickly. It runs at the lowest priority, and ends when its
-input ends, that is, with its worker.
+Rule 1: this file stands alone, with `scope.py` of the processes of tasks, so that the process starts quickly. It gives
+way to others on the PC as they do (NICE), and ends when its input ends, that is, with its worker.
 Rule 2: nothing of a wheel is run. A name that could lead out of the folder, or that is Python's own there, a link,
 names that are one on some system, and a file that is not what RECORD says are refused; so are more files and bytes than
 any wheel has.
@@ -75,9 +75,8 @@ BYTECODE_ANYWAY_BYTES = 2**16
 FREE_BYTES = 256 * 2**20
 # The time of change of each file of an unpacked wheel: a file with another one was written to. Seconds since 1970.
 CHANGED_S = 1_000_000_000
-# Priority on systems with `nice`, and on Windows.
-NICE = 19
-_IDLE_CLASS = 0x40
+# Has how processes give way.
+_SCOPE = Path(__file__).parents[1] / "run" / "scope.py"
 # Bytecode that is never compared with its source: the time of change of copies differs.
 _UNCHECKED = (1).to_bytes(4, "little")
 _COPIED = 2**20
@@ -618,10 +617,11 @@ def _write_script(target: str, data: bytes, place: _Place) -> None:
 def main(argv: list[str]) -> None:
     """Do one thing, and say on stdout how it goes."""
     threading.Thread(target=_end_with_worker, daemon=True).start()
-    _give_way()
+    nice, todo, *rest = argv
+    _give_way(int(nice))
     todos: dict[str, Callable[..., Iterator[dict[str, object]]]] = {"unpack": unpack, "make": make}
     try:
-        for said in todos[argv[0]](*argv[1:]):
+        for said in todos[todo](*rest):
             _say(said)
     except Refused as error:
         _say({"refused": str(error)})
@@ -645,16 +645,13 @@ def _end_with_worker() -> None:
     os._exit(1)
 
 
-def _give_way() -> None:
-    """Take the lowest priority."""
-    with suppress(OSError):
-        if sys.platform == "win32":
-            import ctypes
-
-            kernel = ctypes.windll.kernel32
-            kernel.SetPriorityClass(kernel.GetCurrentProcess(), _IDLE_CLASS)
-        else:
-            os.nice(NICE)
+def _give_way(nice: int) -> None:
+    spec = importlib.util.spec_from_file_location("scope", _SCOPE)
+    assert spec is not None
+    assert spec.loader is not None
+    scope = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(scope)
+    scope.give_way(nice)
 
 
 if __name__ == "__main__":

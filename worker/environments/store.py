@@ -74,6 +74,7 @@ class WheelStore:
     def keep(self, wheel: str, unpacked: Path) -> None:
         """Keep a wheel that was unpacked on the same disk. Raises OSError."""
         path = self._path(wheel)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
         try:
             unpacked.rename(path)
         except OSError:

@@ -15,10 +15,11 @@ Rule 6: time that files take is not the task's own: its clock and its timeout ru
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from deskgrid import wire
 from deskgrid.worker.checkpoints import Store
@@ -81,6 +82,9 @@ class Stage:
     users that they run as; None: in ``area``, and the worker's own user.
 
     ``wheels``: None: this PC has no environments. ``sites``: where these are, on the same disk; None: in ``area``.
+
+    ``nice``: how far what makes environments gives way to others on this PC. ``renew``: makes the area again if
+    somebody has removed it.
     """
 
     def __init__(
@@ -93,8 +97,11 @@ class Stage:
         accounts: Accounts | None = None,
         wheels: WheelStore | None = None,
         sites: Path | None = None,
+        nice: int = 0,
+        renew: Callable[[], None] = lambda: None,
     ) -> None:
         self._processes = processes
+        self._renew = renew
         accounts = Accounts(area) if accounts is None else accounts
         for place in accounts.places:
             task_folder.prepare(place.area, place.account)
@@ -108,16 +115,8 @@ class Stage:
         self._outputs = Outputs(self._places, self._errands, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
-            self.environments = Environments(
-                wheels,
-                cache,
-                sites or area,
-                self._downloads,
-                self._claims,
-                wake=wake,
-                in_use=self._uses,
-                apart=self._places.apart,
-            )
+            how: dict[str, Any] = {"wake": wake, "in_use": self._uses, "nice": nice, "apart": self._places.apart}
+            self.environments = Environments(wheels, cache, sites or area, self._downloads, self._claims, **how)
         self.ranks = RankStage(
             processes.ranks,
             processes.template,
@@ -179,6 +178,8 @@ class Stage:
 
     def poll(self, now: float) -> list[JobEnded]:
         """Return the jobs that ended since the last call, those with files only when the broker has these."""
+        with suppress(OSError):  # what needs it says what is wrong
+            self._renew()
         self._errands.poll()
         if self.environments is not None:
             self.environments.poll()

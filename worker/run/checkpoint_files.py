@@ -104,7 +104,7 @@ class CheckpointFiles:
 
     def holds(self, task: int, number: int) -> bool:
         """Whether the checkpoint of a task under a number is here."""
-        return (task, number) in self._sizes
+        return (task, number) in self._sizes and self._path(task, number).is_file()
 
     def read(self, task: int, number: int) -> Payload | None:
         """The checkpoint of a task under a number; None if it is not here."""

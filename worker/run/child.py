@@ -59,7 +59,7 @@ from typing import Any, TextIO
 
 import msgpack
 
-from . import scope
+from . import scope, shared
 
 # Copied from deskgrid.wire, which is not imported here; a test checks that they are equal.
 DONE = 0
@@ -1122,6 +1122,11 @@ def checkpoint_file_of(times_file: str, number: int) -> str:
     return f"{tasks_folder_of(times_file)}.checkpoint-{number}"
 
 
+def notes_file_of(times_file: str) -> str:
+    """Return the name of the file that says what a process has made in shared memory."""
+    return str(Path(times_file).with_suffix(".made"))
+
+
 def too_large(size: int, limit: int) -> TaskFailure:
     """Return the failure of a task whose result is too large to send."""
     return TaskFailure("ResultTooLarge", f"the result has {size:,} bytes; the limit is {limit:,}")
@@ -1155,6 +1160,7 @@ class Child:
         self._environment = environment
         self._limit = result_limit
         self._memory = memory
+        self._over = f"the limit is {memory:,} bytes for a task on {host} (deskgrid worker --task-memory)"
         self._is_rank = bool(rank)
         self._rank: tuple[int, ...] = ()
         self._inherited = tuple(inherited)
@@ -1162,6 +1168,10 @@ class Child:
         self._busy = False
         self._served = False
         self._temporary = scope.Temporary(temporary)
+        # The file that says what is in shared memory, and whether something may have come since it was read last.
+        self._notes = notes_file_of(times_file)
+        self._made = False
+        shared.watch(self._notes, self._has_made)
         self._surroundings = scope.Surroundings()
         self._answers: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
         self._templates: dict[str, Function | Command] = {}
@@ -1174,7 +1184,7 @@ class Child:
         module.files = self._files
         sys.modules[TASK] = module
         if sys.platform != "win32":
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(after_in_child=self._forked, after_in_parent=self._has_made)
 
     def serve(self) -> None:
         """Run the tasks that come, until the input ends."""
@@ -1192,6 +1202,8 @@ class Child:
                 self._join_gang(body)
             elif kind == "become":
                 self._become(body)
+            elif kind == "memory":
+                self._confine(*body)
             elif not self._run(digest, body):
                 break
 
@@ -1222,6 +1234,13 @@ class Child:
         os.chdir(account["cwd"])
         self._surroundings.note()
 
+    def _confine(self, size: int, reason: str) -> None:
+        """Use no more than so many bytes of memory from now on. ``reason``: what is said of a task that needs more."""
+        if not self._memory or size < self._memory:
+            self._memory, self._over = size, reason
+            limit_memory(size)
+            self._surroundings.note()
+
     def _join_gang(self, gang: dict[str, Any]) -> None:
         """Become a rank. ``variables``: of the environment."""
         os.environ.update(gang["variables"])
@@ -1242,6 +1261,9 @@ class Child:
         """Run tasks; return whether another one may follow in this process."""
         template = self._templates[digest]
         self._busy = True
+        if not self._temporary.is_there():
+            write_all(self._out, frame(["spent"]))
+            return False
         for task, number, payload, checkpoint in tasks:
             if checkpoint is None:
                 goes_on = self._attempt(template, task, number, payload)
@@ -1375,6 +1397,11 @@ class Child:
     def _tidy(self, template: "Function | Command", elapsed: float) -> bool:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""
         left = False
+        if self._made and sys.platform != "win32":
+            self._made = False
+            shared.remove(shared.noted(self._notes), [os.geteuid()])
+            with suppress(OSError):
+                os.truncate(self._notes, 0)
         _dup2(self._empty, 0)
         if elapsed > scope.QUICK_S or not self._temporary.is_untouched:
             left = scope.have_children() and scope.end_children()
@@ -1395,9 +1422,12 @@ class Child:
     def _explained(self, error: MemoryError) -> MemoryError:
         """Add the memory limit, if there is one, to ``error``."""
         if self._memory:
-            text = f"the limit is {self._memory:,} bytes for a task on {self._host} (deskgrid worker --task-memory)"
-            error.add_note(text) if error.args else setattr(error, "args", (text,))
+            error.add_note(self._over) if error.args else setattr(error, "args", (self._over,))
         return error
+
+    def _has_made(self) -> None:
+        """There may be something of this process in shared memory, or of a copy."""
+        self._made = True
 
     def _forked(self) -> None:
         """Close the pipes in the copy after a task forked: it must not keep them open or write frames."""
@@ -1487,6 +1517,9 @@ def die_first() -> None:
 def prepare() -> None:
     """Import what every task needs: what the parent of a process has imported, it need not."""
     pickle_by_value()
+    if sys.platform == "linux":
+        for name in ("_multiprocessing", "_posixshmem"):
+            importlib.import_module(name)
     scope.watch()
 
 

@@ -14,6 +14,8 @@ job was sent to a ready process, or at the poll that saw its predecessor end.
 """
 
 import math
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +26,7 @@ from typing import Any
 from deskgrid.durations import precise
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
 from deskgrid.worker.environments.site import Site
+from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
 from deskgrid.worker.run.folders import Folder
@@ -47,6 +50,11 @@ CAPTURE_LIMIT = 64 * 1024
 TEMPLATES_BYTES = 2 * PAYLOAD_LIMIT
 # How long a process is kept for more tasks of its program. Seconds.
 IDLE_S = 60.0
+# How often the files in the worker's folder are touched: what is not used for some days is removed where temporary
+# files are. Seconds.
+TOUCH_S = 12 * 3600.0
+# What is in it that no task can write to.
+BUNDLES, CHECKPOINTS = "bundles", "checkpoints"
 # Failed starts in a row before a job goes back to the broker: two may be bad luck.
 START_ATTEMPTS = 3
 
@@ -60,6 +68,8 @@ class Executor:
     of memory for a task's process, and for each process that it starts, on systems that can enforce this; 0 for no
     limit. ``accounts``: the users that the processes run as, and where the folders of tasks are; None: they run as the
     worker's own user, with folders beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
+    ``nice``: how far processes give way to others on this PC. ``groups``: how the kernel bounds what tasks asked for
+    that gave ``memory``; None: each of their processes is limited by itself.
     """
 
     def __init__(
@@ -74,24 +84,28 @@ class Executor:
         accounts: Accounts | None = None,
         mpi: Mpi | None = None,
         nice: int = 0,
+        groups: Groups | None = None,
     ) -> None:
         self._wake = wake
         self._woken = False
         self._memory_note = f"; a task here may use at most {task_memory:,} bytes of memory" if task_memory else ""
         self.folder = Folder()
+        self._touched: float | None = None
         self._accounts = Accounts(self.folder.path) if accounts is None else accounts
-        self._bundles = self.folder.path / "bundles"
+        self._bundles = self.folder.path / BUNDLES
         uids = [place.uid for place in self._accounts.places if place.uid is not None]
-        self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints", uids=uids)
+        self.checkpoints = CheckpointFiles(self.folder.path / CHECKPOINTS, uids=uids)
         self._saved: list[JobSaved] = []
         arguments = [name, str(result_limit), str(task_memory)]
-        self._spawner = Spawner(self.folder.path, arguments, capture_limit, self._accounts, self._keep, nice=nice)
+        self._spawner = Spawner(
+            self.folder, arguments, capture_limit, self._accounts, self._keep, nice=nice, groups=groups
+        )
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [Slot(index) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
         about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi}
-        self.ranks = Ranks(self._spawner, self.template, wake, **about, uids=uids)
+        self.ranks = Ranks(self._spawner, self.template, wake, **about)
 
     @property
     def processes(self) -> set[Process]:
@@ -108,7 +122,8 @@ class Executor:
         self._spawner.sites = sites
 
     def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
-        """Learn a template; others may be forgotten, except those ``needed``. Raises `TemplateError`."""
+        """Learn a template; others may be forgotten, except those ``needed``. Raises `TemplateError`, and OSError."""
+        self.folder.renew()
         template = read_template(blob, self._bundles)
         running = {slot.jobs[0].template for slot in self._busy()} | self.ranks.templates
         for old in self._remembered.add(digest, template.size, running | set(needed)):
@@ -124,8 +139,9 @@ class Executor:
             (self.folder.path / TASKS).mkdir(mode=0o700, exist_ok=True)
 
     def knows(self, digest: str) -> bool:
-        """Whether `know` was called with it, and it was not forgotten."""
-        return digest in self._templates
+        """Whether `know` was called with it, it was not forgotten, and nobody has removed its modules."""
+        template = self._templates.get(digest)
+        return template is not None and (not template.unpacked or os.path.isdir(template.unpacked))
 
     def template(self, digest: str) -> UnpackedTemplate:
         """A known template."""
@@ -147,7 +163,7 @@ class Executor:
 
         Raises ValueError if they are not, or if the slot still has jobs of another template.
         """
-        if not jobs or len({job.template for job in jobs}) > 1 or not self.knows(jobs[0].template):
+        if not jobs or len({job.template for job in jobs}) > 1 or jobs[0].template not in self._templates:
             raise ValueError("a batch is one or more jobs of one known template")
         target = self._slots[slot]
         if target.jobs and target.jobs[0].template != jobs[0].template:
@@ -165,6 +181,7 @@ class Executor:
         if target.process and (
             target.process.environment != target.environment
             or target.process.program not in (None, target.program)
+            or target.process.memory not in (None, jobs[0].options.memory)
             or (bundle is not None and target.process.bundle not in (None, bundle))
         ):
             self._retire(target)
@@ -176,6 +193,7 @@ class Executor:
     def poll(self, now: float) -> list[JobEnded]:
         """Return the jobs that ended since the last call. Kills overdue processes and replaces dead ones."""
         self._woken = False
+        self._look_after_folder(now)
         for slot in self._busy():
             slot.elapsed(now)
         ended: list[JobEnded] = []
@@ -193,7 +211,19 @@ class Executor:
                 self._spawner.gone(process)
         for slot in self._busy():
             self._check(slot, now, ended)
+        self._spawner.sweep(now)
         return ended
+
+    def _look_after_folder(self, now: float) -> None:
+        """Take care that nobody cleans the folder away, and that it is there again if somebody did."""
+        with suppress(OSError):  # a process that needs it says what is wrong
+            self.folder.renew()
+        if self._touched is None:
+            self._touched = now
+        elif now - self._touched >= TOUCH_S:
+            self._touched = now
+            names = [BUNDLES, CHECKPOINTS]
+            threading.Thread(target=lambda: self.folder.touch(names), name="deskgrid-touch", daemon=True).start()
 
     def saved(self) -> list[JobSaved]:
         """Return the checkpoints that came since the last call: those before the jobs that `poll` returned last."""
@@ -364,6 +394,8 @@ class Executor:
             data = b"".join(frame(["forget", old, None]) for old in process.told.add(digest, template.size))
             data += frame(["template", digest, body])
         process.told.use(digest)
+        if process.memory is None:
+            process.confine(slot.jobs[0].options.memory)
         if process.program is None:
             process.program = slot.program
             self._start_spare(slot)
@@ -463,6 +495,11 @@ class Executor:
     def _lose(self, slot: Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
         """Release the process of a busy slot: end the job that it ran or was started for, go on with the others."""
         process, elapsed = slot.process, slot.elapsed(now)
+        if process is not None and process.overran and process.served:
+            # What others have left may be to blame: the job begins again, in a process of its own.
+            slot.process, slot.sent, slot.since = None, 0, None
+            self._start(slot)
+            return
         started = process is not None and slot.sent > process.undelivered
         if not started and outcome is not Outcome.NO_ROOM:  # whatever it is, the task has not done it
             outcome = Outcome.NO_START

@@ -5,19 +5,30 @@ the lock removes the folder; folders without a lock are left alone.
 Rule 2: anybody may put anything into a temporary directory, under any name. So a folder counts only if it belongs to
 this user and nobody else can write to it: then nobody else can have put the lock there. Nobody else may be able to
 replace the folder afterwards either: if others can write to its parent, the parent must have the sticky bit.
+Rule 3: a worker runs for months, and what is in a temporary directory is removed after days, by a program or a person.
+systemd-tmpfiles leaves a folder alone that is locked, with everything in it. Others look when files were last used, so
+they are touched now and then. If the folder is gone all the same, it is made again: before a process is started, and
+whenever the worker looks.
 """
 
+import logging
 import os
 import stat
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from deskgrid.worker.run import shared
 from deskgrid.worker.run.beneath import remove
+
+log = logging.getLogger("deskgrid.worker")
 
 PREFIX = "deskgrid-worker-"
 LOCK = ".worker-lock"
+# What the names of the files end with that say what processes have made in shared memory.
+NOTES = ".made"
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # Do not follow a link or wait at a pipe; Windows has neither flag.
@@ -27,18 +38,65 @@ _CAREFULLY = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK"
 class Folder:
     """A new folder at ``path``; creating it also removes the folders that this user's dead workers left beside it."""
 
-    def __init__(self, place: Path | None = None) -> None:
-        """``place``: the folder to make it in; None: the system's for temporary files."""
+    def __init__(self, place: Path | None = None, prepare: Callable[[Path], None] = lambda path: None) -> None:
+        """``place``: the folder to make it in; None: the system's for temporary files.
+
+        ``prepare``: called with the folder whenever it has been made. Raises OSError.
+        """
         place = place or Path(tempfile.gettempdir())
         remove_abandoned(place)
+        self.prepare = prepare
         self._lock: int | None
         self.path, self._lock = _new_folder(place)
+        self._kept = _kept_from_cleaning(self.path)
+        prepare(self.path)
+
+    def renew(self) -> None:
+        """Make the folder again, at the same path, if somebody has removed it. Raises OSError."""
+        if self._lock is None or self._is_there(self._lock):
+            return
+        log.warning("folder-removed path=%r: it is made again; whoever cleans up there should leave it", str(self.path))
+        self.path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        if not is_ours(self.path):
+            raise PermissionError(f"{self.path} was removed, and belongs to somebody else now")
+        lock = os.open(self.path / LOCK, _CAREFULLY | os.O_CREAT, 0o600)
+        if not taken(lock):
+            os.close(lock)
+            raise BlockingIOError(f"{self.path} was removed, and is being removed again")
+        os.close(self._lock)
+        self._let_clean()
+        self._lock, self._kept = lock, _kept_from_cleaning(self.path)
+        self.prepare(self.path)
+
+    def _is_there(self, lock: int) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path / LOCK), os.fstat(lock))
+        except FileNotFoundError:
+            return False
+
+    def touch(self, names: Iterable[str]) -> None:
+        """Let what is below these names in the folder count as used now. It must be out of the reach of tasks."""
+        for name in names:
+            for folder, _, files in os.walk(self.path / name):
+                for path in (folder, *(os.path.join(folder, file) for file in files)):
+                    with suppress(OSError):
+                        os.utime(path)
+        with suppress(OSError):
+            os.utime(self.path / LOCK)
+            os.utime(self.path)
 
     def close(self) -> None:
         """Remove the folder. May be called again."""
         if self._lock is not None:
+            self._let_clean()
             _remove(self.path, self._lock)
             self._lock = None
+
+    def _let_clean(self) -> None:
+        if self._kept is not None:
+            os.close(self._kept)
+            self._kept = None
 
 
 def remove_abandoned(place: Path) -> None:
@@ -48,9 +106,24 @@ def remove_abandoned(place: Path) -> None:
             if is_ours(path):
                 lock = os.open(path / LOCK, _CAREFULLY)
                 if taken(lock):
+                    for notes in path.glob(f"*{NOTES}"):
+                        shared.remove(shared.noted(str(notes)), [notes.stat().st_uid])
                     _remove(path, lock)
                 else:
                     os.close(lock)
+
+
+def _kept_from_cleaning(path: Path) -> int | None:
+    """Lock a folder, so that systemd-tmpfiles keeps away from it; return the lock's descriptor."""
+    if sys.platform == "win32":
+        return None
+    else:
+        import fcntl
+
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        with suppress(OSError):  # a disk without locks
+            fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return folder
 
 
 def _new_folder(place: Path) -> tuple[Path, int]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.run.child import Frames, frame
+from deskgrid.worker.run.shared import Entry
 
 PROGRAM = Path(__file__).with_name("start.py")
 # How long a new process may take to have a number. Only tests ask for it. Seconds.
@@ -44,6 +45,8 @@ class Birth:
         self._pid = 0
         self.code: int | None = None
         self.trouble = ""
+        # The entries of shared memory that it had in use when it was killed, and what it left.
+        self.used: list[Entry] = []
 
     @property
     def pid(self) -> int:
@@ -171,8 +174,8 @@ class Nursery:
         with suppress(Exception):  # of whatever kind: somebody else speaks for the parent
             while count:
                 count, messages = frames.read()
-                for kind, token, what in messages:
-                    self._hear(kind, token, what)
+                for kind, token, *what in messages:
+                    self._hear(kind, token, *what)
         with self._mine:
             self._ended = True
         self._popen.kill()
@@ -182,14 +185,16 @@ class Nursery:
             birth.is_gone(self._popen.returncode, trouble)
         self._births.clear()
 
-    def _hear(self, kind: str, token: int, what: Any) -> None:
+    def _hear(self, kind: str, token: int, what: Any, entries: Sequence[Sequence[Any]] = ()) -> None:
         self._up = True
         if kind == "born":
             self._births[token].is_born(int(what))
         elif kind == "failed":
             self._births.pop(token).is_gone(None, str(what))
         else:
-            self._births.pop(token).is_gone(os.waitstatus_to_exitcode(what))
+            birth = self._births.pop(token)
+            birth.used = [(name, inode) for name, inode in entries]
+            birth.is_gone(os.waitstatus_to_exitcode(what))
 
     def _trouble(self) -> str:
         """What the parent has said before it died."""
@@ -217,13 +222,17 @@ class _Messages(Frames):
 
 
 class Direct:
-    """Instead of a nursery on Windows, where no process can be copied: each is started by itself, with ``python``."""
+    """Instead of a nursery on Windows, where no process can be copied: each is started by itself, with ``python``.
+
+    ``nice``: how far it gives way.
+    """
 
     ended = False
     empty = True
 
-    def __init__(self, python: Sequence[str]) -> None:
+    def __init__(self, python: Sequence[str], nice: int) -> None:
         self.python = python
+        self.nice = nice
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -8,7 +8,8 @@ Rule 3: it ends with the worker, and everything else with it: the worker's end o
 
 The worker sends ``["start", token, arguments]`` with descriptors, ``["kill", token]``, and ``["end", token, seconds]``:
 kill it if it has not ended by itself by then. It hears ``["born", token, pid]``, ``["failed", token, reason]`` and
-``["ended", token, status]``, as `os.waitpid` has it. A frame is a 4-byte big-endian length and a msgpack array.
+``["ended", token, status, entries]``: as `os.waitpid` has it, and what of shared memory it and what it left had in use
+when they were killed. A frame is a 4-byte big-endian length and a msgpack array.
 """
 
 import array
@@ -23,6 +24,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgpack
+
+from . import scope, shared
 
 assert sys.platform != "win32"  # processes cannot be copied there: `start.py` is the only one
 
@@ -52,6 +55,9 @@ class Parent:
         # When a process is killed that was to end by itself, and those whose end was not told yet: token, status.
         self._until: dict[int, float] = {}
         self._ended: list[tuple[int, int]] = []
+        # What of shared memory was in use when a process was killed, by token, and in what those left that have ended.
+        self._used: dict[int, set[str]] = {}
+        self._used_by_left: set[str] = set()
         self._ended_at = 0.0
         self._woken, self._wake = os.pipe()
         for descriptor in (self._woken, self._wake):
@@ -145,6 +151,7 @@ class Parent:
         for token in [token for token, until in self._until.items() if until <= now]:
             del self._until[token]
             if (pid := self._pids.get(token)) is not None:
+                self._used[token] = shared.used(scope.with_descendants(pid))
                 _kill(pid)
 
     def _bury(self) -> None:
@@ -152,6 +159,7 @@ class Parent:
         for pid in _dead():
             token = self._tokens.pop(pid, None)
             if token is not None:
+                self._used_by_left |= shared.used(self._left())
                 _kill(pid)  # its process group; nobody else can have this number before it is reaped
             _, status = os.waitpid(pid, 0)
             if token is not None:
@@ -161,16 +169,23 @@ class Parent:
                 self._ended.append((token, status))
         if self._ended and (not self._kill_left() or time.monotonic() > self._ended_at + PATIENCE_S):
             for token, status in self._ended:
-                self._tell("ended", token, status)
+                found = self._used.pop(token, set()) | self._used_by_left
+                self._tell("ended", token, status, shared.entries(found))
             self._ended.clear()
+            self._used_by_left.clear()
 
     def _kill_left(self) -> bool:
         """Kill what processes that have ended left; return whether there was anything."""
-        left = [pid for pid in self._children() if pid not in self._tokens]
+        left = self._left()
+        self._used_by_left |= shared.used(left)
         for pid in left:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         return bool(left)
+
+    def _left(self) -> list[int]:
+        """What processes that have ended left."""
+        return [pid for pid in self._children() if pid not in self._tokens]
 
     def _end_all(self) -> None:
         """The worker is gone."""

@@ -97,6 +97,14 @@ class Accounts:
             self._unclean += self.places
             self._clear_all()
 
+    def renew(self) -> None:
+        """Make the folders again, which somebody has removed. Raises OSError."""
+        if self.count:
+            self._common.area.chmod(0o711)
+        for place in self.places:
+            if place.account is not None:
+                _made(self._common.area, place.account)
+
     def __bool__(self) -> bool:
         return bool(self.count)
 

@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from deskgrid.sizes import size
 from deskgrid.wire import (
     PAYLOAD_LIMIT,
     SAID_AT_MEETING_BYTES,
@@ -28,8 +29,10 @@ from deskgrid.wire import (
     Payload,
     results_of_tasks,
 )
+from deskgrid.worker.run import shared
 from deskgrid.worker.run.accounts import UMASK, Account
 from deskgrid.worker.run.beneath import names_in, remove
+from deskgrid.worker.run.cgroup import Group, Groups
 from deskgrid.worker.run.child import (
     ARGUMENTS,
     MARK_BYTES,
@@ -39,12 +42,15 @@ from deskgrid.worker.run.child import (
     checkpoint_file_of,
     exit_text,
     frame,
+    notes_file_of,
     tasks_folder_of,
     write_all,
 )
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, Printed, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines, with_printed
+from deskgrid.worker.run.scope import priority_class
+from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import Remembered
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -92,8 +98,11 @@ class Process:
         account: Account | None = None,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         inherited: Sequence[int] = (),
+        groups: Groups | None = None,
+        before: Collection[Entry] = (),
     ) -> None:
-        """``stem``: of the files for its checkpoints. ``arguments``: of `deskgrid.worker.run.child`, after TIMES.
+        """``stem``: of its folder for temporary files, and of the files for its checkpoints. ``arguments``: of
+        `deskgrid.worker.run.child`, after TIMES.
 
         ``environment``: the key of the environment in which it runs; empty: that of the worker. ``account``: the user
         that it runs as from the start; None: the worker's own, or it has yet to `become` another.
@@ -103,9 +112,16 @@ class Process:
         ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
         what is reported, or None.
 
-        ``inherited``: descriptors that the process gets.
+        ``inherited``: descriptors that the process gets. ``groups``: how the kernel bounds its memory; None: it cannot.
+
+        ``before``: what is in shared memory already.
         """
         self.slot = slot
+        # Bytes of memory that its tasks have asked for; None: it has served none.
+        self.memory: int | None = None
+        self._groups = groups
+        self._group: Group | None = None
+        self.overran = False  # the kernel has killed it because it used more
         self.ready = False
         self.ending = False
         self.program: Program | None = None
@@ -124,6 +140,8 @@ class Process:
         self._account = account
         self._times: int | None = None
         self._times_file = str(stem.with_suffix(".due"))
+        self._notes = notes_file_of(self._times_file)
+        self.before = before
         self._outputs = Outputs(capture_limit, lambda: self._written - self._heard)
         self._dying = threading.Lock()
         self._dead = False
@@ -150,6 +168,32 @@ class Process:
         self._account = account
         how = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "umask": UMASK, "cwd": account.home}
         self.write([frame(["become", "", how | {"variables": variables}])], 0)
+
+    def confine(self, memory: int) -> None:
+        """Let it use so many bytes of memory from now on, with all that it starts; 0: as much as any other process.
+
+        It is ready, and nobody's code has run in it.
+        """
+        self.memory = memory
+        if memory and not self._enters_group(memory):
+            self.write([frame(["memory", "", [memory, f"it needs more than {_asked(memory)}"]])], 0)
+
+    def _enters_group(self, memory: int) -> bool:
+        group: Group | None = None
+        try:
+            group = None if self._groups is None else self._groups.new(memory)
+            if group is not None:
+                group.add(self.pid)
+                self._group = group
+        except OSError:
+            if group is not None:
+                group.remove()
+        return self._group is not None
+
+    @property
+    def served(self) -> bool:
+        """Whether a task has ended in it."""
+        return self._heard > 0
 
     def write(self, data: Sequence[bytes | memoryview], jobs: int, earlier: Mapping[int, bytes] = NOTHING) -> None:
         """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking.
@@ -218,6 +262,8 @@ class Process:
         with self._dying:
             if not self._dead:
                 self._started.birth.kill()
+                if self._group is not None:
+                    self._group.kill()
 
     def end(self) -> None:
         """Let the process end by itself: it is idle. Its program does what it does at its end, for a moment."""
@@ -235,6 +281,7 @@ class Process:
             return
         self._started.close()
         self._outputs.close()
+        Path(self._notes).unlink(missing_ok=True)
         if self._times is not None:
             os.close(self._times)
             self._times = None
@@ -253,6 +300,14 @@ class Process:
                 birth.kill()
         code = birth.wait()
         self.reason = garbled or _reason(code)
+        self._remove_shared_memory(birth.used)
+        if self._group is not None:
+            self.overran = self._group.overran()
+            self._group.remove()
+        if self.overran and self.memory:
+            self.reason = f"killed, because it used more than {_asked(self.memory)}"
+        elif self.memory and self._group is None and sys.platform != "win32":
+            self.reason += f"; it may not use more than {_asked(self.memory)}"
         if (writer := self._writer) is not None:
             writer.join()
         self._tidy()
@@ -268,6 +323,20 @@ class Process:
                 left += [name for name, _ in names if name.partition(".")[0] == folder.name]
             for name in left:
                 remove(folder.parent.parent, name, folder.parent.name)
+
+    def made(self) -> list[Entry]:
+        """Return what its Python code is known to have made in shared memory."""
+        return list(shared.noted(self._notes))
+
+    def _remove_shared_memory(self, used: Collection[Entry]) -> None:
+        """Remove what it made, and what it had in use when it was killed if that came with it and nobody else uses it.
+
+        It has ended.
+        """
+        if sys.platform != "win32":
+            uids = [os.geteuid() if self._account is None else self._account.uid]
+            shared.remove(self.made(), uids)
+            shared.remove_unused([entry for entry in used if entry not in self.before], uids)
 
     def _read(self) -> None:
         frames = Reports(self._started.stdout)
@@ -379,6 +448,10 @@ def _result(message: list[Any], printed: tuple[bytes, bytes]) -> list[Any]:
     return [*values, payload, *printed]
 
 
+def _asked(memory: int) -> str:
+    return f"the {size(memory)} of memory that it asked for (memory=)"
+
+
 def as_sent(payload: Payload) -> bytes | Raw:
     """Return a payload as `frame` takes it."""
     return payload if isinstance(payload, bytes) else Raw(payload.frames())
@@ -410,7 +483,7 @@ def _spawn(
 ) -> _Started:
     """Start a process, which gets its pipes and what is ``inherited``, and nothing else of ours. Raises OSError."""
     if isinstance(nursery, Direct):
-        return _spawn_on_windows(nursery.python, outputs, arguments)
+        return _spawn_on_windows(nursery, outputs, arguments)
     if account is not None:
         for stream in (outputs.stdout, outputs.stderr):
             account.own(stream.theirs)  # so that it can open /dev/stdout
@@ -438,6 +511,7 @@ class _WindowsBirth:
     """A process on Windows, as a `Birth` elsewhere."""
 
     trouble = ""
+    used: Sequence[Entry] = ()
 
     def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
         self._popen = popen
@@ -455,18 +529,19 @@ class _WindowsBirth:
         return self._popen.wait()
 
 
-def _spawn_on_windows(python: Sequence[str], outputs: Outputs, arguments: Sequence[str]) -> _Started:
+def _spawn_on_windows(direct: Direct, outputs: Outputs, arguments: Sequence[str]) -> _Started:
     how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
     how["env"] = dict(variable.split("=", 1) for variable in arguments[ARGUMENTS - 1 :])
-    argv = [*python, str(PROGRAM), "", str(outputs.stdout.theirs), *arguments[: ARGUMENTS - 1]]
+    argv = [*direct.python, str(PROGRAM), "", str(outputs.stdout.theirs), *arguments[: ARGUMENTS - 1]]
     if sys.platform == "win32":
         import msvcrt
 
         handle = msvcrt.get_osfhandle(outputs.stdout.theirs)
         os.set_handle_inheritable(handle, True)
-        argv[len(python) + 2] = str(handle)
+        argv[len(direct.python) + 2] = str(handle)
         how["startupinfo"] = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
         how["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+        how["creationflags"] |= priority_class(direct.nice)
     popen: subprocess.Popen[bytes] = subprocess.Popen(argv, stderr=outputs.stderr.theirs, **how)
     assert popen.stdin is not None
     assert popen.stdout is not None

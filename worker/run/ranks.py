@@ -10,12 +10,11 @@ Rule 3: as for the slots, the owner calls this from one thread; ``wake()`` says 
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from deskgrid.durations import precise
 from deskgrid.wire import Failure, Outcome, Payload
-from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.run.child import frame
 from deskgrid.worker.run.jobs import (
     Gang,
@@ -42,16 +41,12 @@ TemplateOf = Callable[[str], UnpackedTemplate]
 
 @dataclass(slots=True, eq=False)
 class _Rank:
-    """``variables``: of its environment, as far as they are known before its gang begins. ``began``: when that was.
-
-    ``before``: the pieces of shared memory that were there before it.
-    """
+    """``variables``: of its environment, as far as they are known before its gang begins. ``began``: when that was."""
 
     job: RankJob
     process: Process
     pmi: PmiEnd | None
     variables: dict[str, str]
-    before: Collection[str]
     began: float | None = None
 
     def elapsed(self, now: float) -> float:
@@ -61,7 +56,7 @@ class _Rank:
 class Ranks:
     """``template``: finds a known template. ``mpi``: how MPI programs start here; None: they do not.
 
-    ``memory_note``: what to say of a rank that crashed. ``uids``: of the users that ranks run as.
+    ``memory_note``: what to say of a rank that crashed.
     """
 
     def __init__(
@@ -72,16 +67,12 @@ class Ranks:
         *,
         memory_note: str,
         mpi: Mpi | None,
-        uids: Collection[int] = (),
     ) -> None:
         self._spawner = spawner
         self._template = template
         self._wake = wake
         self._memory_note = memory_note
         self._mpi = mpi
-        self._leftovers = Leftovers(uids)
-        if uids and mpi is not None:
-            self._leftovers.ended(())  # what a worker that was killed has left: nobody else works as that user
         self._ranks: dict[RankKey, _Rank] = {}
         self._by_process: dict[Process, _Rank] = {}
         # What threads have heard, and what is to be reported besides.
@@ -120,12 +111,10 @@ class Ranks:
     def prepare(self, job: RankJob) -> None:
         """Start the process of a rank, whose template is known."""
         pmi: PmiEnd | None = None
-        before: Collection[str] = ()
         if job.options.mpi:
             if self._mpi is None:
                 self._refuse(job.key, "this worker does not run MPI programs: start it with --mpi")
                 return
-            before = self._leftovers.present()
             pmi = PmiEnd(lambda data: self._tell_pmi(job.key, data))
         try:
             process = self._spawner.spawn(
@@ -142,7 +131,7 @@ class Ranks:
                 pmi.close()
             self._refuse(job.key, f"no process for it could be started: {error}")
             return
-        rank = _Rank(job, process, pmi, self._variables(job, pmi), before)
+        rank = _Rank(job, process, pmi, self._variables(job, pmi))
         self._ranks[job.key] = self._by_process[process] = rank
         if pmi is not None:
             pmi.begin()
@@ -213,7 +202,6 @@ class Ranks:
             limit = rank.job.options.timeout
             if rank.began is not None and limit is not None and rank.elapsed(now) >= limit:
                 self._lose(rank, Outcome.TIMEOUT, f"not done after {precise(limit)}", now)
-        self._leftovers.sweep(now)
         reports, self._reports = self._reports, []
         return reports
 
@@ -246,6 +234,7 @@ class Ranks:
     def _supply(self, rank: _Rank) -> None:
         """Give a process that has started what it needs before it begins."""
         job = rank.job
+        rank.process.confine(job.options.memory)
         body = self._spawner.body(self._template(job.template), job.program.owner)
         rank.process.write([frame(["template", job.template, body])], 0)
         self._reports.append(RankReady(job.key))
@@ -277,7 +266,6 @@ class Ranks:
         rank.process.kill()
         if rank.pmi is not None:
             rank.pmi.close()
-            self._leftovers.ended(rank.before)
         del self._ranks[rank.job.key], self._by_process[rank.process]
 
     def close(self) -> None:
@@ -285,8 +273,6 @@ class Ranks:
         for rank in self._ranks.values():
             if rank.pmi is not None:
                 rank.pmi.close()
-                self._leftovers.ended(rank.before)
-        self._leftovers.close()
         self._ranks.clear()
         self._by_process.clear()
         self._said.clear()

@@ -40,6 +40,8 @@ KILL_S = 2.0
 _LOOK_S = 0.002
 # The entry of a folder for temporary files that is clean has this age: no change of ours or of a task leaves it.
 _OLD_S = 3600
+# The largest of nice(2).
+LOWEST = 19
 # Linux: the processor and the disk only when nobody else wants them. See ioprio_set(2).
 _IDLE_DISK = 3 << 13
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30}
@@ -340,6 +342,10 @@ class Temporary:
         found = os.stat(self._place)
         return found.st_mtime_ns == self._clean and found.st_nlink > 0
 
+    def is_there(self) -> bool:
+        """Whether nobody has removed it."""
+        return os.path.isdir(self.path)
+
     def clean(self) -> bool:
         """Remove what is in it; return whether it is there and can be used."""
         try:
@@ -468,10 +474,22 @@ def _children_of(parent: int) -> list[int]:
     return found
 
 
+def with_descendants(pid: int) -> list[int]:
+    """Return a process and all that descend from it, as far as the system tells."""
+    found = [pid]
+    for each in found:
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{each}/task"):
+                with open(f"/proc/{each}/task/{thread}/children", "rb") as file:
+                    found += map(int, file.read().split())
+    return found
+
+
 def give_way(nice: int) -> None:
     """Let everybody else on this PC come first: this process and its copies get what is left. ``nice``: 0 to 19.
 
-    With the largest, the processor only when it would be idle.
+    With 0, nothing changes. With 19, they get the processor only when it would be idle. On Windows, a process is
+    started so: see `priority_class`.
     """
     if nice <= 0:
         return
@@ -479,12 +497,23 @@ def give_way(nice: int) -> None:
         with suppress(OSError):
             os.nice(nice)
     if sys.platform == "linux":
-        if nice >= 19:
+        if nice >= LOWEST:
             with suppress(OSError):
                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         number = _IOPRIO_SET.get(os.uname().machine)
         if number is not None:
             libc("syscall", number, 1, 0, _IDLE_DISK)
+
+
+def priority_class(nice: int) -> int:
+    """Return what a process that gives way is started with on Windows (creationflags); 0 on other systems."""
+    if sys.platform == "win32":
+        import subprocess
+
+        low = subprocess.IDLE_PRIORITY_CLASS if nice >= LOWEST else subprocess.BELOW_NORMAL_PRIORITY_CLASS
+        return low if nice > 0 else 0
+    else:
+        return 0
 
 
 def adopt(parent_s_end: int = 0) -> None:

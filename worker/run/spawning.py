@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.environments.site import Site
+from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.run.accounts import environment, kept_variables
 from deskgrid.worker.run.beneath import remove
+from deskgrid.worker.run.cgroup import Groups
+from deskgrid.worker.run.child import notes_file_of
+from deskgrid.worker.run.folders import NOTES, Folder
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
 from deskgrid.worker.run.pool import RUN, Accounts, NoAccount, Place
 from deskgrid.worker.run.process import Process, Tell
+from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 Keep = Callable[[JobSaved, Path | None], JobSaved | None]
@@ -43,18 +48,21 @@ class Spawner:
     ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
     ``sites``: the environments that are ready, by key. ``nice``: how far they give way to others on this PC.
+    ``groups``: how the kernel bounds the memory of some.
     """
 
     def __init__(
         self,
-        folder: Path,
+        folder: Folder,
         arguments: list[str],
         capture_limit: int,
         accounts: Accounts,
         keep: Keep,
         *,
         nice: int = 0,
+        groups: Groups | None = None,
     ) -> None:
+        self._groups = groups
         self._folder = folder
         self._arguments = arguments
         self._capture_limit = capture_limit
@@ -63,6 +71,7 @@ class Spawner:
         self._nice = nice
         self._spawned = 0
         self._nurseries: dict[tuple[str, ...], Nursery | Direct] = {}
+        self._leftovers = Leftovers([place.uid for place in accounts.places if place.uid is not None])
         # Whose each process is.
         self._owners: dict[Process, str] = {}
         self.sites: Mapping[str, Site] = {}
@@ -96,6 +105,8 @@ class Spawner:
         if place is None:
             raise NoAccount(self.accounts.count)
         self._spawned += 1
+        with suppress(OSError):  # what follows says what is wrong
+            self._folder.renew()
         temporary = self._folder_of(place) / f"{slot}-{self._spawned}.tmp"
         try:
             temporary.mkdir(0o700)
@@ -106,6 +117,7 @@ class Spawner:
             process = self._process(slot, environment_key, site, place, temporary, **how)
         except BaseException:
             remove(temporary.parent, temporary.name)
+            temporary.with_suffix(NOTES).unlink(missing_ok=True)
             self.accounts.release(owner)
             raise
         self._owners[process] = owner
@@ -113,7 +125,7 @@ class Spawner:
 
     def _folder_of(self, place: Place) -> Path:
         """Where the files of a process are that it shares with us."""
-        return self._folder if place.account is None else place.area / RUN
+        return self._folder.path if place.account is None else place.area / RUN
 
     def _process(
         self,
@@ -129,6 +141,11 @@ class Spawner:
         inherited: Sequence[int],
     ) -> Process:
         account = None if site is None else place.account
+        stem = temporary.with_suffix("")
+        notes = Path(notes_file_of(str(stem)))
+        notes.touch(0o600)
+        if place.account is not None:
+            place.account.own(notes)
         if account is not None:
             account.own(temporary)
         given = environment(os.environ) if place.account is None else place.account.environment()
@@ -136,7 +153,7 @@ class Spawner:
         about = [str(place.area), "" if site is None else site.identity, "rank" if rank else "", str(temporary)]
         process = Process(
             slot,
-            temporary.with_suffix(""),
+            stem,
             [*self._arguments, *about, *(f"{name}={value}" for name, value in variables.items())],
             tell,
             self._nursery(environment_key, site, place),
@@ -145,6 +162,8 @@ class Spawner:
             account=account,
             keep=self._keep,
             inherited=inherited,
+            groups=self._groups,
+            before=self._leftovers.present(),
         )
         if place.account is not None and site is None:
             process.become(place.account, variables)
@@ -178,8 +197,8 @@ class Spawner:
         if site is not None:
             how = how if place.account is None else place.account.process()
             how["env"] = site.variables(how["env"])
-        log = self._folder / f"parent-{self._spawned}.log"
-        return Direct(python) if sys.platform == "win32" else Nursery(python, self._nice, log, how)
+        log = self._folder.path / f"parent-{self._spawned}.log"
+        return Direct(python, self._nice) if sys.platform == "win32" else Nursery(python, self._nice, log, how)
 
     @property
     def parents(self) -> list[int]:
@@ -191,6 +210,14 @@ class Spawner:
         process.close()
         if (owner := self._owners.pop(process, None)) is not None:
             self.accounts.release(owner)
+        self._leftovers.ended(process.before)
+
+    def sweep(self, now: float) -> None:
+        """Remove what processes have left in this PC's memory. ``now`` is monotonic seconds."""
+        self._leftovers.sweep(now, self._made)
+
+    def _made(self) -> set[Entry]:
+        return {entry for process in self.processes for entry in process.made()}
 
     def close(self) -> None:
         """Kill every process with its children, apart from those that are ending: they have their moment."""
@@ -202,6 +229,7 @@ class Spawner:
         for nursery in self._nurseries.values():
             nursery.close()
         self._nurseries.clear()
+        self._leftovers.close()
 
 
 def variables_of(given: Mapping[str, str], temporary: Path, threads: int) -> dict[str, str]:

@@ -68,6 +68,11 @@ class UnpackedTemplate:
     source: tuple[bytes, Path] | None = None
 
     @property
+    def unpacked(self) -> str:
+        """The folder with its modules, unless they are laid out for each task that lacks them; empty if it has none."""
+        return "" if self.source is not None or not self.bundle else str(self.body["folder"])
+
+    @property
     def has_files(self) -> bool:
         """Whether each task needs files, or may leave some in a folder."""
         return bool(self.inputs) or self.source is not None or self.outputs is not None
