@@ -365,6 +365,8 @@ class Environments:
                     (target / ABOUT).write_text(about.text(), encoding="utf-8")
                     (target / "wheel").unlink()
                     self._store.keep(entry.id, target)
+                    if self._installer is not None:  # somebody may have removed the folder of all wheels
+                        self._installer.let_pass(self._store.folder)
                     said["used"] = self._store.use(entry.id, making.folder / MARKS)
                 return said
 
