@@ -193,7 +193,7 @@ class Nursery:
             self._births.pop(token).is_gone(None, str(what))
         else:
             birth = self._births.pop(token)
-            birth.used = [(name, inode) for name, inode in entries]
+            birth.used = [(str(name), int(inode)) for name, inode in entries]
             birth.is_gone(os.waitstatus_to_exitcode(what))
 
     def _trouble(self) -> str:
