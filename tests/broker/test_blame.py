@@ -6,7 +6,7 @@ from deskgrid import wire
 from deskgrid.scheduler.commands import Hold
 from deskgrid.scheduler.state.avoided import FIRST_REST_S
 from tests.broker.office import Office
-from tests.broker.test_environments import ANN, BEN, Pc, explained, template
+from tests.broker.test_environments import BEN, Pc, explained, owner, template
 from tests.peers import BareWorker, Client
 
 MISSING = wire.Failure("FileNotFoundError", "No such file: '/mnt/data'", "").packed()
@@ -92,7 +92,7 @@ def test_that_no_process_starts_is_told_and_no_task_pays_for_it(office: Office) 
 
 
 def test_bags_whose_environment_starts_nowhere_are_held_and_say_so_and_others_go_on(office: Office) -> None:
-    client, first, second = office.client(ANN), Pc(office, "a"), Pc(office, "b")
+    client, first, second = owner(office), Pc(office, "a"), Pc(office, "b")
     bag = client.submit([b"0"] * 4, template=template())
     for pc in (first, second):
         pc.prepare()
@@ -111,7 +111,7 @@ def test_bags_whose_environment_starts_nowhere_are_held_and_say_so_and_others_go
 
 
 def test_bags_of_an_environment_in_which_nobody_answers_are_held_too(office: Office) -> None:
-    client, pc = office.client(ANN), Pc(office, "a")
+    client, pc = owner(office), Pc(office, "a")
     bag, plain = client.submit([b"0"] * 3, template=template()), client.submit([b"0"])
     key = pc.prepare()
     office.sessions.workers.attempts.carry_out(Hold(key, ["a"], silent=True))
