@@ -32,7 +32,7 @@ CALM_S = 120.0
 # Questions that are answered even when the disk is full: nothing is written for them.
 READS = frozenset(
     {
-        *("ping", "status", "worker", "plan", "bags", "progress", "eta", "explain", "tasks", "logs", "output"),
+        *("ping", "status", "worker", "plan", "bags", "progress", "eta", "explain", "tasks", "logs", "printed", "output"),
         *("events", "events all", "policy", "keys", "shares", "systems", "environments"),
         *("whatif", "whatif new", "advise"),
     }
