@@ -32,9 +32,9 @@ CALM_S = 120.0
 # Questions that are answered even when the disk is full: nothing is written for them.
 READS = frozenset(
     {
-        *("ping", "status", "worker", "plan", "bags", "progress", "eta", "explain", "tasks", "logs", "printed", "output"),
+        *("ping", "status", "worker", "plan", "bags", "progress", "eta", "explain", "tasks", "logs", "output"),
         *("events", "events all", "policy", "keys", "shares", "systems", "environments"),
-        *("whatif", "whatif new", "advise"),
+        *("printed", "whatif", "whatif new", "advise"),
     }
 )
 

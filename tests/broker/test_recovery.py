@@ -58,7 +58,7 @@ def test_the_log_of_a_task_is_found_in_blocks_that_overlap(open_office: OpenOffi
     for place in range(6):
         found = result_of(office.journal, work[place].task)
         assert (None if found is None else found.item) == {2: None}.get(place, place)
-        assert client.ask("logs", bag=bag, item=place)["state"] == ("sent" if place == 2 else "done")
+        assert client.ask("logs", bag=bag, item=place)["state"] == ("running" if place == 2 else "done")
 
 
 @pytest.mark.parametrize("last", [True, False])
