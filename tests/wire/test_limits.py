@@ -222,7 +222,7 @@ def test_results_that_a_process_tells_are_checked_like_those_that_travel() -> No
     assert first == wire.Result(1, 2, 0, 0.5, b"value", b"out", b"err")
     assert second.payload == wire.UNREADABLE.packed()
     assert wire.results_of_tasks([]) == ()
-    for place, value in enumerate([True, "2", 9, -1.0, "value", bytes(wire.PRINTED_BYTES + 1), None]):
+    for place, value in enumerate([True, "2", 10, -1.0, "value", bytes(wire.PRINTED_BYTES + 1), None]):
         with pytest.raises(wire.ProtocolError):
             wire.results_of_tasks([[*good[:place], value, *good[place + 1 :]], failed])
     wrongs: list[list[list[object]]] = [[good[:-1]], [good, good[:-1]], [[]]]
