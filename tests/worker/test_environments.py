@@ -412,6 +412,7 @@ def test_a_helper_ends_with_its_worker(tmp_path: Path) -> None:
 def test_a_helper_gives_way_as_far_as_the_worker_was_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never.whl")
     places = [str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    (tmp_path / "new").mkdir()
     argv = [sys.executable, "-I", str(helpers.PROGRAM), str(LOWEST), "unpack", *places]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         assert eventually((tmp_path / "new" / "prefix").is_dir)
@@ -567,7 +568,7 @@ def test_a_wheel_of_an_earlier_version_that_has_no_files_is_unpacked_again(pc: P
 # A helper that says what it likes.
 LIAR = """
 import sys
-if sys.argv[1] == {which!r}:
+if sys.argv[2] == {which!r}:
     print({line!r})
 else:
     import runpy

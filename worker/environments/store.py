@@ -74,7 +74,6 @@ class WheelStore:
     def keep(self, wheel: str, unpacked: Path) -> None:
         """Keep a wheel that was unpacked on the same disk. Raises OSError."""
         path = self._path(wheel)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
         try:
             unpacked.rename(path)
         except OSError:
@@ -103,6 +102,7 @@ class WheelStore:
                 self._reserved -= size
 
     def _make_room(self, size: int) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
         rows = sorted(self._rows())
         room = self.most - self._reserved - size - sum(row[1] for row in rows)
         for _, its, path, used in rows:
