@@ -342,7 +342,7 @@ MUTATIONS = (
         "deskgrid.scheduler.state.shares:Share.turn",
         "any(account.out for account in self.accounts)",
         "True",
-        "nothing on a slot",
+        "people",
     ),
     Mutation(
         "forget how many tasks of a bag with a limit are out",
@@ -750,7 +750,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place a task where its environment is not ready",
-        "deskgrid.scheduler.suitable:suits",
+        "deskgrid.scheduler.suitable:could",
         "if key.environment and key.environment not in worker.environments:",
         "if False:",
         "environments in the scheduler",
@@ -764,7 +764,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place a task on a PC without its label",
-        "deskgrid.scheduler.suitable:suits",
+        "deskgrid.scheduler.suitable:could",
         "need.labels <= worker.traits.labels and",
         "",
         "gangs in the scheduler",

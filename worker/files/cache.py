@@ -48,6 +48,9 @@ class Damaged(Exception):
 class NoRoomHere(OSError):
     """The files that a task needs do not fit on this PC's disk, even if all others were removed."""
 
+    def __str__(self) -> str:
+        return str(self.strerror)
+
 
 class Partial:
     """A file that is being fetched; its lock is held. ``missing``: the parts that it lacks, when `look` has looked."""
@@ -131,7 +134,7 @@ class FileCache:
     def begin(self, entry: Entry) -> Partial | None:
         """Begin to fetch a file; None if another worker of this PC fetches it, or has just done so. Raises OSError."""
         path = self._folder / f"{entry.id}{_PART}"
-        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)  # somebody may have removed it
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         if not taken(descriptor) or not self._is_named(descriptor, path) or self.find(entry) is not None:
             os.close(descriptor)
@@ -152,7 +155,7 @@ class FileCache:
 
     def check_room(self, size: int) -> None:
         """Raise `NoRoomHere` if files of so many bytes cannot come, even if all that nobody uses were removed."""
-        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)  # somebody may have removed it
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
         if size > (free := shutil.disk_usage(self._folder).free):
             room = free + sum(row[1] for row in self._rows())
             if size > room:
@@ -175,7 +178,7 @@ class FileCache:
         """Keep a tree. Raises `Damaged`, and OSError."""
         if sha256(data).digest() != digest:
             raise Damaged("a list of files was damaged on its way, or on the disk of the broker")
-        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._make_room(len(data))
         path = self._folder / f"{digest.hex()}{_TREE}"
         staging = path.with_name(f"{path.name}-{os.getpid()}")
