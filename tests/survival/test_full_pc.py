@@ -130,10 +130,9 @@ def test_files_that_a_function_writes(small: Path, grid: Grid) -> None:
     assert bag.results() == [2**20]
 
 
-@pytest.mark.parametrize("script", ["head -c 2000000 /dev/zero > out", "head -c 2000000 /dev/zero; touch out"])
-def test_files_that_a_command_writes(small: Path, grid: Grid, script: str) -> None:
+def test_files_that_a_command_writes(small: Path, grid: Grid) -> None:
     ballast = fill(small, LITTLE)
-    bag = grid.command(["sh", "-ec", script], [""], outputs=["out"], runtime=0.1)
+    bag = grid.command(["sh", "-ec", "head -c 2000000 /dev/zero > out"], [""], outputs=["out"], runtime=0.1)
     waits(grid, bag, "full had no room for it: [Errno 28] exit code 1, and the disk is full")
     bag.pause()  # a command that fails just before there is room would be taken for one that fails by itself
     assert eventually(lambda: bag.progress().running == 0, PATIENCE_S)

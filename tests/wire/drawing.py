@@ -102,7 +102,7 @@ def _with_account(result: Any, account: bytes) -> Any:
     """A result as a worker would make it: what did not succeed has an account of that, if anybody asks for one."""
     if result.outcome == wire.Outcome.DONE:
         return result
-    explained = result.outcome <= wire.Outcome.TIMEOUT or result.outcome == wire.Outcome.NO_ROOM
+    explained = result.outcome <= wire.Outcome.TIMEOUT or result.outcome >= wire.Outcome.NO_ROOM
     return result._replace(payload=account if explained else b"")
 
 
