@@ -199,7 +199,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_a_source_that_takes_gigabytes_to_compile_has_no_bytecode(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "huge", files={"huge.py": f"x = [{'1,' * 2**21}]\n", "small.py": "x = 1\n"})
     (tmp_path / "out").mkdir()
-    argv = [sys.executable, "-c", PROMPT, install.__file__, "unpack", str(wheel), str(tmp_path / "out")]
+    argv = [sys.executable, "-c", PROMPT, install.__file__, "0", "unpack", str(wheel), str(tmp_path / "out")]
     measured = subprocess.run([sys.executable, "-c", MEASURED, *argv], stdout=subprocess.PIPE, check=True)
     assert int(measured.stdout.split()[-1]) < 1.2 * 2**20
     assert {path.name.split(".")[0] for path in (tmp_path / "out").rglob("*.pyc")} == {"small"}
