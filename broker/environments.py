@@ -223,15 +223,6 @@ class Environments:
         jobs = [queue.jobs for queue in queues.values() if queue.waits]
         # Tasks for which there will be no slot at workers that have it; and for which there will be none soon.
         later = soon = math.inf if jobs else sum(map(len, categories))
-        asked = 0
-        for worker in self._by_peer.values() if soon else ():
-            at = worker.environments.get(key)
-            if at is not None and at.state != "failed" and worker.state == "up":
-                later -= worker.join.slots
-                soon -= self._free_soon(known.environment, worker, now)
-                asked += at.state == "asked"
-        if soon <= 0 or asked >= PREPARING_AT_ONCE:
-            return
         # The seconds that the shortest waiting task needs.
         shortest = [
             bag.needs_s(min(category.regular.shortest(), category.priority.shortest()))
@@ -239,6 +230,16 @@ class Environments:
         ]
         shortest += [job.need.seconds(job.runtime, job.need.most) for each in jobs for job in each]
         least_s = min(shortest, default=0.0) + grid.policy.requirement.margin
+        asked = 0
+        for worker in self._by_peer.values() if soon else ():
+            at = worker.environments.get(key)
+            if at is not None and at.state != "failed" and worker.state == "up":
+                asked += at.state == "asked"
+                if self._stays_s(worker, now) > least_s:  # else no slot of it is one for these tasks
+                    later -= worker.join.slots
+                    soon -= self._free_soon(known.environment, worker, now)
+        if soon <= 0 or asked >= PREPARING_AT_ONCE:
+            return
         free = {worker.name: self._free_soon(known.environment, worker, now) for worker in self._by_peer.values()}
         for worker in sorted(
             self._by_peer.values(), key=lambda worker: (not free[worker.name], -self._left_s(worker, now))
@@ -266,6 +267,11 @@ class Environments:
         until = now + (self.preparing_s(environment, worker) or 0.0)
         looked_at = up.slots[:SLOTS_LOOKED_AT]
         return sum([slot.free_at <= until for slot in looked_at]) * len(up.slots) / len(looked_at)
+
+    def _stays_s(self, worker: WorkerSession, now: float) -> float:
+        """How long a worker stays at a time: now, or in its longest window to come."""
+        up = self._state.scheduler.grid.slots.workers.get(worker.name)
+        return self._left_s(worker, now) if up is None else max(up.uptime(now), up.windows.longest_s)
 
     def _left_s(self, worker: WorkerSession, now: float) -> float:
         """How long a worker stays; less than 0 if it is not there."""
