@@ -9,7 +9,7 @@ from tests.counting import COUNTS
 from tests.grid.crashpoints import NEXT_STEPS, killed, steps
 from tests.grid.sweep import all_cores
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 # Fewer would mean that the script does not do what it says.
 ENOUGH_STEPS = 150
 
