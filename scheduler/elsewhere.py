@@ -24,6 +24,8 @@ from deskgrid.scheduler.suitable import could, without
 WAITS_S, MOST_S = FIRST_REST_S, LONGEST_REST_S
 # Tasks of a category that are looked at in one turn.
 LOOKS = 64
+# Slots that are hidden in a pass, of workers on which tasks have failed: each takes some microseconds.
+HIDDEN = 500
 # Workers that are looked at: enough if only few are unlike the others, and a millisecond at most.
 WORKERS = 500
 
@@ -73,18 +75,20 @@ def over(grid: GridState, tasks: Sequence[int], now: float) -> None:
 
 def place_elsewhere(grid: GridState, categories: Sequence[Category]) -> Iterator[Place]:
     """Placements of tasks in these categories that have failed, on other workers than those."""
-    requirement = grid.policy.requirement
+    requirement, hidden = grid.policy.requirement, 0
     for category in categories:
         view = PolicyView(grid, (category,), (category,))
         for task in list(islice(category.elsewhere, LOOKS)):
-            if not view.slots_with_room():
+            if hidden > HIDDEN or not view.slots_with_room():
                 return
             batch = grid.tasks.known(task)
             category.elsewhere[task] = category.elsewhere.pop(task)  # the last one from now on
             if batch.bag.barred:
                 continue
             runtime = batch.runtime(task)
-            with without(grid, grid.tasks.failed_on(task)):
+            failed_on = grid.tasks.failed_on(task)
+            hidden += sum([len(grid.slots.workers[name].slots) for name in failed_on if name in grid.slots.workers])
+            with without(grid, failed_on):
                 found = view.tightest(runtime, requirement)
             if found is not None:
                 grid.changes += 1  # no plan could foresee this
