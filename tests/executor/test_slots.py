@@ -103,6 +103,13 @@ def test_the_time_of_a_task_starts_when_its_predecessor_has_ended(rig: Rig, tmp_
 
 def test_one_wake_is_enough_until_the_next_poll(rig: Rig) -> None:
     rig.pid()
+
+    def spare_is_ready() -> bool:
+        rig.poll()
+        spare = rig.executor._slots[0].spare
+        return spare is not None and spare.ready
+
+    assert eventually(spare_is_ready), "it reports, too"
     wakes: list[int] = []
     rig.executor._wake = lambda: wakes.append(1)
     rig.executor.run(0, rig.jobs(rig.know(python_template(lambda: None)), *[call()] * 50))
