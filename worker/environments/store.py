@@ -56,9 +56,8 @@ class WheelStore:
         """An unpacked wheel, which stays as long as the folder ``marks`` is there; None if it is not here."""
         path = self._path(wheel)
         try:
-            with suppress(
-                OSError
-            ):  # it has the mark, or is not here, or there are no links, and environments have copies
+            # It may have the mark, or not be here, or there are no links, and environments have copies.
+            with suppress(OSError):
                 os.link(path / ABOUT, marks / wheel)
             about = read_about(path)
             os.utime(path)

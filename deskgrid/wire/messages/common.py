@@ -24,7 +24,6 @@ class Outcome(IntEnum):
     PIECE = 6  # a checkpointable task ended this piece; its checkpoint was sent before
     UNREADABLE = 7  # a checkpointable task cannot read the checkpoint that it was to go on from
     NO_ROOM = 8  # this PC cannot store what the attempt needs, because its disk is full, say; never counts against it
-
     NO_START = 9  # this PC could start no process for the attempt; never counts against the task
 
 
