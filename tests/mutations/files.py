@@ -100,9 +100,11 @@ def in_folders(seed: int, home: Path) -> None:
     (home / "secret").write_bytes(b"secret")
     (home / "area").mkdir()
     (home / "area" / "out").symlink_to(home)
-    with suppress(OSError):
-        os.close(open_file(home / "area", "out/secret"))
-        raise AssertionError("a link is followed")
+    (home / "area" / "secret").symlink_to(home / "secret")
+    for path in ("out/secret", "secret"):
+        with suppress(OSError):
+            os.close(open_file(home / "area", path))
+            raise AssertionError("a link is followed")
     (home / "secret").chmod(0o600)
     with suppress(OSError):
         os.close(open_file(home, "secret", [os.getuid() + 1]))

@@ -339,9 +339,9 @@ MUTATIONS = (
     ),
     Mutation(
         "let somebody wait who has nothing on a slot",
-        "deskgrid.scheduler.state.shares:Share.turn",
-        "any(account.out for account in self.accounts)",
-        "True",
+        "deskgrid.scheduler.turns:Turns._meet",
+        "contender.turn = share in running, contender.turn[1]",
+        "contender.turn = True, contender.turn[1]",
         "people",
     ),
     Mutation(
