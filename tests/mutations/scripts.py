@@ -300,7 +300,7 @@ def people(seed: int, home: Path) -> None:
         grid.handle(ev.PassDue(), 0.0)
         expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")
     _plan_with_others_ahead()
-    turns.test_who_has_nothing_on_a_slot_gets_the_next_free_one_beside_somebody_who_is_busy(make_policy("fcfs"), 0.0)
+    turns.test_who_has_nothing_on_a_slot_gets_the_next_free_one_beside_somebody_who_is_busy(make_policy("fcfs"), 1e6)
 
 
 def _plan_with_others_ahead() -> None:
