@@ -509,6 +509,28 @@ def test_a_folder_for_temporary_files_that_a_task_removes_is_there_for_the_next(
     assert there
 
 
+@pytest.mark.parametrize("end", ["end", "crash"])
+@pytest.mark.skipif(sys.platform == "win32", reason="who makes links there needs a privilege")
+def test_a_folder_that_a_task_puts_in_the_place_of_that_for_temporary_files_keeps_what_is_in_it(
+    rig: Rig, end: str, tmp_path: Path
+) -> None:
+    kept = tmp_path / "larger disk" / "folder" / "file"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+
+    def replace(larger: str, end: str) -> None:
+        folder = os.environ["TMPDIR"]
+        os.rmdir(folder)
+        os.symlink(larger, folder)
+        if end == "crash":
+            os._exit(1)
+
+    digest = rig.know(python_template(replace))
+    rig.run(digest, call(str(kept.parents[1]), end))
+    assert run(rig, lambda: os.path.islink(os.environ["TMPDIR"])) == [False]
+    assert kept.exists()
+
+
 @pytest.mark.parametrize("end", ["crash", "kill"])
 def test_temporary_files_of_a_process_that_dies_are_gone(rig: Rig, end: str) -> None:
     left = litter()

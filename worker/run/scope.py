@@ -326,13 +326,17 @@ def reseed() -> None:
 
 
 class Temporary:
-    """The folder for temporary files of a process, which each attempt finds empty."""
+    """The folder for temporary files of a process, which each attempt finds empty.
+
+    A task may put something else in its place, such as a link to a larger disk: that is not to be emptied.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._made = os.lstat(path)
         self._clean = int(time.time() - _OLD_S) * 10**9
-        self.clean()
         self._place: int | str = path
+        self.clean()
         if sys.platform != "win32":  # by its descriptor, one sees sooner whether it was touched
             self._place = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -343,13 +347,18 @@ class Temporary:
         return found.st_mtime_ns == self._clean and found.st_nlink > 0
 
     def is_there(self) -> bool:
-        """Whether nobody has removed it."""
-        return os.path.isdir(self.path)
+        """Whether nobody has removed or replaced it."""
+        try:
+            return os.path.samestat(os.lstat(self.path), self._made)
+        except OSError:
+            return False
 
     def clean(self) -> bool:
         """Remove what is in it; return whether it is there and can be used."""
+        if not self.is_there():
+            return False
         try:
-            if os.stat(self.path).st_mtime_ns != self._clean:
+            if os.stat(self._place).st_mtime_ns != self._clean:
                 with os.scandir(self.path) as entries:
                     for entry in entries:
                         _remove(entry)
