@@ -260,13 +260,14 @@ def test_names_in_memory_of_a_killed_task_cost_no_other_task_however_many_and_od
         return os.getpid()
 
     def opens(name: str, gate: str) -> None:
+        import os
         import time
         from pathlib import Path
 
-        kept = [open(f"/dev/shm/{name}-{number}-".encode() + b"\xff" * 200, "wb") for number in range(400)]
+        for number in range(400):
+            os.open(f"/dev/shm/{name}-{number}-".encode() + b"\xff" * 200, os.O_CREAT)
         Path(gate).touch()
         time.sleep(1000)
-        kept.clear()
 
     rig, began, gate = rigs(2), tmp_path / "began", tmp_path / "gate"
     rig.executor.start()

@@ -1564,6 +1564,7 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     inherited = descriptors[DESCRIPTORS:]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)
+    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child = Child(
         times_file,
         printed,
@@ -1576,6 +1577,5 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         temporary=temporary,
         inherited=inherited,
     )
-    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child.serve()
     child.end()

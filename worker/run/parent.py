@@ -8,9 +8,9 @@ Rule 3: it ends with the worker, and everything else with it: the worker's end o
 
 The worker sends ``["start", token, arguments]`` with descriptors, ``["kill", token]``, and ``["end", token, seconds]``:
 kill it if it has not ended by itself by then. It hears ``["born", token, pid]``, ``["failed", token, reason]`` and
-``["ended", token, status]``: as `os.waitpid` has it. Before that come ``["used", token, entries]``: what of shared memory
-it and what it left had in use when they were killed, with names as bytes. A frame is a 4-byte big-endian length and a
-msgpack array.
+``["ended", token, status]``, as `os.waitpid` has it. Before that comes ``["used", token, entries]``, perhaps several
+times: what of shared memory it and what it left had in use when they were killed, with names as bytes. A frame is a
+4-byte big-endian length and a msgpack array.
 """
 
 import array
