@@ -270,6 +270,7 @@ def test_a_process_whose_task_takes_the_marks_out_of_the_pipe_is_killed(rig: Rig
     def task() -> None:
         ours = os.open("/proc/self/fd/1", os.O_RDONLY)
         threading.Thread(target=lambda: [os.read(ours, 9) for _ in range(10**9)], daemon=True).start()
+        print("so its end gets a mark")
 
     jobs = rig.jobs(rig.know(python_template(task)), *[call()] * 50)
     rig.executor.run(0, jobs)
