@@ -3,7 +3,7 @@
 Rules:
 
 1. Exit codes: 0: success; 1: a task failed, or waiting took too long; 2: the command line is wrong, or the request was
-   refused, and one line on stderr says why; 130: somebody pressed Ctrl-C.
+   refused, and one line on stderr says why; 130: somebody pressed Ctrl-C; but 0 in commands that run until then.
 2. A command is imported when it is called, so that ``deskgrid --help`` is fast.
 """
 
@@ -77,6 +77,14 @@ class LaterGroup(click.Group):
         """Import the command that is called."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Later) else command, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that is called; a usage error names this command, also where click's parser does not."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.ctx = error.ctx or click.Context(self, parent=ctx, info_name=ctx.invoked_subcommand)
+            raise
 
 
 class Front(LaterGroup):

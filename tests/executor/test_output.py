@@ -179,6 +179,18 @@ def test_the_output_of_c_code_comes_with_its_task(rig: Rig) -> None:
 
 
 @posix
+def test_the_output_of_c_code_is_kept_if_its_process_crashes_and_stands_where_it_was_printed(rig: Rig) -> None:
+    def task() -> None:
+        library = ctypes.CDLL(None)
+        print("first")
+        library.printf(b"no end of line; ")
+        print("last", flush=True)
+        os._exit(1)
+
+    assert rig.call(task).stdout == b"first\nno end of line; last\n"
+
+
+@posix
 def test_c_code_that_holds_the_interpreter_may_print_more_than_a_pipe_holds(rig: Rig) -> None:
     def task() -> int:
         data = b"head" + b"x" * (100_000_000 - 8) + b"tail"
