@@ -7,13 +7,17 @@ Rules:
 2. A command is imported when it is called, so that ``deskgrid --help`` is fast.
 """
 
+import errno
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import click
 
+# What a write to stdout fails with when there is no room for the file that it is, or it is damaged.
+UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
     "Run a grid": (
@@ -107,6 +111,13 @@ class Front(LaterGroup):
         except click.ClickException as error:
             click.echo(_told(error), err=True)
             code = error.exit_code
+        except OSError as error:
+            if error.errno not in UNWRITTEN or error.filename is not None:
+                raise
+            click.echo(f"deskgrid: the output cannot be written: {error.strerror}", err=True)
+            with suppress(OSError):
+                sys.stdout.close()  # else Python complains again when it ends
+            code = 2
         sys.exit(code if isinstance(code, int) else 0)
 
 
