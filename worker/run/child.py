@@ -1654,6 +1654,7 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     unread, inherited = descriptors[LIFELINE + 1 : DESCRIPTORS], descriptors[DESCRIPTORS:]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)
+    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child = Child(
         times_file,
         printed,
@@ -1667,6 +1668,5 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         unread=unread,
         inherited=inherited,
     )
-    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child.serve()
     child.end()
