@@ -47,6 +47,7 @@ INSTALLER = "what wheels contain is checked before; see deskgrid.worker.environm
 # By function: what it calls, and why that is safe.
 KNOWN = {
     "worker/agent.py:_Agent._watch_windows": ("replace", NO_PATH),
+    "worker/agent.py:_made": ("mkdir", OURS),
     "worker/agent.py:_places": ("chmod mkdir", OURS),
     "worker/environments/environments.py:Environments._lookup": ("mkdir", ENVIRONMENTS),
     "worker/environments/environments.py:Environments._make.make": ("chmod", ENVIRONMENTS),
@@ -91,9 +92,11 @@ KNOWN = {
     "worker/files/task_folder.py:lay_out": ("TemporaryDirectory mkdir rename", OURS),
     "worker/files/task_folder.py:prepare": ("mkdir", OURS),
     "worker/files/task_folder.py:unpack": ("mkdir rename walk", NEW),
+    "worker/identities.py:Identities._adopt": ("glob unlink", HOME),
     "worker/identities.py:Identities.choose": ("glob", HOME),
     "worker/identities.py:Identities.drop": ("unlink", HOME),
     "worker/identities.py:Identities.keep": ("mkdir", HOME),
+    "worker/identities.py:Identities.why_none": ("glob", HOME),
     "worker/pc/load.py:ProcessorTimes._times": ("iterdir read_text", PROC),
     "worker/pc/load.py:ProcessorTimes.read": ("read_text", PROC),
     "worker/pc/memory.py:memory_of_this_pc": ("read_text", PROC),
@@ -158,6 +161,7 @@ KNOWN = {
     "worker/run/folders.py:_kept_from_cleaning": ("open", FOLDERS),
     "worker/run/folders.py:_new_folder": ("mkdtemp open", FOLDERS),
     "worker/run/folders.py:_remove": ("iterdir rmdir unlink", FOLDERS),
+    "worker/run/folders.py:has_locks": ("NamedTemporaryFile", FOLDERS),
     "worker/run/folders.py:remove_abandoned": ("glob open", FOLDERS),
     "worker/run/nursery.py:Nursery.__init__": ("open", OURS),
     "worker/run/nursery.py:Nursery._trouble": ("open", OURS),

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deskgrid.errors import BagRejected
+from deskgrid.homes import NoHome, user_home
 
 # How long a resolution is used again: then newer versions that a requirement allows are looked for. Seconds.
 RESOLVED_S = 7 * 86_400.0
@@ -43,19 +44,17 @@ def cache_folder() -> Path:
     """Return our folder in the user's cache folder. Raises `BagRejected` if the user has none."""
     try:
         return _cache() / "deskgrid"
-    except RuntimeError as error:
-        raise BagRejected(
-            "environments need a cache, and this account has no home folder for it: set HOME, or XDG_CACHE_HOME"
-        ) from error
+    except NoHome as error:
+        raise BagRejected(f"environments need a cache, and {error}: set HOME, or XDG_CACHE_HOME") from error
 
 
 def _cache() -> Path:
     if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        base = os.environ.get("LOCALAPPDATA") or user_home() / "AppData" / "Local"
     elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = user_home() / "Library" / "Caches"
     else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        base = os.environ.get("XDG_CACHE_HOME") or user_home() / ".cache"
     return Path(base)
 
 
@@ -107,11 +106,12 @@ class Store:
         """Note what something was resolved to."""
         note = self._note(key)
         text = json.dumps({"at": time.time(), "wheels": [(wheel.sha256, wheel.name) for wheel in wheels]})
-        with suppress(OSError):
+        with suppress(OSError, BagRejected):
             note.parent.mkdir(parents=True, exist_ok=True)
-            part = note.with_name(f"{note.name}.{os.getpid()}")
-            part.write_text(text, "utf-8")
-            os.replace(part, note)
+            with self.room() as room:  # another machine may share the folder, and write the same note
+                part = room / note.name
+                part.write_text(text, "utf-8")
+                os.replace(part, note)
         self._tidy()
 
     def forget(self, names: Collection[str]) -> None:
