@@ -273,8 +273,7 @@ def _places(options: WorkerOptions, say: Callable[[str], None]) -> tuple[FileCac
         if not has_locks(place):
             if options.files is not None:
                 raise WorkerError(f"the disk of {place} has no locks: with --files, name a folder on a disk of this PC")
-            whose = "" if sys.platform == "win32" else f"-{os.getuid()}"
-            local = Path(tempfile.gettempdir()) / f"deskgrid-files{whose}"
+            local = Path(tempfile.gettempdir()) / f"deskgrid-files{_whose()}"
             say(f"the disk of {place} has no locks, so stored files are kept in {local}: name another with --files")
             place = _made(local)
         store = WheelStore(place / "wheels", options.env_bytes)
@@ -283,6 +282,13 @@ def _places(options: WorkerOptions, say: Callable[[str], None]) -> tuple[FileCac
         return FileCache(place / "cache", options.files_bytes), store, tasks, sites
     except OSError as error:
         raise WorkerError(f"stored files cannot be kept in {place}: {error.strerror}") from error
+
+
+def _whose() -> str:
+    if sys.platform == "win32":
+        return ""  # a temporary directory there is the user's own
+    else:
+        return f"-{os.getuid()}"
 
 
 def _made(place: Path) -> Path:

@@ -103,8 +103,8 @@ class Identities:
         hosts = {path.parent.parent.name for path in self._all.glob(f"*/*/*{_SUFFIX}")}
         if others := sorted(hosts - {self._folder.name}):
             return (
-                f"the identities there belong to other hosts ({_some(others)}), and this one is {self._folder.name}; if "
-                f"this PC had one of these host names, rename its folder in {self._all}"
+                f"the identities there belong to other hosts ({_some(others)}), and this one is {self._folder.name}; "
+                f"if this PC had one of these host names, rename its folder in {self._all}"
             )
         return ""
 

@@ -3,6 +3,7 @@
 import errno
 import os
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -189,10 +190,14 @@ def test_names_of_unfinished_files_are_no_process_ids(tmp_path: Path, monkeypatc
     """Process ids repeat: on other hosts, and in containers."""
     monkeypatch.setattr("os.getpid", lambda: 42)
     names: list[str] = []
-    replace_ = Path.replace
-    monkeypatch.setattr(Path, "replace", lambda self, to: (names.append(self.name), replace_(self, to))[1])
+    real = Path.replace
+
+    def noted(self: Path, target: Path) -> Path:
+        names.append(self.name)
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
     cache = FileCache(tmp_path / "cache", 2**20)
-    from hashlib import sha256
 
     for _ in range(2):
         cache.put_tree(sha256(b"x").digest(), b"x")
