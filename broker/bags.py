@@ -189,7 +189,8 @@ class OpenBag:
     the broker's clock.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
     ``paused``: somebody has paused it. ``held``: why the broker has. ``environment``: what it brings, and by what key
-    that is known. ``waits_for``: the numbers of the bags that it has to wait for.
+    that is known. ``refused``: why PCs cannot prepare that, if some have said that it is at fault and none has prepared
+    it. ``waits_for``: the numbers of the bags that it has to wait for.
     ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
     """
 
@@ -220,6 +221,7 @@ class OpenBag:
     held: str = ""
     environment: Environment | None = None
     environment_key: str = ""
+    refused: str = ""
     waits_for: set[int] = field(default_factory=set)
     cannot_run: str = ""
     # What each of its tasks needs beside its seconds.
@@ -248,7 +250,7 @@ class OpenBag:
             return ""
         paused = self.why_paused
         alone = "" if self.alone_since is None else f"its client is gone: {arrived}"
-        return "; ".join(filter(None, (paused, alone, note)))
+        return "; ".join(filter(None, (paused, alone, "" if self.held else self.refused, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for its newest batch. ``known``: what a restored one had ended, or is held."""

@@ -64,6 +64,7 @@ KNOWN = {
     "worker/environments/install.py:_text": ("open", INSTALLER),
     "worker/environments/install.py:_unpack": ("mkdir", INSTALLER),
     "worker/environments/install.py:_write_script": ("chmod open", INSTALLER),
+    "worker/environments/install.py:check": ("glob", INSTALLER),
     "worker/environments/install.py:make": ("walk", INSTALLER),
     "worker/environments/install.py:read_about": ("open", INSTALLER),
     "worker/environments/install.py:unpack": ("mkdir", INSTALLER),

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -75,8 +76,12 @@ class Store:
         with room as path:
             yield Path(path)
 
-    def add(self, path: Path) -> Wheel:
-        """Move a wheel into the store. Raises `BagRejected`."""
+    def add(self, folder: Path) -> list[Wheel]:
+        """Move the wheels in a folder into the store, if PCs can unpack them. Raises `BagRejected`."""
+        _check(folder)
+        return [self._add(path) for path in folder.glob("*.whl")]
+
+    def _add(self, path: Path) -> Wheel:
         try:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -146,6 +151,18 @@ class Store:
             for note in (self._folder / "resolved").iterdir():
                 if now - note.stat().st_mtime > RESOLVED_S:
                     note.unlink(missing_ok=True)
+
+
+def _check(folder: Path) -> None:
+    """Have a PC's program look at the wheels in a folder: no task would ever start with one that it refuses."""
+    program = [sys.executable, "-P", "-m", "deskgrid.worker.environments.install", "0", "check", str(folder)]
+    said: dict[str, str] = {}
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said |= json.loads(line)
+    if "refused" in said:
+        raise BagRejected(f"no PC can unpack {said['wheel']}: {said['refused']}")
 
 
 def _wheel(path: Path, digest: str) -> Wheel:
