@@ -152,7 +152,7 @@ class _Contents(NamedTuple):
 
     name: str
     version: str
-    scripts: dict[str, str]
+    scripts: dict[str, tuple[str, str]]
     files: list[tuple[zipfile.ZipInfo, str, tuple[str, bytes]]]
 
 

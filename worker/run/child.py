@@ -626,7 +626,8 @@ class Command:
         inherited: Sequence[int] = (),
     ) -> None:
         self._inherited = inherited
-        self._argv: list[str] = template["argv"]
+        # Words and items that are not UTF-8 have lone surrogates, as file names have.
+        self._argv = [word if isinstance(word, str) else _text(word) for word in template["argv"]]
         self._saves: dict[str, Any] | None = template.get("saves")
         self._in_folder: bool = template["in_folder"]
         self._files = files
@@ -639,7 +640,7 @@ class Command:
 
         Raises CommandFailed or TaskFailure, and PieceEnded for a ``piece``.
         """
-        argv = self._filled(payload.decode())
+        argv = self._filled(_text(payload))
         cwd = self._files.work() if self._in_folder else None
         try:
             with CommandOutput(self._onward, self._most) as output:
@@ -664,7 +665,7 @@ class Command:
 
     def _run(self, argv: list[str], cwd: str | None, stdout: int) -> int:
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": 2, "pass_fds": self._inherited}
-        return subprocess.run(argv, stdout=stdout, cwd=cwd, check=False, **how).returncode
+        return subprocess.run(_words(argv), stdout=stdout, cwd=cwd, check=False, **how).returncode
 
     def _go_on(self, argv: list[str], piece: "Piece", saves: dict[str, Any], cwd: str | None, stdout: int) -> int:
         """Run a checkpointable command in its folder, with the files that it has saved.
@@ -744,6 +745,15 @@ class CommandOutput:
         return b"".join(self._parts)
 
 
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _words(argv: list[str]) -> list[str] | list[bytes]:
+    """Return the words of a command as it gets them: their very bytes, whatever the locale of this PC is."""
+    return argv if sys.platform == "win32" else [word.encode("utf-8", "surrogateescape") for word in argv]
+
+
 class _Undecoded:
     """Bytes that are unpickled as text: those that are not UTF-8 become lone surrogates, as with `os.fsdecode`."""
 
@@ -764,7 +774,7 @@ def _pickled_text(data: bytes) -> bytes:
 
 def _run_until_due(argv: list[str], folder: Path, piece: "Piece", name: str, stdout: int) -> int:
     """Run a command; when a checkpoint is due, send it the signal of that name, once for each."""
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=2, cwd=folder) as process:
+    with subprocess.Popen(_words(argv), stdin=subprocess.DEVNULL, stdout=stdout, stderr=2, cwd=folder) as process:
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(COMMAND_S)
