@@ -633,7 +633,8 @@ class Command:
         inherited: Sequence[int] = (),
     ) -> None:
         self._inherited = inherited
-        self._argv: list[str] = template["argv"]
+        # Words and items that are not UTF-8 have lone surrogates, as file names have.
+        self._argv = [word if isinstance(word, str) else _text(word) for word in template["argv"]]
         self._saves: dict[str, Any] | None = template.get("saves")
         self._in_folder: bool = template["in_folder"]
         self._files = files
@@ -646,7 +647,7 @@ class Command:
 
         Raises CommandFailed or TaskFailure, and PieceEnded for a ``piece``.
         """
-        argv = self._filled(payload.decode())
+        argv = self._filled(_text(payload))
         cwd = self._files.work() if self._in_folder else None
         try:
             with CommandOutput(self._onward, self._most) as output:
@@ -739,7 +740,7 @@ class CommandOutput:
     ) -> int:
         """Run a command, and return its code. ``look``: called every `COMMAND_S` while it runs. Raises OSError."""
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._stdout, "stderr": 2}
-        with subprocess.Popen(argv, cwd=cwd, pass_fds=inherited, **how) as process:
+        with subprocess.Popen(_words(argv), cwd=cwd, pass_fds=inherited, **how) as process:
             try:
                 self._follow(process, look)
             except BaseException:
@@ -817,6 +818,15 @@ class CommandOutput:
         if self._size > self._most:
             raise too_large(self._size, self._most)
         return b"".join(self._parts)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _words(argv: list[str]) -> list[str] | list[bytes]:
+    """Return the words of a command as it gets them: their very bytes, whatever the locale of this PC is."""
+    return argv if sys.platform == "win32" else [word.encode("utf-8", "surrogateescape") for word in argv]
 
 
 class _Undecoded:
