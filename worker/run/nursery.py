@@ -161,14 +161,18 @@ class Nursery:
             self.say(["kill", token])
             self.insist(token)
         else:
-            self._popen.kill()
+            self._kill_parent()
+
+    def _kill_parent(self) -> None:
+        self._ended = True  # the next process is asked of another one, also before we hear that this one is dead
+        self._popen.kill()
 
     def insist(self, token: int, seconds: float = 0.0) -> None:
         """Kill the parent if it has not ended a process in time, ``seconds`` from now on."""
 
         def look() -> None:
             if token in self._births:
-                self._popen.kill()
+                self._kill_parent()
 
         timer = threading.Timer(seconds + KILL_LIMIT, look)
         timer.daemon = True
