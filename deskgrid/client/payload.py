@@ -30,6 +30,7 @@ from deskgrid.errors import (
     TaskTimeout,
 )
 from deskgrid.files import Shared, collect, fetching
+from deskgrid.raised import put_together
 from deskgrid.wire import (
     LARGE_BYTES,
     MARK,
@@ -329,21 +330,23 @@ def _failure(result: BagResult, bag: str) -> Exception:
         kind, what = _KINDS[result.outcome]
         error: Exception = kind(f"{where} {what}" + (f": {told.message}" if told.message else ""))
     else:
-        rebuilt = _rebuilt(told.pickled)
         said = f"{told.kind}: {told.message}" if told.message else told.kind
+        rebuilt = _rebuilt(told.pickled, said)
         error = RemoteError(said) if rebuilt is None else rebuilt
         add_note(error, f"{RAISED_BY}{where}")
         if told.kind == "TypeError" and (option := _OPTION.search(told.message)):
             add_note(error, f"deskgrid: if {option[1]} is meant for the grid, submit task(function, {option[1]}=...)")
     if told.trace:
         # Not through the attribute, which the exception's class may have redefined.
+        if (cause := BaseException.__getattribute__(error, "__cause__")) is not None:
+            object.__setattr__(error, "__context__", cause)
         object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))
     return error
 
 
-def _rebuilt(pickled: bytes) -> Exception | None:
-    """Rebuild the task's exception if it is an `Exception`: a task's SystemExit must not end this program."""
-    error, _ = _tried(lambda: pickle.loads(pickled)) if pickled else (None, None)
+def _rebuilt(pickled: bytes, said: str) -> Exception | None:
+    """Rebuild the task's exception, or what is closest to it; ``said``: its text in that case."""
+    error, _ = _tried(lambda: put_together(pickled, RemoteError, said)) if pickled else (None, None)
     return error if issubclass(type(error), Exception) else None
 
 
