@@ -1,7 +1,7 @@
 """Classes of a program's script, as results refer to them: the script that reads a result has classes of its own.
 
 A class of `__main__` cannot be imported elsewhere, so a result brings its code. But a script that attaches to its bag
-later, or runs again, means its own class: ``== Status.OK``, ``isinstance`` and ``except MyError`` compare with that one.
+later, or runs again, means its own class: ``== Status.OK``, ``isinstance`` and ``except MyError`` compare with that.
 So the code is used only where the script has no such class.
 
 Rule: this file imports nothing of ours, because the process that runs tasks loads it, too.

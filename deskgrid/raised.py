@@ -60,15 +60,17 @@ class _Parts:
     def __init__(self, dumps: Dumps, largest: int) -> None:
         self._dumps = dumps
         self._largest = largest
-        self._seen: set[int] = set()
+        # By the exception's id. Pickle keeps what is the same the same.
+        self._trees: dict[int, dict[str, Any]] = {}
 
     def of(self, error: BaseException, *, linked: bool) -> dict[str, Any]:
         """Return what makes an exception: its type, or only the names of that, and what it had."""
-        known = id(error) in self._seen or len(self._seen) >= _TOGETHER
-        self._seen.add(id(error))
+        if id(error) in self._trees:
+            return self._trees[id(error)]
         tree: dict[str, Any] = {"names": _names(type(error)), "said": f"{type(error).__qualname__}: {_said(error)}"}
-        if known:
+        if len(self._trees) >= _TOGETHER:
             return tree
+        self._trees[id(error)] = tree
         with suppress(Exception):
             tree["kind"] = self._dumps(type(error))
         tree["whole"] = self._as_its_type_pickles_it(error)
@@ -146,40 +148,61 @@ def put_together(packed: bytes, remote: type[Exception], said: str) -> Exception
     None if it is no `Exception`: a task's SystemExit must not end the program. ``said``: the text of one of ``remote``.
     """
     tree = pickle.loads(packed)
-    return _made(tree | {"said": said}, remote) if tree["names"] else None
+    if isinstance(tree, BaseException):  # as workers of earlier versions sent it
+        return tree if isinstance(tree, Exception) else None
+    tree["said"] = said
+    return _Maker(remote).made(tree) if tree["names"] else None
 
 
-def _made(tree: dict[str, Any], remote: type[Exception]) -> Exception:
-    """Make an exception of what is left of it, which may be little."""
-    try:
-        error = _same(tree, remote)
-    except Exception:
-        error = None
-    if not isinstance(error, Exception):
-        error = _like(tree["names"], remote, tree["said"])
-    for name, each in tree.get("links", {}).items():
-        object.__setattr__(error, name, _made(each, remote))
-    error.__suppress_context__ = tree.get("suppress", False)
-    return error
+class _Maker:
+    """Makes exceptions of what is left of them, which may be little."""
 
+    def __init__(self, remote: type[Exception]) -> None:
+        self._remote = remote
+        # By the tree's id. None: it is being made.
+        self._made: dict[int, Exception | None] = {}
 
-def _same(tree: dict[str, Any], remote: type[Exception]) -> BaseException:
-    kind = pickle.loads(tree["kind"])
-    if tree["whole"] is not None:
-        with suppress(Exception):
-            error: BaseException = pickle.loads(tree["whole"])
-            if isinstance(error, kind):
-                return error
-    if "group" in tree:
-        message, members = tree["group"]
-        args: tuple[Any, ...] = message, [_made(each, remote) for each in members]
-    else:
-        args = tuple([_value(part, remote) for part in tree["args"]])
-    error = _new(kind, args)
-    for name, part in tree["elsewhere"].items():
-        object.__setattr__(error, name, _value(part, remote))
-    vars(error).update({name: _value(part, remote) for name, part in tree["attributes"].items()})
-    return error
+    def made(self, tree: dict[str, Any]) -> Exception:
+        """Return the exception of a tree: the same one each time."""
+        if id(tree) in self._made:
+            return self._made[id(tree)] or self._remote(tree["said"])
+        self._made[id(tree)] = None
+        try:
+            error = self._same(tree)
+        except Exception:
+            error = None
+        if not isinstance(error, Exception):
+            error = _like(tree["names"], self._remote, tree["said"])
+        self._made[id(tree)] = error
+        for name, each in tree.get("links", {}).items():
+            object.__setattr__(error, name, self.made(each))
+        error.__suppress_context__ = tree.get("suppress", False)
+        return error
+
+    def _same(self, tree: dict[str, Any]) -> BaseException:
+        kind = pickle.loads(tree["kind"])
+        if tree["whole"] is not None:
+            with suppress(Exception):
+                error: BaseException = pickle.loads(tree["whole"])
+                if isinstance(error, kind):
+                    return error
+        if "group" in tree:
+            message, members = tree["group"]
+            args: tuple[Any, ...] = message, [self.made(each) for each in members]
+        else:
+            args = tuple([self._value(part) for part in tree["args"]])
+        error = _new(kind, args)
+        if isinstance(error, Exception):
+            self._made[id(tree)] = error
+        for name, part in tree["elsewhere"].items():
+            object.__setattr__(error, name, self._value(part))
+        vars(error).update({name: self._value(part) for name, part in tree["attributes"].items()})
+        return error
+
+    def _value(self, part: Any) -> Any:
+        if isinstance(part, dict):
+            return self.made(part)
+        return pickle.loads(part) if isinstance(part, bytes) else part
 
 
 def _new(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
@@ -192,12 +215,6 @@ def _new(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     if not isinstance(error, BaseExceptionGroup):
         error.args = args
     return error
-
-
-def _value(part: Any, remote: type[Exception]) -> Any:
-    if isinstance(part, dict):
-        return _made(part, remote)
-    return pickle.loads(part) if isinstance(part, bytes) else part
 
 
 def _like(names: list[tuple[str, str]], remote: type[Exception], said: str) -> Exception:

@@ -1,7 +1,7 @@
 """Pickles by value what a worker cannot import, and tells which functions are among it.
 
 What belongs to the program's script has the globals of the module `__main__` where it is loaded, which is another one
-for each bag: see `worker/run/script.py`. A function or class of the script is there by its name as soon as it is loaded.
+for each bag: see `worker/run/script.py`. A function or class of the script is there by its name once it is loaded.
 """
 
 import functools
@@ -36,43 +36,6 @@ def pickle_by_value(value: object, apart: Callable[[pickle.PickleBuffer], object
     return buffer.getvalue()
 
 
-# --- classes of the script that travel once, with the function --------------------------------------------------------
-
-
-class _Unnamed(Exception):
-    """Not only classes of the script that can be found by their names."""
-
-
-class _Classes(pickle.Pickler):
-    """Finds the classes of the script to which a value refers."""
-
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO(), pickle.HIGHEST_PROTOCOL)
-        self.found: dict[str, type] = {}
-
-    def reducer_override(self, value: Any) -> Any:
-        """Note a class; give up if something else of the script would have to be found by its name."""
-        if getattr(value, "__module__", None) == MAIN:
-            if isinstance(value, type):
-                self.found[value.__qualname__] = value
-            elif isinstance(value, FunctionType) or hasattr(value, "__name__") or hasattr(value, "__qualname__"):
-                raise _Unnamed
-        return NotImplemented
-
-
-def classes_in(value: object) -> dict[str, type] | None:
-    """Return the classes of the script by name to which a value refers, if it refers to nothing else there."""
-    finder = _Classes()
-    try:
-        finder.dump(value)
-    except Exception:
-        return None
-    return finder.found
-
-
-# --- the pickler ------------------------------------------------------------------------------------------------------
-
-
 class _Module:
     """Stands for the module `__main__`, wherever it is loaded."""
 
@@ -103,14 +66,14 @@ class _Done:
 
 # The wrapper that `functools.lru_cache` makes; and the code of each function that `functools.singledispatch` makes.
 _CACHED: Any = type(functools.lru_cache(len))
-_DISPATCHES = functools.singledispatch(len).__code__
+_DISPATCHES: Any = getattr(functools.singledispatch(len), "__code__")  # noqa: B009 - it is a function
 # Where what a dispatcher has registered is kept: any name will do.
 _REGISTERED = "__registered__"
 
 
 def _cached(value: Any) -> tuple[Any, ...]:
     parameters = value.cache_parameters()
-    info = functools._CacheInfo  # type: ignore[attr-defined]
+    info = functools._CacheInfo
     return _CACHED, (value.__wrapped__, parameters["maxsize"], parameters["typed"], info), vars(value)
 
 
@@ -119,6 +82,20 @@ def _dispatching(value: Any, make: Any, function: object, registry: Mapping[type
     others = [(kind, each) for kind, each in registry.items() if kind is not object]
     calls = [_Done(operator.call, operator.methodcaller("register", kind, each), value) for kind, each in others]
     return make, (function,), {_REGISTERED: calls}
+
+
+def _of_functools(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
+    """Return how to make what a decorator of `functools` has made, which only brings locks and weak references."""
+    if kind is FunctionType and value.__code__ is _DISPATCHES and is_by_value(value):
+        registry = vars(value)["registry"]
+        return _dispatching(value, functools.singledispatch, registry[object], registry)
+    if kind is _CACHED and is_by_value(value):
+        return _cached(value)
+    if kind is functools.cached_property:  # has a lock in Python 3.11
+        return kind, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
+    if kind is functools.singledispatchmethod:
+        return _dispatching(value, kind, value.func, value.dispatcher.registry)
+    return None
 
 
 @cache
@@ -138,29 +115,18 @@ def _pickler() -> Any:
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
             if kind is FunctionType:
-                # What functions import is not among the names in a pickle.
-                note_function(value)
-                if value.__code__ is _DISPATCHES and _is_by_value(value):
-                    registry = vars(value)["registry"]
-                    return _dispatching(value, functools.singledispatch, registry[object], registry)
+                note_function(value)  # what it imports is not among the names in a pickle
             elif issubclass(kind, type):
                 return self._named(value, super().reducer_override(value))
-            elif kind is _CACHED and _is_by_value(value):
-                return _cached(value)
-            elif kind is functools.cached_property:  # has a lock in Python 3.11
-                return kind, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
-            elif kind is functools.singledispatchmethod:
-                return _dispatching(value, kind, value.func, value.dispatcher.registry)
-            elif (reduced := hidden_generator(value)) is not None:
-                return reduced
-            return super().reducer_override(value)
+            reduced = _of_functools(value, kind, _is_by_value) or hidden_generator(value)
+            return super().reducer_override(value) if reduced is None else reduced
 
-        def _function_getnewargs(self, function: Any) -> Any:
+        def _function_getnewargs(self, function: FunctionType) -> Any:
             """Have functions of the script share the globals of `__main__`, whichever pickle they are in."""
             code, space, *rest = super()._function_getnewargs(function)
             return code, self._globals if function.__globals__ is self._main else space, *rest
 
-        def _dynamic_function_reduce(self, function: Any) -> Any:
+        def _dynamic_function_reduce(self, function: FunctionType) -> Any:
             """Have a function of the script be found there by its name."""
             reduced = super()._dynamic_function_reduce(function)
             if self._main.get(function.__name__) is function and function.__globals__ is self._main:

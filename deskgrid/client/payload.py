@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deskgrid.client.bundle import named_in
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
+from deskgrid.client.script_classes import ScriptClasses
 from deskgrid.durations import precise
 from deskgrid.errors import (
     BagRejected,
@@ -55,10 +56,13 @@ if TYPE_CHECKING:
 ValueT = TypeVar("ValueT")
 
 
-def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Payload:
+def pack_call(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str, classes: ScriptClasses | None = None
+) -> Payload:
     """Make the payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`.
 
-    A payload of more than PAYLOAD_LIMIT has to be sent as a stored file.
+    ``classes``: those of the script that it may name, because they travel with the function. A payload of more than
+    PAYLOAD_LIMIT has to be sent as a stored file.
     """
     call = (args, kwargs)
     if any(getsizeof(arg) >= LARGE_BYTES for arg in args):
@@ -68,7 +72,7 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Pa
         by_value = has_to_travel_by_value(packed)
     except Exception:
         packed, by_value = b"", True
-    if by_value:
+    if by_value and not (packed and _may_name(packed) and classes is not None and classes.brings(call)):
         # The call refers to the user's program, which a worker cannot import, or only cloudpickle can pickle it.
         packed = _by_value(call, what)
     return checked_size(packed, what, VALUE_BYTES)
@@ -94,6 +98,11 @@ class _Pieces:
     def all(self) -> list[bytes]:
         """Return the pieces; of two neighbouring pieces at least one is large."""
         return [piece for piece in (*self._all, b"".join(self._small)) if piece]
+
+
+def _may_name(packed: bytes) -> bool:
+    """Whether nothing but names of the script stands against a pickle."""
+    return b"getattr" not in packed
 
 
 def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> Payload:

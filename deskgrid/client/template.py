@@ -71,11 +71,14 @@ def python_template(
     environment: Environment | None = None,
     *,
     source: bytes = b"",
+    classes: bytes = b"",
+    lines: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Template:
     """Make the template of the function ``name``, with the program's own modules in ``bundle``.
 
     ``inputs``: the digests of the trees that the function needs. ``source``: of a tree that has the modules instead.
-    Raises `BagRejected`.
+    ``classes``: those of the script that arguments name, pickled. ``lines``: of the script, for tracebacks. Raises
+    `BagRejected`.
     """
     table = _begun("python", environment)
     table |= {"python": PYTHON, "function": pickled, "bundle": dict(bundle)}
@@ -83,6 +86,10 @@ def python_template(
         table["source"] = source
     if inputs:
         table["inputs"] = inputs
+    if classes:
+        table["classes"] = classes
+    if lines:
+        table["lines"] = dict(lines)
     return _template(table, PYTHON, f"the function {name}")
 
 

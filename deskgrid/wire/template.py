@@ -135,7 +135,7 @@ def _patterns(source: Source) -> list[str]:
 
 # ``classes``: of the script, to which arguments refer. ``lines``: of files that are only on the user's machine, for
 # tracebacks. ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of
-# the bag needs; a command gets them unpacked in its folder. ``outputs``: the patterns of the files that it leaves there.
+# the bag needs; a command gets them unpacked in its folder. ``outputs``: the patterns of what it leaves there.
 _ENTRIES = {
     "kind": _text,
     "environment": read_environment,

@@ -1,8 +1,8 @@
 """The process that runs the tasks of one run of one program, one after another, for one slot of a worker.
 
-Rule 1: this file stands alone, with `scope.py` and `script.py`. `start.py` loads them by their path: with ``-P``, which keeps this
-folder off the import path; in an environment with ``-I``, so that nothing of the worker's is on that path. They import
-none of our modules, and everything they need before the user's folder is on the import path.
+Rule 1: this file stands alone, with `scope.py` and `script.py`. `start.py` loads them by their path: with ``-P``,
+which keeps this folder off the import path; in an environment with ``-I``, so that nothing of the worker's is on that
+path. They import none of our modules, and everything they need before the user's folder is on the import path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are pipes that the
 worker drains. So the output of C code, subprocesses and dying processes arrives, no program can cut what was printed
 before, and nothing printed can be mistaken for a frame. After each task both pipes get a mark, before the end of the
@@ -514,6 +514,7 @@ class Function:
         host: str,
         files: TaskFiles,
         environment: str,
+        *,
         temporary: str,
         loaded: Callable[[], None],
     ) -> None:
@@ -1364,8 +1365,14 @@ class Child:
             return Command(
                 template, self._host, self._files, self._output.stdout, self._limit, inherited=self._inherited
             )
-        temporary = self._temporary.path
-        return Function(template, self._host, self._files, self._environment, temporary, self._surroundings.note)
+        return Function(
+            template,
+            self._host,
+            self._files,
+            self._environment,
+            temporary=self._temporary.path,
+            loaded=self._surroundings.note,
+        )
 
     def _attempt(
         self, template: Function | Command, task: int, number: int, payload: bytes, piece: Piece | None = None

@@ -12,6 +12,7 @@ import linecache
 import os
 import pickle
 import sys
+import threading
 import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,7 +23,7 @@ HIGHEST = pickle.HIGHEST_PROTOCOL
 NAME = "__main__"
 # The folder, in that for temporary files, with what other processes load instead of the script; and what they run.
 _FOLDER = "deskgrid-script"
-_FOR_PROCESSES = """\
+_FOR_PROCESSES = b"""\
 import pickle
 
 with open(__file__.removesuffix("py") + "pickle", "rb") as file:
@@ -44,6 +45,9 @@ class Script(types.ModuleType):
     def __repr__(self) -> str:
         return f"<module {NAME!r}>"  # without a look at its specification
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (NAME,)
+
     def begin(self) -> None:
         """From now on, this is `__main__`."""
         sys.modules[NAME] = self
@@ -55,10 +59,11 @@ class Script(types.ModuleType):
         Processes that are copies of this one (fork) have everything.
         """
         os.makedirs(self._folder, exist_ok=True)
-        with open(self._file("pickle"), "wb") as file:
-            file.write(_pickled_globals(vars(self)))
-        with open(self._file("py"), "w", encoding="utf-8") as file:
-            file.write(_FOR_PROCESSES)
+        for ending, data in (("pickle", _pickled_globals(vars(self))), ("py", _FOR_PROCESSES)):
+            new = f"{self._file(ending)}.{threading.get_ident()}"
+            with open(new, "wb") as file:
+                file.write(data)
+            os.replace(new, self._file(ending))  # a process that was started before may be reading it
 
     @property
     def __file__(self) -> str:  # type: ignore[override]
