@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deskgrid.client.bundle import named_in
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
+from deskgrid.client.refusals import not_picklable
 from deskgrid.client.script_classes import ScriptClasses
 from deskgrid.durations import precise
 from deskgrid.errors import (
@@ -74,7 +75,7 @@ def pack_call(
         packed, by_value = b"", True
     if by_value and not (packed and _may_name(packed) and classes is not None and classes.brings(call)):
         # The call refers to the user's program, which a worker cannot import, or only cloudpickle can pickle it.
-        packed = _by_value(call, what)
+        packed = _call_by_value(call, what)
     return checked_size(packed, what, VALUE_BYTES)
 
 
@@ -113,7 +114,7 @@ def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> P
     except Exception:
         by_value = True
     if by_value:
-        return checked_size(_by_value(call, what), what, VALUE_BYTES)
+        return checked_size(_call_by_value(call, what), what, VALUE_BYTES)
     payload = Chunks([memoryview(piece) for piece in pieces.all()])
     _check_size(len(payload), what, VALUE_BYTES)
     return payload if len(payload) >= LARGE_BYTES else bytes(payload)
@@ -127,7 +128,16 @@ def _by_value(value: object, what: str, apart: Apart | None = None) -> bytes:
     try:
         return pickle_by_value(value, apart)
     except Exception as error:
-        raise PicklingFailed(f"{what} cannot be pickled: {error}") from error
+        raise not_picklable(what, {"it": value}, error) from error
+
+
+def _call_by_value(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> bytes:
+    try:
+        return pickle_by_value(call)
+    except Exception as error:
+        args, kwargs = call
+        names = ["item"] if what.startswith("item ") else [f"argument {place}" for place in range(len(args))]
+        raise not_picklable(what, dict(zip(names, args, strict=False)) | dict(kwargs), error) from error
 
 
 class _Within:

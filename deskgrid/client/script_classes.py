@@ -13,7 +13,6 @@ from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 from deskgrid.client.by_value import MAIN, pickle_by_value
-from deskgrid.errors import PicklingFailed
 
 
 class ScriptClasses:
@@ -30,8 +29,8 @@ class ScriptClasses:
             return False
         for name, kind in found.items():
             seen = self._all.get(name)
-            if seen is None and self._open:
-                seen = self._all[name] = _Seen(kind)
+            if seen is None and self._open and (seen := _seen(kind)) is not None:
+                self._all[name] = seen
             if seen is None or not seen.is_still(kind):
                 return False
         return True
@@ -41,12 +40,9 @@ class ScriptClasses:
         return all(name in self._all and self._all[name].is_still(seen.kind) for name, seen in others._all.items())
 
     def pickled(self) -> bytes:
-        """Pickle them for the template, which has no others from now on. Raises `PicklingFailed`."""
+        """Return them for the template, which has no others from now on: one pickle after the other."""
         self._open = False
-        try:
-            return pickle_by_value([seen.kind for seen in self._all.values()]) if self._all else b""
-        except Exception as error:
-            raise PicklingFailed(f"the classes {', '.join(self._all)} cannot be pickled: {error}") from error
+        return b"".join([seen.pickled for seen in self._all.values()])
 
     def _unchanged(self) -> "dict[str, _Seen]":
         return {name: seen for name, seen in self._all.items() if seen.is_still(seen.kind)}
@@ -55,8 +51,9 @@ class ScriptClasses:
 class _Seen:
     """A class as it was when an argument referred to it first: its members, and the globals that its methods use."""
 
-    def __init__(self, kind: type) -> None:
+    def __init__(self, kind: type, pickled: bytes) -> None:
         self.kind = kind
+        self.pickled = pickled
         self._names = sorted(
             {name for code in _codes_of(kind) for name in _names(code)} & vars(sys.modules[MAIN]).keys()
         )
@@ -72,6 +69,13 @@ class _Seen:
     def _looks(self) -> list[object]:
         main = vars(sys.modules[MAIN])
         return [*vars(self.kind).values(), *[main.get(name) for name in self._names]]
+
+
+def _seen(kind: type) -> _Seen | None:
+    try:
+        return _Seen(kind, pickle_by_value(kind))
+    except Exception:  # the argument says what is wrong, which needs it by value then
+        return None
 
 
 def _codes_of(kind: type) -> Iterator[CodeType]:

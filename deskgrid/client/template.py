@@ -19,7 +19,8 @@ import msgpack
 
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
-from deskgrid.errors import BagRejected, PicklingFailed
+from deskgrid.client.refusals import not_picklable
+from deskgrid.errors import BagRejected
 from deskgrid.wire import (
     ARGUMENTS_LIMIT,
     EXIT_CODE_LIMIT,
@@ -58,9 +59,8 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
     try:
         return pickle_by_value(function)
     except Exception as error:
-        raise PicklingFailed(
-            f"the function {name_of(function)} cannot be pickled, it or something it refers to: {error}"
-        ) from error
+        name = name_of(function)
+        raise not_picklable(f"the function {name}", {name: function}, error) from error
 
 
 def python_template(

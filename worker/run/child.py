@@ -554,8 +554,7 @@ class Function:
         if self._folder and self._folder not in sys.path:
             sys.path.insert(0, self._folder)
         self._files.shared.clear()
-        if self._classes:
-            pickle.loads(self._classes)
+        script.load_all(self._classes)
         function: Callable[..., object] = pickle.loads(self._pickled)
         self._shared = dict(self._files.shared)
         if not self._shared:
