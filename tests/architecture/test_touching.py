@@ -153,6 +153,7 @@ KNOWN = {
     "worker/run/child.py:pack_files": ("glob open rglob", TASKS),
     "worker/run/child.py:unpack_files": ("open", TASKS),
     "worker/run/clearing.py:_left": ("scandir", CLEARING),
+    "worker/run/clearing.py:_open_disks": ("read_bytes", PROC),
     "worker/run/clearing.py:_remove_ipc": ("read_bytes", PROC),
     "worker/run/clearing.py:_runs": ("glob read_bytes", PROC),
     "worker/run/executor.py:Executor._look_after_folder": ("touch", FOLDERS),

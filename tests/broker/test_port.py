@@ -235,6 +235,16 @@ def test_a_descriptor_that_another_connection_has_by_now_is_not_cut() -> None:
             assert far.recv(10) == b""
 
 
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="sockets without ports as on Unix")
+def test_a_descriptor_that_a_socket_without_a_port_has_by_now_is_nobodys_and_is_not_cut() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        assert tcp_info.address(near.fileno()) == ("", 0)
+        tcp_info.cut(near.fileno(), ("", 0))
+        near.send(b"on")
+        assert far.recv(10) == b"on"
+
+
 def test_a_flood_of_questions_is_answered_in_order(grid: LiveGrid) -> None:
     client = grid.client()
     for request in range(3000):

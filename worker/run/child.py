@@ -56,7 +56,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -105,10 +105,6 @@ ROOM_BYTES = 2**20
 TASK = "_deskgrid_task"
 # Bytes of the mark that ends the output of a task: so many random ones that nobody prints them by chance.
 MARK_BYTES = 16
-# What the names of the files of C code end with.
-C_ENDINGS = tuple(EXTENSION_SUFFIXES)
-# The folders in which Python has its own.
-PYTHONS_OWN = ("lib-dynload", "DLLs")
 # Maximum characters of an error's message, and of its traceback. Nobody reads more, even if a huge object was printed.
 TEXT_LIMIT = 64 * 1024
 # When memory runs out, Linux kills the largest process first. This score makes it prefer a task over the programs of
@@ -1129,8 +1125,6 @@ class Output:
         self._own = os.open(os.devnull, os.O_RDONLY), stdout, os.dup(2)
         for target, descriptor in enumerate(self._own[:2]):
             os.dup2(descriptor, target)
-        self._modules: set[str] = set()
-        self._flush_c: Callable[[None], int] | None = None
         # How many marks were written, and what tells whether one is needed.
         self._marks = 0
         self._counts: Sequence[int] | None = None
@@ -1151,7 +1145,6 @@ class Output:
     def open(self) -> None:
         """Open Python's streams, and draw the mark."""
         self.mark = os.urandom(MARK_BYTES)
-        self._modules.update(sys.modules)
         self._streams = [_text_stream(1), _text_stream(2)]
         sys.stdout, sys.stderr = self._streams
 
@@ -1190,10 +1183,6 @@ class Output:
         if touched:
             self._restore()
         self.flush()
-        if len(sys.modules) != len(self._modules):
-            self._look_for_c()
-        if self._flush_c is not None:
-            self._flush_c(None)
         if self.is_silent():
             return False
         if not touched:
@@ -1209,26 +1198,11 @@ class Output:
         for pipe in self._own[1:]:
             make_blocking(pipe)
 
-    def _look_for_c(self) -> None:
-        """From now on flush the buffers of C, too, if a task has loaded C code, which may print."""
-        new = sys.modules.keys() - self._modules
-        self._modules = set(sys.modules)
-        if self._flush_c is None and ("ctypes" in new or any(_is_c(sys.modules.get(name)) for name in new)):
-            import ctypes
-
-            self._flush_c = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).fflush
-
     def close(self) -> None:
         """Close the private copies, and the other ends."""
         for descriptor in (*self._own, *self._ends):
             with suppress(OSError):
                 os.close(descriptor)
-
-
-def _is_c(module: object) -> bool:
-    """Whether a module is C code, but not of Python itself, which prints nothing by itself."""
-    file = getattr(module, "__file__", None)
-    return isinstance(file, str) and file.endswith(C_ENDINGS) and not any(part in file for part in PYTHONS_OWN)
 
 
 def make_blocking(descriptor: int) -> None:
@@ -1690,6 +1664,7 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     unread, inherited = descriptors[LIFELINE + 1 : DESCRIPTORS], descriptors[DESCRIPTORS:]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)
+    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child = Child(
         times_file,
         printed,
@@ -1703,6 +1678,5 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         unread=unread,
         inherited=inherited,
     )
-    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child.serve()
     child.end()
