@@ -138,13 +138,16 @@ def _patterns(source: Source) -> list[str]:
     return [str(_of_type(value, str)) for value in source.many(PATTERNS_LIMIT)]
 
 
-# ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of the bag
-# needs; a command gets them unpacked in its folder. ``outputs``: the patterns of the files that a command leaves there.
+# ``classes``: of the script, to which arguments refer. ``lines``: of files that are only on the user's machine, for
+# tracebacks. ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of
+# the bag needs; a command gets them unpacked in its folder. ``outputs``: the patterns of what it leaves there.
 _ENTRIES = {
     "kind": _text,
     "environment": read_environment,
     "python": _text,
     "function": _bytes,
+    "classes": _bytes,
+    "lines": _files,
     "bundle": _files,
     "source": _digest,
     "argv": _words,

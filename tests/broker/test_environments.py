@@ -226,6 +226,17 @@ def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> N
     assert "on short: not there: preparing it takes about 12 s, and the PC stays for " in explained(client, bag)
 
 
+def test_where_pcs_that_have_it_leave_too_soon_for_the_tasks_another_prepares_it(office: Office) -> None:
+    first, client = Pc(office, "first", uptime=60.0), owner(office)
+    client.submit([b"0"], template=template(), runtime=1.0)
+    key = first.prepare()
+    assert len(first.work()) == 1
+    second = Pc(office, "second", uptime=300.0)
+    client.submit([b"1"], template=template(), runtime=100.0)
+    assert second.prepare() == key
+    assert len(second.work()) == 1
+
+
 def test_a_pc_that_is_not_needed_yet_is_explained_also_if_it_stays_for_ever(office: Office) -> None:
     pcs = [Pc(office, name, uptime=None) for name in "ab"]
     client = owner(office)

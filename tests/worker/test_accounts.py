@@ -122,6 +122,15 @@ def test_an_account_in_which_something_stays_is_nobodys_and_is_cleared_again(are
     accounts.close()
 
 
+def test_an_account_whose_folder_somebody_has_removed_is_cleared_as_well(area: Path, clear: Clearing) -> None:
+    accounts = Accounts(area, (ONE,), clear=clear)
+    assert name_of(accounts, "ann") == "a"
+    beneath.remove(area, "a")
+    accounts.release("ann")
+    assert name_of(accounts, "ben") == "a"
+    accounts.close()
+
+
 def test_the_folder_of_an_account_can_be_entered_by_its_user_only(area: Path, clear: Clearing) -> None:
     accounts = Accounts(area, (ONE, TWO), clear=clear)
     for place in accounts.places:
