@@ -367,10 +367,9 @@ def _failure(result: BagResult, bag: str) -> Exception:
         rebuilt = _rebuilt(told.pickled, said)
         error = RemoteError(said) if rebuilt is None else rebuilt
         add_note(error, f"{RAISED_BY}{where}")
-        if path := _left_here(error):
-            add_note(
-                error, f"deskgrid: this file is on your machine: deskgrid.File({path!r}) in an item brings it along"
-            )
+        if path := _missing_path(error):
+            here = "this file is on your machine" if os.path.exists(path) else "tasks see the files of their PC"
+            add_note(error, f"deskgrid: {here}: File({path!r}) in an item brings a file of yours along")
         if told.kind == "TypeError" and (option := _OPTION.search(told.message)):
             add_note(error, f"deskgrid: if {option[1]} is meant for the grid, submit task(function, {option[1]}=...)")
     if told.trace:
@@ -381,11 +380,11 @@ def _failure(result: BagResult, bag: str) -> Exception:
     return error
 
 
-def _left_here(error: Exception) -> str:
-    """Return the path that a task did not find, if there is such a file on this machine; empty if not."""
+def _missing_path(error: Exception) -> str:
+    """Return the path that a task did not find; empty if it failed for another reason."""
     path, _ = _tried(lambda: error.filename if isinstance(error, FileNotFoundError) else "")
     path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
-    return path if isinstance(path, str) and path and os.path.exists(path) else ""
+    return path if isinstance(path, str) else ""
 
 
 def _rebuilt(pickled: bytes, said: str) -> Exception | None:

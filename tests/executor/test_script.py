@@ -16,7 +16,7 @@ import pytest
 from deskgrid.errors import RemoteError
 from deskgrid.raised import put_together
 from tests.architecture.reading import ROOT
-from tests.executor.rig import Rig, error, value
+from tests.executor.rig import Rig, call, error, python_template, value
 
 SCRIPT = """
 import abc, collections, dataclasses, enum, functools, multiprocessing, pickle, sys
@@ -281,3 +281,8 @@ def test_a_path_of_another_system_is_explained(rig: Rig) -> None:
         raise NotImplementedError("cannot instantiate 'WindowsPath' on your system")
 
     assert "pass str(path)" in error(rig.call(f))[2]
+
+
+def test_a_module_that_is_compiled_for_another_system_is_named(rig: Rig) -> None:
+    (ended,) = rig.run(rig.know(python_template(lambda: __import__("fast"), {"fast.cp311-win_arm64.pyd": b""})), call())
+    assert error(ended)[1].startswith("module 'fast' is compiled, and not for ")

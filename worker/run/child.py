@@ -596,6 +596,8 @@ class Function:
         if self._folder and (os.path.isdir(top) or os.path.isfile(f"{top}.py")):
             return f"module '{module}' did not travel with the bag: name it in the bag's modules=[...]"
         advice = "a library can travel in the bag's env=[...], a module of yours in its modules=[...]"
+        if script.is_compiled(self._folder, first):
+            return f"module '{module}' is compiled, and not for {self._here()}: PCs of another system need its source"
         if version := script.version_of(first, module):
             here = f"{first} {version} of {self._here()} has no module '{module}'"
             return f"{here}: the program may use another version of {first}, which can travel in the bag's env=[...]"

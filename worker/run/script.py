@@ -112,6 +112,14 @@ def know_sources(sources: Mapping[str, bytes]) -> None:
         linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
 
 
+def is_compiled(folder: str, module: str) -> bool:
+    """Whether a folder has a compiled module, of whichever system."""
+    with suppress(OSError):
+        names = os.listdir(folder) if folder else []
+        return any(name.startswith(f"{module}.") and name.endswith((".so", ".pyd")) for name in names)
+    return False
+
+
 def version_of(package: str, module: str) -> str:
     """Return the version of a package that is here, and in which a module is missing; empty if that is not so."""
     from importlib import metadata  # here, because few tasks need it
