@@ -9,6 +9,8 @@ COVER = $(if $(ARGS),,1)
 # Tests start many processes, and benchmarks measure how long that takes: each would compile all modules again, which
 # takes it 0.1 s, where this variable keeps Python from saving what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
+# Without it, tests find what most people have: output that Python and C keep until there is enough of it.
+unexport PYTHONUNBUFFERED
 # How many tests run in parallel: twice as many as two cores can, because many of them wait for real time to pass.
 BESIDE = 4
 # What part of scheduler/ and deskgrid/wire/ has to be covered, percent. All of it is wanted; .ci/run takes a little less,

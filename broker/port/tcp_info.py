@@ -53,6 +53,8 @@ def cut(fd: int, other_end: Address) -> None:
 
 
 def _other_end(line: socket.socket) -> Address:
+    if line.family not in (socket.AF_INET, socket.AF_INET6):
+        raise OSError("the connection has ended, and its descriptor is that of another kind of socket")
     host, port = line.getpeername()[:2]
     return str(host), int(port)
 

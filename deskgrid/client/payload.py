@@ -183,13 +183,14 @@ def _by_reference(value: object, apart: Apart) -> bytes:
 
 
 def pack_text(item: object, what: str) -> Payload:
-    """Make the payload of one task of a command bag."""
+    """Make the payload of one task of a command bag. Lone surrogates are bytes that are not UTF-8, as in file names."""
     if not isinstance(item, str):
-        raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts")
+        how = ": use os.fsdecode" if isinstance(item, bytes) else ""
+        raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts{how}")
     try:
-        return checked_size(item.encode(), what)
+        return checked_size(item.encode("utf-8", "surrogateescape"), what)
     except UnicodeEncodeError as error:
-        raise PicklingFailed(f"{what} cannot be sent as UTF-8: {error}") from error
+        raise PicklingFailed(f"{what} has a character that stands for no byte: {error}") from error
 
 
 def checked_size(packed: bytes, what: str, most: int = PAYLOAD_LIMIT) -> Payload:

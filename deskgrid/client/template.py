@@ -117,10 +117,22 @@ def command_template(
         raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
     if len(argv) > ARGUMENTS_LIMIT:
         raise BagRejected(f"the command line has {len(argv):,} words; the limit is {ARGUMENTS_LIMIT:,}")
-    table = _begun("command", environment) | {"argv": list(argv)}
+    table = _begun("command", environment) | {"argv": [_word(number, part) for number, part in enumerate(argv)]}
     if outputs is not None:
         table |= {"inputs": inputs, "outputs": list(outputs)}
     return _template(table | dict(saving), None, "the command line")
+
+
+def _word(number: int, text: str) -> str | bytes:
+    """Return a word of a command as a template has it: one with lone surrogates, as in file names, as its bytes."""
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise BagRejected(f"word {number} of the command has a character that stands for no byte: {error}") from error
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int = 85) -> dict[str, object]:

@@ -102,6 +102,11 @@ def _texts(source: Source) -> list[str]:
     return [str(_of_type(value, str)) for value in source.many(ARGUMENTS_LIMIT)]
 
 
+def _words(source: Source) -> list[str | bytes]:
+    """Words of a command: bytes if they are not UTF-8."""
+    return [value if isinstance(value, bytes) else str(_of_type(value, str)) for value in source.many(ARGUMENTS_LIMIT)]
+
+
 def _files(source: Source) -> dict[str, bytes]:
     count = source.map()
     if count > FILES_LIMIT:
@@ -145,7 +150,7 @@ _ENTRIES = {
     "lines": _files,
     "bundle": _files,
     "source": _digest,
-    "argv": _texts,
+    "argv": _words,
     "checkpoint": _texts,
     "signal": _text,
     "exit": _exit_code,

@@ -56,7 +56,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -105,10 +105,6 @@ ROOM_BYTES = 2**20
 TASK = "_deskgrid_task"
 # Bytes of the mark that ends the output of a task: so many random ones that nobody prints them by chance.
 MARK_BYTES = 16
-# What the names of the files of C code end with.
-C_ENDINGS = tuple(EXTENSION_SUFFIXES)
-# The folders in which Python has its own.
-PYTHONS_OWN = ("lib-dynload", "DLLs")
 # Maximum characters of an error's message, and of its traceback. Nobody reads more, even if a huge object was printed.
 TEXT_LIMIT = 64 * 1024
 # When memory runs out, Linux kills the largest process first. This score makes it prefer a task over the programs of
@@ -658,7 +654,8 @@ class Command:
         inherited: Sequence[int] = (),
     ) -> None:
         self._inherited = inherited
-        self._argv: list[str] = template["argv"]
+        # Words and items that are not UTF-8 have lone surrogates, as file names have.
+        self._argv = [word if isinstance(word, str) else _text(word) for word in template["argv"]]
         self._saves: dict[str, Any] | None = template.get("saves")
         self._in_folder: bool = template["in_folder"]
         self._files = files
@@ -671,7 +668,7 @@ class Command:
 
         Raises CommandFailed or TaskFailure, and PieceEnded for a ``piece``.
         """
-        argv = self._filled(payload.decode())
+        argv = self._filled(_text(payload))
         cwd = self._files.work() if self._in_folder else None
         try:
             with CommandOutput(self._onward, self._most) as output:
@@ -764,7 +761,7 @@ class CommandOutput:
     ) -> int:
         """Run a command, and return its code. ``look``: called every `COMMAND_S` while it runs. Raises OSError."""
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._stdout, "stderr": 2}
-        with subprocess.Popen(argv, cwd=cwd, pass_fds=inherited, **how) as process:
+        with subprocess.Popen(_words(argv), cwd=cwd, pass_fds=inherited, **how) as process:
             try:
                 self._follow(process, look)
             except BaseException:
@@ -842,6 +839,15 @@ class CommandOutput:
         if self._size > self._most:
             raise too_large(self._size, self._most)
         return b"".join(self._parts)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _words(argv: list[str]) -> list[str] | list[bytes]:
+    """Return the words of a command as it gets them: their very bytes, whatever the locale of this PC is."""
+    return argv if sys.platform == "win32" else [word.encode("utf-8", "surrogateescape") for word in argv]
 
 
 class _Undecoded:
@@ -1144,8 +1150,6 @@ class Output:
         self._own = os.open(os.devnull, os.O_RDONLY), stdout, os.dup(2)
         for target, descriptor in enumerate(self._own[:2]):
             os.dup2(descriptor, target)
-        self._modules: set[str] = set()
-        self._flush_c: Callable[[None], int] | None = None
         # How many marks were written, and what tells whether one is needed.
         self._marks = 0
         self._counts: Sequence[int] | None = None
@@ -1166,7 +1170,6 @@ class Output:
     def open(self) -> None:
         """Open Python's streams, and draw the mark."""
         self.mark = os.urandom(MARK_BYTES)
-        self._modules.update(sys.modules)
         self._streams = [_text_stream(1), _text_stream(2)]
         sys.stdout, sys.stderr = self._streams
 
@@ -1205,10 +1208,6 @@ class Output:
         if touched:
             self._restore()
         self.flush()
-        if len(sys.modules) != len(self._modules):
-            self._look_for_c()
-        if self._flush_c is not None:
-            self._flush_c(None)
         if self.is_silent():
             return False
         if not touched:
@@ -1224,26 +1223,11 @@ class Output:
         for pipe in self._own[1:]:
             make_blocking(pipe)
 
-    def _look_for_c(self) -> None:
-        """From now on flush the buffers of C, too, if a task has loaded C code, which may print."""
-        new = sys.modules.keys() - self._modules
-        self._modules = set(sys.modules)
-        if self._flush_c is None and ("ctypes" in new or any(_is_c(sys.modules.get(name)) for name in new)):
-            import ctypes
-
-            self._flush_c = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).fflush
-
     def close(self) -> None:
         """Close the private copies, and the other ends."""
         for descriptor in (*self._own, *self._ends):
             with suppress(OSError):
                 os.close(descriptor)
-
-
-def _is_c(module: object) -> bool:
-    """Whether a module is C code, but not of Python itself, which prints nothing by itself."""
-    file = getattr(module, "__file__", None)
-    return isinstance(file, str) and file.endswith(C_ENDINGS) and not any(part in file for part in PYTHONS_OWN)
 
 
 def make_blocking(descriptor: int) -> None:
@@ -1712,6 +1696,7 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     unread, inherited = descriptors[LIFELINE + 1 : DESCRIPTORS], descriptors[DESCRIPTORS:]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)
+    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child = Child(
         times_file,
         printed,
@@ -1725,6 +1710,5 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         unread=unread,
         inherited=inherited,
     )
-    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child.serve()
     child.end()
