@@ -19,7 +19,7 @@ import msgpack
 
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
-from deskgrid.client.refusals import not_picklable
+from deskgrid.client.refusals import HEAVY_BYTES, not_picklable, warn_of_size
 from deskgrid.errors import BagRejected
 from deskgrid.wire import (
     ARGUMENTS_LIMIT,
@@ -57,10 +57,13 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
             if not has_to_travel_by_value(pickled):
                 return pickled
     try:
-        return pickle_by_value(function)
+        pickled = pickle_by_value(function)
     except Exception as error:
         name = name_of(function)
         raise not_picklable(f"the function {name}", {name: function}, error) from error
+    if len(pickled) >= HEAVY_BYTES:
+        warn_of_size(function, name_of(function), len(pickled))
+    return pickled
 
 
 def python_template(
