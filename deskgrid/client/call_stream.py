@@ -170,9 +170,9 @@ class Stream:
                 if result.outcome != wire.Outcome.DONE or future.followed:
                     others.append(result)
                 else:
+                    future.set_result(Unread(result, self.bag, self._result_files))
                     del self._held[result.item]
                     self._unsettled -= 1
-                    future.set_result(Unread(result, self.bag, self._result_files))
         return others
 
     def value_of(self, result: wire.BagResult) -> Any:
@@ -204,6 +204,18 @@ class Stream:
             self._unsettled -= len(self._held)
             self._held.clear()
         return futures
+
+    def forked(self, error: DeskgridError) -> None:
+        """Give every future ``error``, in a forked child: made anew, because its lock may be one that nobody opens."""
+        self._lock = threading.Lock()
+        waiting = [call.future for call in self._waiting]
+        for future in [*waiting, *self._held.values()]:
+            Future.__init__(future)
+            future.dropped = True
+            future.set_exception(error)
+        self._waiting.clear()
+        self._held.clear()
+        self._unsettled = 0
 
     # --- sending -----------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,8 @@ class Futures:
         owner: object,
     ) -> Future[Any]:
         """Submit one call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
+        if not threading.main_thread().is_alive():
+            raise GridClosed("this program ends, and takes no more calls")  # nobody would wait for it
         noted = Noted(self._known)
         pickled = noted.pickled(lambda: pickle_function(function))
         common = noted.trees
@@ -184,6 +186,14 @@ class Futures:
                 settle_cancelled(future)
             stream.close()
         self._look()
+
+    def forked(self, error: GridClosed) -> None:
+        """Give every future ``error``, in a forked child: no thread is here that could settle them."""
+        self._beginning, self._lock, self._idle = threading.Lock(), threading.Lock(), threading.Event()
+        self._closed = True
+        for stream in self._streams:
+            stream.forked(error)
+        self._idle.set()
 
     def wait(self) -> None:
         """Wait until every future is settled, after `close`."""

@@ -19,6 +19,7 @@ from deskgrid.client.bag_files import KnownFiles
 from deskgrid.client.carried import Environments
 from deskgrid.client.discovery import client_line
 from deskgrid.client.eta import Eta
+from deskgrid.client.forks import belongs_here
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.needs import Gang
@@ -30,7 +31,7 @@ from deskgrid.client.submission import Runtime, checked_seconds
 from deskgrid.client.task import Task, as_task, chunks
 from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
-from deskgrid.errors import GridUnreachable
+from deskgrid.errors import GridClosed, GridUnreachable
 from deskgrid.files import Shared
 from deskgrid.wire import TaskOptions
 
@@ -63,10 +64,11 @@ class Grid(Executor):
         shared = KnownFiles(), Environments(partial(ask, self._link))
         self._bags = NewBags(self._link, *shared)
         self._futures = Futures(self._link, *shared)
-        self._shut = False
+        self._shut: GridClosed | None = None
         # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
         # too.
         self._release = weakref.finalize(self, _release, self._futures, self._link, None)
+        belongs_here(self)
         try:
             self._link.open(checked_seconds(timeout, "the timeout"))
         except BaseException:
@@ -103,6 +105,16 @@ class Grid(Executor):
         """Stop a local grid's processes with this Grid."""
         self._release.detach()
         self._release = weakref.finalize(self, _release, self._futures, self._link, keeper)
+
+    def forked(self, error: GridClosed) -> None:
+        """Become useless in a forked child, which has none of the threads; see `deskgrid.client.forks`."""
+        self._shut = error
+        if (release := self._release.detach()) is not None:
+            _, _, (futures, link, keeper), _ = release
+            futures.forked(error)
+            link.forked(error)
+            if keeper is not None:
+                keeper.forked()
 
     def __repr__(self) -> str:
         return f"<Grid at {self.address}{', shut down' if self._shut else ''}>"
@@ -247,6 +259,7 @@ class Grid(Executor):
 
         Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
+        self._check_open()
         job = as_task(fn)
         name = name_of(job.function)
         return self._futures.submit(
@@ -296,7 +309,9 @@ class Grid(Executor):
         ``wait``: return only then. ``cancel_futures``: cancel the futures whose calls do not run yet. Bags are not
         affected. You may call this twice.
         """
-        self._shut = True
+        if not self._release.alive:  # it is closed, or another process opened it
+            return
+        self._shut = self._shut or closed()
         self._futures.close(cancel_futures)
         if wait:
             self._futures.wait()
@@ -318,8 +333,9 @@ class Grid(Executor):
 
     def _abort(self) -> None:
         """Cancel all futures and close at once: after an interrupt the program must not wait for them."""
-        self._shut = True
-        self._futures.abort()
+        if self._release.alive:
+            self._shut = closed()
+            self._futures.abort()
         self._release()
 
     # --- the grid ----------------------------------------------------------------------------------------------------
@@ -384,14 +400,22 @@ class Grid(Executor):
         return ask(self._link, what, args, timeout)
 
     def _check_open(self) -> None:
-        if self._shut:
-            raise closed()
+        if self._shut is not None:
+            raise GridClosed(*self._shut.args)
 
 
 def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:
-    """Free everything that a Grid uses: its threads, its connection, and its local grid if it has one."""
-    futures.flush()
-    link.close()
-    futures.stop()
-    if keeper is not None:
-        keeper.stop()
+    """Free everything that a Grid uses: its threads, its connection, and its local grid if it has one.
+
+    A local grid runs what was submitted first, as a process pool does at the end of the program: nobody else would.
+    """
+    try:
+        futures.close(cancel=False)
+        if keeper is not None:
+            futures.wait()
+        futures.flush()
+    finally:
+        link.close()
+        futures.stop()
+        if keeper is not None:
+            keeper.stop()

@@ -127,6 +127,12 @@ class Link:
         elif self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(2 * LINGER_S)
 
+    def forked(self, error: GridClosed) -> None:
+        """Answer all requests with ``error`` from now on: in a forked child there is no thread for them."""
+        self._lock, self._end = threading.Lock(), error
+        self._wake.close()
+        self._woken.close()
+
     def _do(self, action: Callable[[float], Iterable[wire.Message]]) -> DeskgridError | None:
         """Have the thread do ``action``; if the thread has ended, return the reason instead."""
         with self._lock:

@@ -46,6 +46,12 @@ class Keeper:
         self.pid = process.pid
         self._process = process
 
+    def forked(self) -> None:
+        """Let go of the grid in a forked child: it lives as long as anybody holds the other end of its input."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
     def stop(self) -> None:
         """End the grid and remove its home."""
         _end(self._process, KEEPER_STOP_S)
