@@ -121,6 +121,11 @@ class Stream:
         return self._unsettled > 0
 
     @property
+    def over(self) -> bool:
+        """Whether it is closed and has no more to do."""
+        return self._closed and not self._flying and not self.open
+
+    @property
     def unsent(self) -> bool:
         """Whether the broker has yet to accept some calls."""
         return bool(self._waiting) or (self._flying > 0 and self.open)

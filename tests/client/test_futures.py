@@ -1,7 +1,9 @@
 """`concurrent.futures` on the grid, with a fake broker: submit, map and shutdown as documented."""
 
 import gc
+import pickle
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ALL_COMPLETED, CancelledError, Future, as_completed, wait
 from dataclasses import replace
@@ -12,9 +14,11 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.client import call_stream
+from deskgrid.client.bag_files import KnownFiles
 from deskgrid.client.call_stream import WINDOW
 from deskgrid.client.futures import OWN_BAGS
 from deskgrid.client.grid import Grid
+from deskgrid.client.payload import share
 from deskgrid.client.task import task
 from deskgrid.errors import (
     BagRejected,
@@ -572,3 +576,73 @@ def test_calls_that_have_not_left_when_the_program_ends_still_leave(fake: FakeGr
     (bag,) = fake.memory.bags.values()
     assert len(bag.payloads) == 5
     assert all(isinstance(future.exception(10), GridClosed) for future in futures)
+
+
+# --- many functions --------------------------------------------------------------------------------------------------
+
+
+def numbered(number: int) -> Callable[[], int]:
+    return lambda: number
+
+
+def test_a_function_that_is_called_again_has_a_bag_of_its_own_however_many_there_are(
+    fake: FakeGrid, grid: Grid
+) -> None:
+    for number in range(OWN_BAGS):
+        grid.submit(numbered(number)).result(10)
+    late = numbered(-1)
+    for _ in range(3):
+        assert grid.submit(late).result(10) == -1
+    before = len(fake.memory.templates)
+    for _ in range(5):
+        assert grid.submit(late).result(10) == -1
+    assert len(fake.memory.templates) == before
+    (bag,) = [bag for bag in fake.memory.bags.values() if len(bag.payloads) > 2]
+    assert len(bag.payloads) == 7  # all but the first, which went with others of its kind
+
+
+def test_the_bag_of_the_function_that_nobody_called_for_longest_is_closed(fake: FakeGrid, grid: Grid) -> None:
+    functions = [numbered(number) for number in range(OWN_BAGS)]
+    for function in [*functions, functions[0]]:
+        grid.submit(function).result(10)
+    late = numbered(-1)
+    for _ in range(2):
+        grid.submit(late).result(10)
+    assert eventually(lambda: [bag.closed for bag in fake.memory.bags.values()].count(True) == 1)
+    assert [bag.closed for bag in fake.memory.bags.values()][:2] == [False, True]
+
+
+def test_a_large_function_that_changes_between_calls_is_named_with_its_size(
+    grid: Grid, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = bytearray(400_000)
+    for place in range(10):
+        data[place] = 1
+        grid.submit(lambda: len(data)).result(10)
+    (warning,) = caplog.messages
+    assert "is sent again and again, 391 K each time" in warning
+    assert "changes between calls" in warning
+    assert "grid.share" in warning
+
+
+def test_more_large_functions_in_turn_than_have_bags_are_named(grid: Grid, caplog: pytest.LogCaptureFixture) -> None:
+    data = bytes(200_000)
+    functions = [lambda n=n: n + len(data) for n in range(OWN_BAGS + 4)]
+    for n, function in enumerate(functions):
+        function.__qualname__ = f"f{n}"
+    for _ in range(10):
+        for function in functions:
+            grid.submit(function).result(10)
+    assert any(f"calls more than {OWN_BAGS} functions in turn" in message for message in caplog.messages)
+    assert len(caplog.messages) <= len(functions)
+
+
+def test_a_shared_object_goes_when_nobody_has_its_handle_any_more() -> None:
+    known, array = KnownFiles(), bytearray(1_000)
+    shared = share(pickle.PickleBuffer(array))
+    assert known.shared(shared) is known.shared(shared)
+    gone = weakref.ref(shared)
+    del shared
+    gc.collect()
+    assert gone() is None
+    array.append(1)  # nobody holds its memory
