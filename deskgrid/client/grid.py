@@ -6,11 +6,14 @@ to the broker, and `bag` collects its results; `futures` has the futures.
 """
 
 import logging
+import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
@@ -27,7 +30,7 @@ from deskgrid.client.new_bags import NewBags
 from deskgrid.client.options import BagKeywords, CallKeywords, CommandKeywords, TaskKeywords, options_of, takes
 from deskgrid.client.payload import share
 from deskgrid.client.replies import ANSWER_S, ask, pages
-from deskgrid.client.submission import Runtime, checked_seconds
+from deskgrid.client.submission import Runtime, Seconds, checked_seconds
 from deskgrid.client.task import Task, as_task, chunks
 from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
     from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
+
+# How many calls `Grid.map` submits before their results are taken, unless the program says.
+BUFFERED = 2_000
 
 ValueT = TypeVar("ValueT")
 Calls = Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]]
@@ -58,7 +64,7 @@ class Grid(Executor):
     Raises `GridUnreachable` if no broker answers, and `GridRefused` if the broker does not let this client in.
     """
 
-    def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
+    def __init__(self, join: str | None = None, *, timeout: Seconds = OPENING_S) -> None:
         line = client_line(join)
         self._link = Link(line)
         shared = KnownFiles(), Environments(partial(ask, self._link))
@@ -244,6 +250,8 @@ class Grid(Executor):
         """
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
+        if note:
+            log.warning("bag %s (%s): %s", bag_id, name, note)
         return Bag(self._link, bag_id, name, total, items=None, note=note, kind=row["kind"], owner=self)
 
     # --- calls -------------------------------------------------------------------------------------------------------
@@ -278,30 +286,55 @@ class Grid(Executor):
         self,
         fn: Callable[..., Any],
         *iterables: Iterable[Any],
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         chunksize: int = 1,
-        runtime: float | None = None,
+        buffersize: int | None = None,
+        runtime: Seconds | None = None,
     ) -> Iterator[Any]:
         """Run ``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
 
         ``timeout``: waiting for a result more than this many seconds after the call of `map` raises TimeoutError.
         ``chunksize``: how many calls make one task; more than 1 pays off if calls are shorter than a few milliseconds.
+        ``buffersize``: how many tasks may be submitted whose results you have not taken yet, 2,000 by default. The
+        first ones are submitted at once, and one more with each result that you take, so the iterables may be endless.
         ``runtime``: predicted seconds of one call.
 
         Raises what `submit` raises.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
+        if buffersize is not None and not isinstance(buffersize, int):
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize is not None and buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
         job = as_task(fn)
         if job.options.gang and chunksize > 1:
             raise ValueError("a task of several calls has one rank: leave out chunksize, or the gang")
         if runtime is not None:
             job = replace(job, runtime=checked_seconds(runtime, "the runtime"))
+        end = None if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
+        calls: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
         if chunksize == 1:
-            return super().map(job, *iterables, timeout=timeout)
-        calls = chunks(zip(*iterables, strict=False), chunksize)
-        found = super().map(job.in_chunks(chunksize), calls, timeout=timeout)
+            return self._mapped(job, calls, buffersize or BUFFERED, end)
+        found = self._mapped(job.in_chunks(chunksize), zip(chunks(calls, chunksize)), buffersize or BUFFERED, end)
         return (result for results in found for result in results)
+
+    def _mapped(self, job: Task[Any], calls: Iterator[tuple[Any, ...]], most: int, end: float | None) -> Iterator[Any]:
+        """Submit the first calls now, and others as results are taken; never more than ``most`` ahead."""
+        futures = deque([self.submit(job, *args) for args in islice(calls, most)])
+
+        def results() -> Iterator[Any]:
+            try:
+                while futures:
+                    if (args := next(calls, None)) is not None:
+                        futures.append(self.submit(job, *args))
+                    left = None if end is None else end - time.monotonic()
+                    yield _result_of(futures.popleft(), left)
+            finally:
+                for future in futures:
+                    future.cancel()
+
+        return results()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work, and close the connection when every future has its result.
@@ -368,7 +401,7 @@ class Grid(Executor):
         bag: "Bag[Any, Any] | str | None" = None,
         changes: Iterable[Change] | Change = (),
         *,
-        runtime: float | None = None,
+        runtime: Seconds | None = None,
         tasks: int | None = None,
     ) -> list[Eta]:
         """Return when a bag would end: first as things are, then with each of ``changes``. Nothing changes by asking.
@@ -402,6 +435,14 @@ class Grid(Executor):
     def _check_open(self) -> None:
         if self._shut is not None:
             raise GridClosed(*self._shut.args)
+
+
+def _result_of(future: Future[Any], seconds: float | None) -> Any:
+    """Wait for a call, and cancel it if the wait fails. It has the only reference, so that no result lives longer."""
+    try:
+        return future.result(seconds)
+    finally:
+        future.cancel()
 
 
 def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from deskgrid.client.bag import Bag
 from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
 from deskgrid.client.carried import ROWS_SEARCHED, Carried, Environments, modules_of_types, reached_by_command
+from deskgrid.client.empty_bag import EmptyBag
 from deskgrid.client.link import Link
 from deskgrid.client.options import BagKeywords, checked_env
 from deskgrid.client.payload import pack_text
@@ -144,4 +145,5 @@ class NewBags:
             files=files,
         )
         kind: Kind = "command" if python is None else "python"
-        return Bag(self._link, bag, name, total, items=held, note=note, kind=kind, owner=owner)
+        made = Bag if total else EmptyBag
+        return made(self._link, bag, name, total, items=held, note=note, kind=kind, owner=owner)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from deskgrid import wire
 from deskgrid.client.bag import Bag
 from deskgrid.client.needs import READERS, Gang, Labels, Size, SpeedupGiven, check_needs, read_gang
-from deskgrid.client.submission import Runtime, checked_seconds
+from deskgrid.client.submission import Runtime, Seconds, checked_seconds
 from deskgrid.errors import BagRejected
 from deskgrid.wire import TaskOptions
 
@@ -28,7 +28,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class TaskKeywords(TypedDict, total=False):
-    """Options for tasks. An option that is None counts as not given.
+    """Options for tasks. An option that is None counts as not given. Seconds may be texts such as "1h30min".
 
     ``copies``: whether an idle PC may run a second attempt of a task that takes too long; the first success counts. Not
     for tasks that save checkpoints, or need several slots, and not for bags with a limit or licences. ``min_piece``:
@@ -53,7 +53,7 @@ class TaskKeywords(TypedDict, total=False):
     """
 
     copies: bool | None
-    min_piece: float | None
+    min_piece: Seconds | None
     env: EnvGiven
     slots: int | None
     speedup: SpeedupGiven | None
@@ -80,7 +80,7 @@ class BagKeywords(TaskKeywords, total=False):
     """
 
     name: str
-    timeout: float | None
+    timeout: Seconds | None
     retries: int | None
     priority: int | None
     limit: int | None
@@ -232,9 +232,9 @@ def checked_modules(modules: Iterable[object]) -> tuple[str, ...]:
 
 
 def _ids(bags: str | Bag[Any, Any] | Iterable[Bag[Any, Any] | str]) -> tuple[Any, ...]:
-    """Return the ids of the bags that a bag comes after."""
+    """Return the ids of the bags that a bag comes after. The broker does not know empty ones, which have ended."""
     given = [bags] if isinstance(bags, str | Bag) else list(bags)
-    return tuple([bag.id if isinstance(bag, Bag) else bag for bag in given])
+    return tuple([bag.id if isinstance(bag, Bag) else bag for bag in given if not isinstance(bag, Bag) or len(bag)])
 
 
 _FIELDS = frozenset([field.name for field in fields(TaskOptions)])

@@ -15,7 +15,7 @@ from deskgrid.client.options import (
     options_of,
     takes,
 )
-from deskgrid.client.submission import checked_seconds
+from deskgrid.client.submission import Seconds, checked_seconds
 from deskgrid.wire import TaskOptions
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Task(Generic[FunctionT]):
 @takes(TaskKeywords)
 def task(
     function: FunctionT,
-    runtime: float | None = None,
-    timeout: float | None = None,
+    runtime: Seconds | None = None,
+    timeout: Seconds | None = None,
     retries: int = 0,
     modules: Sequence[str] = (),
     *,
@@ -82,7 +82,9 @@ def task(
 
     Raises `BagRejected` if one of these values is invalid.
     """
-    before = TaskOptions(timeout, retries, checkpoint=checkpoint)
+    before = TaskOptions(
+        None if timeout is None else checked_seconds(timeout, "the timeout"), retries, checkpoint=checkpoint
+    )
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     kept = options_of(before, gang, options, TaskKeywords)
     return Task(function, seconds, kept, checked_modules(modules), checked_env(options.get("env")))

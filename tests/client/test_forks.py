@@ -1,4 +1,4 @@
-"""A Grid in a forked child, and at the end of its program: whoever cannot use it hears so at once, and breaks nothing."""
+"""A Grid in a forked child, and at the end of its program: who cannot use it hears so at once, and breaks nothing."""
 
 import os
 import subprocess
@@ -60,6 +60,7 @@ def run(program: str, line: str, *, env: dict[str, str] | None = None) -> str:
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -151,6 +152,7 @@ os.wait()
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("True\n", "")
 

@@ -4,10 +4,11 @@ import gc
 import pickle
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ALL_COMPLETED, CancelledError, Future, as_completed, wait
 from dataclasses import replace
 from functools import partial
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -411,6 +412,43 @@ def test_map_takes_its_items_at_once_and_raises_where_a_call_did(grid: Grid) -> 
     assert next(results) == 1
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+def test_map_takes_no_more_of_its_items_than_its_buffer_until_results_are_taken(fake: FakeGrid, grid: Grid) -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in count():
+            taken.append(item)
+            yield item
+
+    found = grid.map(double, items(), buffersize=4)
+    assert taken == [0, 1, 2, 3]
+    assert list(islice(found, 3)) == [0, 2, 4]
+    assert taken == [0, 1, 2, 3, 4, 5, 6]
+    found.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("chunksize", [1, 7])
+def test_map_takes_endless_items(grid: Grid, monkeypatch: pytest.MonkeyPatch, chunksize: int) -> None:
+    monkeypatch.setattr("deskgrid.client.grid.BUFFERED", 20)
+    assert list(islice(grid.map(double, count(), chunksize=chunksize), 50)) == [2 * item for item in range(50)]
+
+
+@pytest.mark.parametrize(("bad", "error"), [(0, ValueError), (-1, ValueError), (2.0, TypeError), ("2", TypeError)])
+def test_a_buffer_that_is_none_is_refused(grid: Grid, bad: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="buffersize"):
+        grid.map(double, [1], buffersize=bad)
+
+
+def test_calls_whose_results_nobody_takes_any_more_are_cancelled(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    found = grid.map(double, count(), buffersize=3)
+    (bag_id,) = _bag_ids(fake, 1)
+    fake.broker.run(bag_id, 0)
+    assert next(found) == 0
+    found.close()  # type: ignore[attr-defined]
+    assert eventually(lambda: sum(len(args["items"]) for args in fake.memory.asked("cancel")) == 3)
 
 
 def test_map_raises_when_its_time_is_over(fake: FakeGrid, grid: Grid) -> None:
