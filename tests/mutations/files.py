@@ -101,9 +101,9 @@ def in_folders(seed: int, home: Path) -> None:
     (home / "area").mkdir()
     (home / "area" / "out").symlink_to(home)
     (home / "area" / "secret").symlink_to(home / "secret")
-    for path in ("out/secret", "secret"):
+    for name in ("out/secret", "secret"):
         with suppress(OSError):
-            os.close(open_file(home / "area", path))
+            os.close(open_file(home / "area", name))
             raise AssertionError("a link is followed")
     (home / "secret").chmod(0o600)
     with suppress(OSError):
