@@ -113,6 +113,9 @@ class Stream:
         self._to_cancel: list[int] = []
         # How many cancel orders have not been answered.
         self._cancelling = 0
+        # Whether the broker may forget the calls when all have ended: not if files of results are still to be fetched.
+        self._forgets = not options.keep
+        self._forgotten = False
         self._note = ""
 
     @property
@@ -135,6 +138,11 @@ class Stream:
         """Whether the broker has yet to hear of some cancelled calls."""
         with self._lock:
             return self._cancelling > 0
+
+    @property
+    def leaving(self) -> bool:
+        """Whether all calls have ended, and the broker has yet to hear that nobody needs them any more."""
+        return self._closing and self._forgets and self._sent > 0 and not (self.open or self._forgotten)
 
     @property
     def full(self) -> bool:
@@ -284,6 +292,7 @@ class Stream:
     def _answered(self, reply: Reply | DeskgridError) -> None:
         """Handle the broker's acceptance or refusal of a batch. Runs on the link's thread."""
         if not isinstance(reply, wire.Accepted):
+            self._forgotten = True
             self._ended(CallEnded(self, (), _error_in(reply, BagRejected)))
             return
         if reply.note and reply.note != self._note:
@@ -310,12 +319,20 @@ class Stream:
                 raise _error_in(reply, RequestFailed)
             results = results_of(reply)
         except DeskgridError as error:
+            self._forgotten = True  # or this is no answer that can be trusted
             self._ended(CallEnded(self, (), error))
             return
         self._seen += len(results)
+        self._forgets = self._forgets and not any(map(_has_files, results))
         if not (reply.closed and self._seen >= reply.total):
             self._watch(reply.after, defer=self._seen == self._sent)
+        elif self._forgets:
+            self._link.send(wire.Ask(self._link.number(), "forget", json.dumps({"bag": self.bag})), self._left)
         self._ended(CallEnded(self, results, None))
+
+    def _left(self, _reply: Reply | DeskgridError) -> None:
+        """Note that the broker has forgotten the calls, or never will: it may have been killed after it did."""
+        self._forgotten = True
 
     # --- cancelling --------------------------------------------------------------------------------------------------
 
@@ -376,6 +393,11 @@ class CallEnded(NamedTuple):
     stream: Stream
     results: tuple[wire.BagResult, ...]
     error: DeskgridError | None
+
+
+def _has_files(result: wire.BagResult) -> bool:
+    """Whether a result has files, which are fetched when somebody reads it; or may have some."""
+    return not isinstance(result.payload, bytes) or result.payload[:1] in (wire.MARK, wire.RANKS_MARK)
 
 
 def _payload_size(call: _Call) -> int:

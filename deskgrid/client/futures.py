@@ -46,10 +46,10 @@ SENT_AGAIN = 3
 SENT_AGAIN_BYTES = 2**20
 # How long the end of the program waits until unsent calls are sent. Seconds.
 FLUSH_S = 5.0
-# How long it waits until cancel orders are answered: the broker may not read what a connection said just before its
-# end. Shorter, because it is mostly somebody who pressed Ctrl-C who waits.
+# How long it waits until the broker knows which calls are cancelled and which nobody needs any more: it may not read
+# what a connection said just before its end. Shorter, because it is mostly somebody who pressed Ctrl-C who waits.
 CANCEL_S = 1.0
-_FLUSH_LOOK_S = 0.02
+_FLUSH_LOOK_S = 0.002
 
 
 class _Key(NamedTuple):
@@ -227,7 +227,7 @@ class Futures:
     def flush(self) -> None:
         """Wait for unsent calls to be sent, at most FLUSH_S, and for cancelled ones to be known, at most CANCEL_S."""
         self._wait_while(lambda stream: stream.unsent, FLUSH_S)
-        self._wait_while(lambda stream: stream.cancelling, CANCEL_S)
+        self._wait_while(lambda stream: stream.cancelling or stream.leaving, CANCEL_S)
 
     def _wait_while(self, busy: Callable[[Stream], bool], seconds: float) -> None:
         end = time.monotonic() + seconds

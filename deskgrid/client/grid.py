@@ -9,13 +9,15 @@ import logging
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import KnownFiles
@@ -27,16 +29,25 @@ from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.needs import Gang
 from deskgrid.client.new_bags import NewBags
-from deskgrid.client.options import BagKeywords, CallKeywords, CommandKeywords, TaskKeywords, options_of, takes
+from deskgrid.client.options import (
+    BagKeywords,
+    CallKeywords,
+    CommandKeywords,
+    DefaultKeywords,
+    GridKeywords,
+    TaskKeywords,
+    checked_env,
+    options_of,
+    takes,
+)
 from deskgrid.client.payload import share
 from deskgrid.client.replies import ANSWER_S, ask, pages
 from deskgrid.client.submission import Runtime, Seconds, checked_seconds
-from deskgrid.client.task import Task, as_task, chunks
+from deskgrid.client.task import NO_DEFAULTS, Task, as_task, chunks, defaults_of
 from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
 from deskgrid.errors import GridClosed, GridUnreachable
 from deskgrid.files import Shared
-from deskgrid.wire import TaskOptions
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
@@ -61,33 +72,64 @@ class Grid(Executor):
     continues. At the end of its ``with`` block, it waits for the futures of `submit` and `map`. Bags continue without
     it.
 
+    All other options are defaults for the calls and bags of this Grid; see `using`.
+
     Raises `GridUnreachable` if no broker answers, and `GridRefused` if the broker does not let this client in.
     """
 
-    def __init__(self, join: str | None = None, *, timeout: Seconds = OPENING_S) -> None:
-        line = client_line(join)
-        self._link = Link(line)
-        shared = KnownFiles(), Environments(partial(ask, self._link))
-        self._bags = NewBags(self._link, *shared)
-        self._futures = Futures(self._link, *shared)
-        self._shut: GridClosed | None = None
-        # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
-        # too.
-        self._release = weakref.finalize(self, _release, self._futures, self._link, None)
-        belongs_here(self)
+    def __init__(
+        self, join: str | None = None, *, timeout: Seconds = OPENING_S, **defaults: Unpack[GridKeywords]
+    ) -> None:
+        said = defaults_of(**defaults)
+        self._begin(Opened(Link(client_line(join))), said, defaults.get("name") or "")
         try:
             self._link.open(checked_seconds(timeout, "the timeout"))
         except BaseException:
             self._release()
             raise
 
+    def _begin(self, opened: "Opened", defaults: Task[Any], name: str) -> None:
+        """Begin a Grid, or a view of one."""
+        self._opened = opened
+        self._link = opened.link
+        self._defaults = defaults
+        self._name = name
+        self._bags = NewBags(opened.link, opened.known, opened.environments)
+        self._futures = Futures(opened.link, opened.known, opened.environments)
+        self._shut: GridClosed | None = None
+        self._views: WeakSet[Grid] = WeakSet()
+        # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
+        # too.
+        self._release = weakref.finalize(self, _release, self._futures, opened)
+        belongs_here(self)
+
+    def using(self, **defaults: Unpack[DefaultKeywords]) -> Self:
+        """Return a view of this Grid with other defaults: give it to code that knows executors, and no options of ours.
+
+        For example, ``with grid.using(env="mine", runtime=60, retries=2) as pool:`` and then ``dask.compute(...,
+        scheduler=pool)``, or ``workers=grid.using(runtime=5).map``. It is a Grid of its own for everything else, and
+        uses the connection of this one. What you do not give is as it was here.
+
+        Shutting it down waits for its own calls, and leaves this Grid open. When this Grid is shut down, so are its
+        views.
+
+        Raises `BagRejected` if a value is invalid.
+        """
+        self._check_open()
+        view = object.__new__(type(self))
+        said = defaults_of(**defaults).over(self._defaults)
+        view._begin(self._opened.view(self), said, defaults.get("name") or self._name)
+        self._views.add(view)
+        return view
+
     @classmethod
-    def local(cls, workers: int = 4, slots: int = 1, *, mpi: bool = False) -> Self:
+    def local(cls, workers: int = 4, slots: int = 1, *, mpi: bool = False, **defaults: Unpack[GridKeywords]) -> Self:
         """Start a whole private grid on this machine: a broker, and ``workers`` workers of ``slots`` slots each.
 
         ``mpi``: they run MPI programs, too; not on Windows. They have speed 1: predicted seconds are of this machine.
 
-        The private grid ends with this Grid, or with this program, however the program ends. Its bags end with it.
+        The private grid ends with this Grid, or with this program, however the program ends. Its bags end with it. All
+        other options are defaults; see `using`.
 
         Raises `GridUnreachable` if it does not start in time.
         """
@@ -95,11 +137,11 @@ class Grid(Executor):
 
         keeper = local.start(workers, slots=slots, mpi=mpi)
         try:
-            grid = cls(keeper.join)
+            grid = cls(keeper.join, **defaults)
         except BaseException:
             keeper.stop()
             raise
-        grid._keep(keeper)
+        grid._opened.keeper = keeper
         try:
             local.await_workers(lambda: len(grid.status()["workers"]), workers)
         except GridUnreachable:
@@ -107,20 +149,12 @@ class Grid(Executor):
             raise
         return grid
 
-    def _keep(self, keeper: "Keeper") -> None:
-        """Stop a local grid's processes with this Grid."""
-        self._release.detach()
-        self._release = weakref.finalize(self, _release, self._futures, self._link, keeper)
-
     def forked(self, error: GridClosed) -> None:
         """Become useless in a forked child, which has none of the threads; see `deskgrid.client.forks`."""
         self._shut = error
-        if (release := self._release.detach()) is not None:
-            _, _, (futures, link, keeper), _ = release
-            futures.forked(error)
-            link.forked(error)
-            if keeper is not None:
-                keeper.forked()
+        if self._release.detach() is not None:
+            self._futures.forked(error)
+            self._opened.forked(error)
 
     def __repr__(self) -> str:
         return f"<Grid at {self.address}{', shut down' if self._shut else ''}>"
@@ -178,8 +212,9 @@ class Grid(Executor):
         Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
         `PythonMismatch`. After an error or an interrupt, nothing of the bag is left on the grid.
         """
-        job = as_task(function).of_a_bag(modules, checkpoint, gang, options)
         self._check_open()
+        job = self._task(function).of_a_bag(modules, checkpoint, gang, options)
+        self._name_it(options)
         bag: Bag[ItemT, Any] = self._bags.of_calls(job, items, runtime, options, self)
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
@@ -225,12 +260,32 @@ class Grid(Executor):
         command runs. ``outputs``: patterns of the files in that folder to keep for `Bag.fetch`, such as "out/*.npz". A
         task fails if a pattern matches nothing.
         """
-        said = options_of(TaskOptions(checkpoint=bool(checkpoint)), gang, options, BagKeywords)
         self._check_open()
+        before = replace(self._defaults.options, checkpoint=bool(checkpoint))
+        said = options_of(before, gang, options, BagKeywords)
+        self._name_it(options)
         saving = checked_saving(checkpoint, checkpoint_signal, checkpoint_exit)
         return self._bags.of_commands(
-            argv, items, runtime, said, options, saving=saving, inputs=inputs, outputs=outputs, owner=self
+            argv,
+            items,
+            self._defaults.runtime if runtime is None else runtime,
+            said,
+            options,
+            env=checked_env(options.get("env")) or self._defaults.env,
+            saving=saving,
+            inputs=inputs,
+            outputs=outputs,
+            owner=self,
         )
+
+    def _task(self, function: Any) -> Task[Any]:
+        """Return a function with all that is said of it."""
+        job = as_task(function)
+        return job if self._defaults is NO_DEFAULTS else job.over(self._defaults)
+
+    def _name_it(self, options: BagKeywords) -> None:
+        if self._name and not options.get("name"):
+            options["name"] = self._name
 
     def share(self, value: ValueT) -> Shared[ValueT]:
         """Share an object with all tasks of a bag. Use the returned handle in the function or in the items of the bag.
@@ -268,8 +323,10 @@ class Grid(Executor):
         Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
         self._check_open()
-        job = as_task(fn)
-        name = name_of(job.function)
+        return self._submit(self._task(fn), args, kwargs)
+
+    def _submit(self, job: Task[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[Any]:
+        name = self._name or name_of(job.function)
         return self._futures.submit(
             job.function,
             args,
@@ -307,7 +364,8 @@ class Grid(Executor):
             raise TypeError("buffersize must be an integer or None")
         if buffersize is not None and buffersize < 1:
             raise ValueError("buffersize must be None or > 0")
-        job = as_task(fn)
+        self._check_open()
+        job = self._task(fn)
         if job.options.gang and chunksize > 1:
             raise ValueError("a task of several calls has one rank: leave out chunksize, or the gang")
         if runtime is not None:
@@ -321,13 +379,14 @@ class Grid(Executor):
 
     def _mapped(self, job: Task[Any], calls: Iterator[tuple[Any, ...]], most: int, end: float | None) -> Iterator[Any]:
         """Submit the first calls now, and others as results are taken; never more than ``most`` ahead."""
-        futures = deque([self.submit(job, *args) for args in islice(calls, most)])
+        futures = deque([self._submit(job, args, {}) for args in islice(calls, most)])
 
         def results() -> Iterator[Any]:
             try:
                 while futures:
                     if (args := next(calls, None)) is not None:
-                        futures.append(self.submit(job, *args))
+                        self._check_open()
+                        futures.append(self._submit(job, args, {}))
                     left = None if end is None else end - time.monotonic()
                     yield _result_of(futures.popleft(), left)
             finally:
@@ -345,12 +404,15 @@ class Grid(Executor):
         if not self._release.alive:  # it is closed, or another process opened it
             return
         self._shut = self._shut or closed()
+        views = list(self._views)
+        for view in views:
+            view.shutdown(wait, cancel_futures=cancel_futures)
         self._futures.close(cancel_futures)
         if wait:
             self._futures.wait()
             self._release()
         else:
-            self._futures.afterwards(self._release)
+            _afterwards([self._futures, *[view._futures for view in views]], self._release)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -368,6 +430,8 @@ class Grid(Executor):
         """Cancel all futures and close at once: after an interrupt the program must not wait for them."""
         if self._release.alive:
             self._shut = closed()
+            for view in list(self._views):
+                view._abort()
             self._futures.abort()
         self._release()
 
@@ -445,18 +509,56 @@ def _result_of(future: Future[Any], seconds: float | None) -> Any:
         future.cancel()
 
 
-def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:
+class Opened:
+    """What a Grid and its views use together; and ``keeper``, which keeps the private grid if it is one."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.known = KnownFiles()
+        self.environments = Environments(partial(ask, link))
+        self.keeper: Keeper | None = None
+        self._of: Grid | None = None
+
+    def view(self, of: "Grid") -> "Opened":
+        """Return the same for a view of a Grid, which keeps that open."""
+        view = copy(self)
+        view._of = of
+        return view
+
+    def forked(self, error: GridClosed) -> None:
+        """Let go of it in a forked child."""
+        if self._of is None:
+            self.link.forked(error)
+            if self.keeper is not None:
+                self.keeper.forked()
+
+    def close(self, futures: Futures) -> None:
+        """Close the connection, and end the private grid if it is one, unless this is a view's."""
+        if self._of is None:
+            self.link.close()
+        futures.stop()
+        if self._of is None and self.keeper is not None:
+            self.keeper.stop()
+
+
+def _afterwards(waiting: list[Futures], action: Callable[[], object]) -> None:
+    """Do ``action`` when all calls of each have ended."""
+    if waiting:
+        waiting[0].afterwards(lambda: _afterwards(waiting[1:], action))
+    else:
+        action()
+
+
+def _release(futures: Futures, opened: Opened) -> None:
     """Free everything that a Grid uses: its threads, its connection, and its local grid if it has one.
 
     A local grid runs what was submitted first, as a process pool does at the end of the program: nobody else would.
     """
     try:
         futures.close(cancel=False)
-        if keeper is not None:
+        if opened.keeper is not None:
             futures.wait()
-        futures.flush()
+        else:
+            futures.flush()
     finally:
-        link.close()
-        futures.stop()
-        if keeper is not None:
-            keeper.stop()
+        opened.close(futures)

@@ -274,7 +274,7 @@ def test_an_empty_bag_has_ended(fake: FakeGrid, grid: Grid, items: Any, explore:
         questions: list[Callable[[], object]] = [
             partial(bag.logs, 0),
             partial(bag.explain, 0),
-            lambda bag=bag: list(bag.follow(0)),
+            partial(next, bag.follow(0)),
         ]
         for question in questions:
             with pytest.raises(RequestFailed, match="no item 0"):
