@@ -9,7 +9,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar, overload
@@ -18,6 +17,7 @@ from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
 from deskgrid.client.eta import Eta
 from deskgrid.client.following import Following, LogPiece
+from deskgrid.client.interrupts import Interruptible
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
@@ -152,19 +152,20 @@ class Bag(Generic[ItemT, ResultT]):
         return self._as_completed(errors == "return", _end_of(timeout))
 
     def _as_completed(self, keep: bool, end: float) -> Iterator[tuple[ItemT, ResultT | Exception]]:
-        first, failed = None, 0
-        for row in self._ended(end):
-            value = value_of(row, self.id, self._files)
-            if not isinstance(value, Raised):
-                yield self._item(row.item), value
-            elif keep:
-                yield self._item(row.item), value.error
-            else:
-                first, failed = value.error if first is None else first, failed + 1
-        if first is not None:
-            if failed > 1:
-                add_note(first, f'deskgrid: {failed} tasks failed; as_completed(errors="return") gives each')
-            raise first
+        with self._interruptible():
+            first, failed = None, 0
+            for row in self._ended(end):
+                value = value_of(row, self.id, self._files)
+                if not isinstance(value, Raised):
+                    yield self._item(row.item), value
+                elif keep:
+                    yield self._item(row.item), value.error
+                else:
+                    first, failed = value.error if first is None else first, failed + 1
+            if first is not None:
+                if failed > 1:
+                    add_note(first, f'deskgrid: {failed} tasks failed; as_completed(errors="return") gives each')
+                raise first
 
     @overload
     def results(self, timeout: Seconds | None = None, *, errors: Literal["raise"] = "raise") -> list[ResultT]: ...
@@ -181,13 +182,14 @@ class Bag(Generic[ItemT, ResultT]):
         goes on, and you can ask again.
         """
         _check_errors(errors)
-        found: dict[int, Any] = {}
-        for row in self._ended(_end_of(timeout)):
-            value = value_of(row, self.id, self._files)
-            if isinstance(value, Raised) and errors == "raise":
-                raise value.error
-            found[row.item] = value.error if isinstance(value, Raised) else value
-        return [found[item] for item in sorted(found)]
+        with self._interruptible():
+            found: dict[int, Any] = {}
+            for row in self._ended(_end_of(timeout)):
+                value = value_of(row, self.id, self._files)
+                if isinstance(value, Raised) and errors == "raise":
+                    raise value.error
+                found[row.item] = value.error if isinstance(value, Raised) else value
+            return [found[item] for item in sorted(found)]
 
     def fetch(self, to: str | os.PathLike[str] = ".", item: int | None = None) -> list[Path]:
         """Fetch the files that tasks left, and wait for tasks that have not ended; returns their paths.
@@ -199,12 +201,16 @@ class Bag(Generic[ItemT, ResultT]):
 
         Raises `RequestFailed` if another file is in the way, and the exception of the task ``item`` if it failed.
         """
+        with self._interruptible():
+            return self._fetch(Path(to), item)
+
+    def _fetch(self, to: Path, item: int | None) -> list[Path]:
         found = list[Path]()
         for row in self._ended():
             if item is None or row.item == item:
                 if item is not None and isinstance(value := value_of(row, self.id, self._files), Raised):
                     raise value.error
-                folder = Path(to) / str(row.item) if item is None else Path(to)
+                folder = to / str(row.item) if item is None else to
                 found += self._fetched(row, folder)
                 if item is not None:
                     return found
@@ -236,7 +242,7 @@ class Bag(Generic[ItemT, ResultT]):
 
         Returns whether all tasks have ended.
         """
-        with self._told_that_it_goes_on():
+        with self._interruptible():
             return self._wait(_end_of(timeout))
 
     def _wait(self, end: float) -> bool:
@@ -254,14 +260,9 @@ class Bag(Generic[ItemT, ResultT]):
             self._waited.append(number)
         return False
 
-    @contextmanager
-    def _told_that_it_goes_on(self) -> Iterator[None]:
-        """Add a note to Ctrl-C: whoever presses it may not know that the bag goes on."""
-        try:
-            yield
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"deskgrid: bag {self.id} goes on; grid.attach({self.id!r}) returns to it")
-            raise
+    def _interruptible(self) -> Interruptible:
+        """Note at Ctrl-C what whoever presses it may not know."""
+        return Interruptible(f"deskgrid: bag {self.id} goes on; grid.attach({self.id!r}) returns to it")
 
     def _is_complete(self) -> bool:
         row = self._ask("progress")
@@ -274,7 +275,7 @@ class Bag(Generic[ItemT, ResultT]):
         """
         seen, number, waiter = 0, *self._watch(0)
         try:
-            with self._told_that_it_goes_on(), self._meter() as meter:
+            with self._meter() as meter:
                 while True:
                     while (reply := waiter.get(max(0.0, min(SLICE_S, end - time.monotonic())))) is None:
                         if time.monotonic() >= end:

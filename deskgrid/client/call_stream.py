@@ -52,14 +52,22 @@ class GridFuture(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the result of the call, as in `concurrent.futures`."""
-        value = _read(super().result(timeout))
+        try:
+            value = _read(super().result(timeout))
+        except KeyboardInterrupt as interrupt:
+            interrupt.__traceback__ = None  # as in `deskgrid.client.interrupts`
+            raise
         if isinstance(value, Raised):
             raise value.error
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call, as in `concurrent.futures`."""
-        error = super().exception(timeout)
+        try:
+            error = super().exception(timeout)
+        except KeyboardInterrupt as interrupt:
+            interrupt.__traceback__ = None
+            raise
         value = _read(super().result()) if error is None else None
         return value.error if isinstance(value, Raised) else error
 

@@ -215,6 +215,11 @@ class Futures:
             stream.forked(error)
         self._idle.set()
 
+    @property
+    def open(self) -> bool:
+        """Whether calls have not ended."""
+        return any(stream.open for stream in self._streams)
+
     def wait(self) -> None:
         """Wait until every future is settled, after `close`."""
         wait_for(self._idle)

@@ -26,6 +26,7 @@ from deskgrid.client.discovery import client_line
 from deskgrid.client.eta import Eta
 from deskgrid.client.forks import belongs_here
 from deskgrid.client.futures import Futures, closed
+from deskgrid.client.interrupts import Interruptible, interruptible
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.needs import Gang
 from deskgrid.client.new_bags import NewBags
@@ -183,6 +184,7 @@ class Grid(Executor):
         **rest: Unpack[CallKeywords],
     ) -> Bag[ItemT, ResultT]: ...
     @takes(TaskKeywords, BagKeywords)
+    @interruptible
     def bag(
         self,
         function: Calls[ItemT, ResultT],
@@ -229,6 +231,7 @@ class Grid(Executor):
         self, argv: Sequence[str], items: Iterable[str], *, gang: None = None, **rest: Unpack[CommandKeywords]
     ) -> Bag[str, str]: ...
     @takes(TaskKeywords, BagKeywords)
+    @interruptible
     def command(
         self,
         argv: Sequence[str],
@@ -375,7 +378,7 @@ class Grid(Executor):
         if chunksize == 1:
             return self._mapped(job, calls, buffersize or BUFFERED, end)
         found = self._mapped(job.in_chunks(chunksize), zip(chunks(calls, chunksize)), buffersize or BUFFERED, end)
-        return (result for results in found for result in results)
+        return _each_of(found)
 
     def _mapped(self, job: Task[Any], calls: Iterator[tuple[Any, ...]], most: int, end: float | None) -> Iterator[Any]:
         """Submit the first calls now, and others as results are taken; never more than ``most`` ahead."""
@@ -388,13 +391,17 @@ class Grid(Executor):
                         self._check_open()
                         futures.append(self._submit(job, args, {}))
                     left = None if end is None else end - time.monotonic()
-                    yield _result_of(futures.popleft(), left)
+                    with Interruptible():
+                        result = _result_of(futures.popleft(), left)
+                    yield result
+                    del result
             finally:
                 for future in futures:
                     future.cancel()
 
         return results()
 
+    @interruptible
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work, and close the connection when every future has its result.
 
@@ -417,18 +424,21 @@ class Grid(Executor):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            self._abort()
+        if isinstance(error, KeyboardInterrupt):
+            self._abort(error)
             return
-        try:
-            self.shutdown(wait=True)
-        except KeyboardInterrupt:
-            self._abort()
-            raise
+        with Interruptible():
+            try:
+                self.shutdown(wait=True)
+            except KeyboardInterrupt as interrupt:
+                self._abort(interrupt)
+                raise
 
-    def _abort(self) -> None:
+    def _abort(self, interrupt: KeyboardInterrupt | None = None) -> None:
         """Cancel all futures and close at once: after an interrupt the program must not wait for them."""
         if self._release.alive:
+            if interrupt is not None and self._futures.open:
+                interrupt.add_note("deskgrid: the calls that had not ended are cancelled")
             self._shut = closed()
             for view in list(self._views):
                 view._abort()
@@ -499,6 +509,15 @@ class Grid(Executor):
     def _check_open(self) -> None:
         if self._shut is not None:
             raise GridClosed(*self._shut.args)
+
+
+def _each_of(found: Iterator[list[Any]]) -> Iterator[Any]:
+    while True:
+        with Interruptible():
+            results = next(found, None)
+        if results is None:
+            return
+        yield from results
 
 
 def _result_of(future: Future[Any], seconds: float | None) -> Any:

@@ -1,6 +1,7 @@
 """What is said of all work of a Grid at once: by `Grid` itself, and by views of it, which are executors, too."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any
@@ -162,7 +163,7 @@ def test_calls_have_names_for_people(fake: FakeGrid, grid: Grid) -> None:
         return x
 
     here = test_calls_have_names_for_people.__code__.co_firstlineno
-    functions = [inner, lambda x: x, partial(double), partial(lambda x: x), Model(), abs]
+    functions: list[Callable[..., Any]] = [inner, lambda x: x, partial(double), partial(lambda x: x), Model(), abs]
     for function in functions:
         grid.submit(function, 1).result(10)
     list(grid.map(double, range(4), chunksize=2))
