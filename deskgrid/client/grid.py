@@ -22,7 +22,7 @@ from weakref import WeakSet
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import KnownFiles
 from deskgrid.client.carried import Environments
-from deskgrid.client.discovery import client_line
+from deskgrid.client.discovery import check_no_task, client_line
 from deskgrid.client.eta import Eta
 from deskgrid.client.forks import belongs_here
 from deskgrid.client.futures import Futures, closed
@@ -49,6 +49,7 @@ from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
 from deskgrid.errors import GridClosed, GridUnreachable
 from deskgrid.files import Shared
+from deskgrid.wire.joinline import JoinLine
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
@@ -81,10 +82,15 @@ class Grid(Executor):
     def __init__(
         self, join: str | None = None, *, timeout: Seconds = OPENING_S, **defaults: Unpack[GridKeywords]
     ) -> None:
+        check_no_task()
+        self._open(client_line(join), checked_seconds(timeout, "the timeout"), defaults)
+
+    @interruptible
+    def _open(self, line: JoinLine, seconds: float, defaults: GridKeywords) -> None:
         said = defaults_of(**defaults)
-        self._begin(Opened(Link(client_line(join))), said, defaults.get("name") or "")
+        self._begin(Opened(Link(line)), said, defaults.get("name") or "")
         try:
-            self._link.open(checked_seconds(timeout, "the timeout"))
+            self._link.open(seconds)
         except BaseException:
             self._release()
             raise
@@ -138,7 +144,8 @@ class Grid(Executor):
 
         keeper = local.start(workers, slots=slots, mpi=mpi)
         try:
-            grid = cls(keeper.join, **defaults)
+            grid = object.__new__(cls)  # also in a task: this grid is its own
+            grid._open(client_line(keeper.join), OPENING_S, defaults)
         except BaseException:
             keeper.stop()
             raise
