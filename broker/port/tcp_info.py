@@ -28,6 +28,8 @@ def files_allowed(wanted: int) -> int:
 
 # A host and a port.
 Address = tuple[str, int]
+# Of all programs that use the local socket of a private grid.
+LOCAL: Address = ("local", 0)
 
 
 def address(fd: int) -> Address:
@@ -53,6 +55,9 @@ def cut(fd: int, other_end: Address) -> None:
 
 
 def _other_end(line: socket.socket) -> Address:
+    if line.family not in (socket.AF_INET, socket.AF_INET6):
+        line.getpeername()  # fails if it has ended
+        return LOCAL
     host, port = line.getpeername()[:2]
     return str(host), int(port)
 
@@ -61,7 +66,8 @@ def received(fd: int) -> int:
     """Bytes that have arrived on a connection since it began, as Linux counts them; 0 on other systems."""
     if sys.platform == "linux":
         with suppress(OSError):  # it has ended already
-            # Without family and type, Python would look them up. For this call, an IPv6 connection may pass as IPv4.
+            # Without family and type, Python would look them up. For this call, an IPv6 connection may pass as IPv4. A
+            # local one fails: it has no such count.
             line = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)
             try:
                 info = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
