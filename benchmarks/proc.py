@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -51,10 +52,22 @@ def used(pid: int) -> Used:
     return Used(main, zmq, max(0.0, _whole(pid) - main - zmq))
 
 
-def _whole(pid: int) -> float:
-    """Processor seconds of all threads, including those that have ended."""
+def used_below(pid: int) -> Used:
+    """The processor time of all that descends from ``pid``: what has ended counts with the parent that waited for it.
+
+    Only the main threads of what runs are known apart.
+    """
+    found = Used()
+    for each in children(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ends at this moment
+            found += used(each) + Used(others=_whole(each, of=slice(13, 15)))
+    return found
+
+
+def _whole(pid: int, of: slice = slice(11, 13)) -> float:
+    """Processor seconds of all threads, including those that have ended; or of the children that it has waited for."""
     fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return sum(map(int, fields[of])) / TICKS_PER_S
 
 
 def memory(pid: int) -> int:

@@ -18,7 +18,7 @@ from rich.table import Table
 from benchmarks.calls import call_tables
 from benchmarks.catalogue import ENVIRONMENTS, environment
 from benchmarks.environments.deskgrid import Deskgrid
-from benchmarks.proc import Used, children, command_line, used
+from benchmarks.proc import Used, used, used_below
 from benchmarks.tasks import noop
 
 US = 1e6
@@ -45,22 +45,22 @@ class Spent:
     by_role: Mapping[str, Used]
 
 
-def roles(grid: Deskgrid) -> dict[str, list[int]]:
-    """The processes of each role."""
+def roles(grid: Deskgrid) -> dict[str, Used]:
+    """What the processes of each role have used. A process for tasks ends with its bag."""
     agents = grid.workers()
-    tasks = [child for agent in agents for child in children(agent) if "child.py" in command_line(child)]
-    return dict(zip(ROLES, ([os.getpid()], grid.schedulers(), agents, tasks), strict=True))
+    alone = [_used([os.getpid()]), _used(grid.schedulers()), _used(agents)]
+    return dict(zip(ROLES, [*alone, sum(map(used_below, agents), Used())], strict=True))
 
 
 def spend(grid: Deskgrid, form: str, tasks: int) -> Spent:
     """Run calls in that form (its fraction of ``tasks``), and measure them."""
     work, part = FORMS[form]
-    count, pids = max(1, int(tasks * part)), roles(grid)
-    before = {role: _used(pids[role]) for role in ROLES}
+    count, before = max(1, int(tasks * part)), roles(grid)
     began = time.perf_counter()
     work(grid, count)
     seconds = time.perf_counter() - began
-    return Spent(form, count, seconds, {role: _used(pids[role]) - before[role] for role in ROLES})
+    after = roles(grid)
+    return Spent(form, count, seconds, {role: after[role] - before[role] for role in ROLES})
 
 
 def _used(pids: list[int]) -> Used:

@@ -130,7 +130,7 @@ KNOWN = {
     "worker/run/checkpoint_files.py:CheckpointFiles.drop": ("unlink", OURS),
     "worker/run/checkpoint_files.py:CheckpointFiles.take": ("mkdir", OURS),
     "worker/run/checkpoint_files.py:CheckpointFiles.write": ("mkdir open unlink", OURS),
-    "worker/run/child.py:Child.__init__": ("open", TASKS),
+    "worker/run/child.py:Output.__init__": ("open", TASKS),
     "worker/run/child.py:Child._piece": ("open", TASKS),
     "worker/run/child.py:Child._tidy": ("truncate", TASKS),
     "worker/run/child.py:Child._write_large": ("open unlink", TASKS),

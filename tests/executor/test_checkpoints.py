@@ -569,6 +569,31 @@ def test_a_task_keeps_the_output_of_all_its_pieces(rig: Rig) -> None:
     assert ended.stderr == b"at 0\nat 1\nat 2\n"
 
 
+def test_a_checkpoint_has_the_output_of_its_own_task_though_the_end_of_another_came_with_it(rig: Rig) -> None:
+    def task(name: str, count: int) -> None:
+        from deskgrid import checkpoint
+
+        count = checkpoint.load(count)
+        print(name, count)
+        while count:
+            if checkpoint.due():
+                checkpoint.save(count - 1)
+
+    digest = rig.know(python_template(task))
+    jobs = [
+        Job(number, 1, digest, call(name, count), TaskOptions(checkpoint=True), b"")
+        for number, (name, count) in enumerate([("one", 0), ("two", 1)], 1)
+    ]
+    rig.call(lambda: None)
+    rig.executor.run(0, jobs)
+    due_now(rig, last=True)
+    assert [ended.stdout for ended in rig.until(2)] == [b"one 0\n", b"two 1\n"]
+    ((number, data),) = [(one.task, bytes(one.data)) for one in rig.executor.saved()]
+    assert number == 2
+    rig.executor.run(0, [*jobs[:1], jobs[1]._replace(checkpoint=data), *jobs[:1]])
+    assert [ended.stdout for ended in rig.until(3)] == [b"one 0\n", b"two 1\ntwo 0\n", b"one 0\n"]
+
+
 def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
     def saves_at_once() -> None:
         from deskgrid import checkpoint

@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deskgrid.wire import Outcome
+from deskgrid.worker.run import child
 from deskgrid.worker.run.executor import CAPTURE_LIMIT
 from tests.executor.rig import Rig, call, command_template, error, python_template, value, written
 from tests.waiting import eventually
@@ -33,6 +35,46 @@ def test_prints_of_each_task_come_with_that_task(rig: Rig) -> None:
 def test_a_silent_task_has_no_output(rig: Rig) -> None:
     ended = rig.call(lambda: None)
     assert (ended.stdout, ended.stderr) == (b"", b"")
+
+
+def test_each_of_many_short_tasks_has_what_it_has_printed_and_no_more(rig: Rig) -> None:
+    def task(number: int, kept: dict[str, Any] = {}) -> int:  # noqa: B006 - the program keeps it
+        if number % 7 == 2:
+            print("printed", number)
+        elif number % 7 == 3:
+            os.write(1, b"written %d\n" % number)
+        elif number % 7 == 4:
+            file = kept.setdefault("file", open(1, "w", closefd=False))  # noqa: SIM115
+            print("kept", number, file=file, flush=True)
+        elif number % 7 == 5:
+            print("complained", number, file=sys.stderr)
+        elif number % 70 == 6:
+            time.sleep(0.001)
+        return number
+
+    def printed(number: int) -> tuple[bytes, bytes]:
+        said = {2: b"printed", 3: b"written", 4: b"kept"}.get(number % 7)
+        return said + b" %d\n" % number if said else b"", b"complained %d\n" % number if number % 7 == 5 else b""
+
+    digest = rig.know(python_template(task))
+    for first in range(0, 3000, 500):
+        ended = rig.run(digest, *[call(number) for number in range(first, first + 500)])
+        for number, one in enumerate(ended, first):
+            assert (value(one), one.stdout, one.stderr) == (number, *printed(number))
+
+
+@linux
+def test_tasks_that_print_nothing_leave_nothing_to_read(rig: Rig) -> None:
+    digest = rig.know(python_template(lambda: None))
+    rig.run(digest, call())
+    outputs = vars(vars(rig.executor)["_slots"][0].process)["_outputs"]
+
+    def marks() -> int:
+        rig.run(digest, *[call()] * 50)
+        count: int = outputs.stdout.marks
+        return count
+
+    assert eventually(lambda: marks() == marks()), "each task that prints nothing has a mark"
 
 
 def test_output_past_python_is_captured_too(rig: Rig) -> None:
@@ -250,6 +292,31 @@ def test_a_command_ends_though_what_it_started_goes_on_and_that_is_not_in_the_ne
     assert (value(one), value(two)) == ("one\n", "two\n")
 
 
+@posix
+@pytest.mark.parametrize("waits", ["for both", "in a thread"])
+def test_the_result_of_a_command_is_what_it_printed_until_it_ended(
+    waits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if waits == "in a thread":
+        monkeypatch.setattr(child, "_end_of", lambda pid: None)
+    with (tmp_path / "onward").open("w+b") as onward:
+
+        def run(script: str, most: int = 10**8) -> bytes:
+            with child.CommandOutput(onward.fileno(), most) as output:
+                assert output.run(["sh", "-c", script], tmp_path) == 3
+            return output.whole()
+
+        assert run("echo one; exit 3") == b"one\n"
+        assert run("exec >&-; sleep 0.1; exit 3") == b""
+        assert run("yes | head -c 3000000; echo; exit 3") == b"y\n" * 1_500_000 + b"\n"
+        assert run("yes & echo $! > pid; sleep 0.1; exit 3").startswith(b"y\n")
+        os.kill(int((tmp_path / "pid").read_text()), 9)
+        with pytest.raises(child.TaskFailure, match="5 bytes; the limit is 4"):
+            run("echo four; exit 3", 4)
+        onward.seek(0)
+        assert onward.read(8) == b"one\ny\ny\n"
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_process_whose_task_marks_the_end_of_its_output_itself_is_killed(rig: Rig, count: int) -> None:
     def task() -> None:
@@ -270,6 +337,7 @@ def test_a_process_whose_task_takes_the_marks_out_of_the_pipe_is_killed(rig: Rig
     def task() -> None:
         ours = os.open("/proc/self/fd/1", os.O_RDONLY)
         threading.Thread(target=lambda: [os.read(ours, 9) for _ in range(10**9)], daemon=True).start()
+        print("so its end gets a mark")
 
     jobs = rig.jobs(rig.know(python_template(task)), *[call()] * 50)
     rig.executor.run(0, jobs)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deskgrid.wire import payload_of
-from deskgrid.worker.run.child import Splitter
-from deskgrid.worker.run.output import PIPE_MOST, PRINTED, Ends, Outputs, with_printed, without_printed
+from deskgrid.worker.run.child import PIPE_MOST, Splitter
+from deskgrid.worker.run.output import PRINTED, Ends, Outputs, with_printed, without_printed
 
 MARK = b"aabaabaac"
 MIB = 2**20
@@ -98,6 +98,6 @@ def test_a_checkpoint_that_only_looks_as_if_it_had_output_is_left_alone_or_has_n
 def test_output_that_makes_no_sense_changes_nothing(packed: bytes) -> None:
     outputs = Outputs(100, lambda: 1)
     outputs.spawned()
-    outputs.go_on(0, packed)
+    outputs.go_on(packed)
     assert outputs.unreported() == (b"", b"")
     outputs.close()

@@ -5,8 +5,9 @@ folder off the import path; in an environment with ``-I``, so that nothing of th
 none of our modules, and everything they need before the user's folder is on the import path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are pipes that the
 worker drains. So the output of C code, subprocesses and dying processes arrives, no program can cut what was printed
-before, and nothing printed can be mistaken for a frame. After each task both pipes get a mark, before the end of the
-task is reported: what is before the k-th mark is the output of the k-th task.
+before, and nothing printed can be mistaken for a frame. After a task both pipes get a mark, before its end is reported:
+what is before the k-th mark is the output of the k-th task that has one. A task that has printed nothing needs none:
+see `Output.is_silent`.
 Rule 3: the child reports the end of a task before it starts the next one, in one write unless the result is large. So
 a crash costs only that task.
 Rule 4: the child never outlives the worker. When its input ends, or its lifeline while a task runs, it dies with its
@@ -18,7 +19,8 @@ perhaps ``["forget", digest, nil]`` later, and ``["run", digest, [[task, number,
 when it runs its last task or is idle. A ``checkpoint`` is what a checkpointable task goes on from (empty: from its
 start); it is nil for other tasks.
 The child sends ``["ready", pid, mark]``, ``["ended", task, number, outcome, seconds, payload]`` (the payload of a
-command that failed is text: how it ended; the worker adds the end of its stderr),
+command that failed is text: how it ended; the worker adds the end of its stderr), or ``["silent", ...]`` with the same
+values for a task without a mark,
 ``["saved", task, number, progress, seconds, cost, checkpoint]`` (a number instead of a checkpoint is that of the file
 which contains it), and ``["spent"]`` before it exits: it cannot be what the next attempt has to find, which begins in
 another process. See `scope.py`.
@@ -40,6 +42,7 @@ import mmap
 import os
 import pickle
 import queue
+import select
 import shutil
 import signal
 import subprocess
@@ -52,6 +55,7 @@ import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import TracebackType
@@ -71,6 +75,8 @@ LARGE_BYTES = 2**20
 
 # Bytes per read of a pipe: more than a pipe holds by default on any system.
 CHUNK = 256 * 1024
+# No pipe holds more bytes, unless root made it larger.
+PIPE_MOST = 2**20
 # Maximum bytes of a frame. We never make a larger one, so a larger length means that a task wrote into the pipe.
 # FRAME_LIMIT: frames to the child, with a template or a batch of tasks. REPORT_LIMIT: frames from the child, with a
 # result that does not travel behind its frame.
@@ -131,7 +137,12 @@ PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
 # Arguments of `main`, before the variables; its descriptors before those that tasks inherit.
 ARGUMENTS = 9
-DESCRIPTORS = 5
+LIFELINE = 4
+DESCRIPTORS = LIFELINE + (4 if sys.platform == "linux" else 1)
+# What the worker keeps in memory that the child can read: how often it has begun to read a pipe of output, and how
+# often it has looked at what it read; and how many marks have come, if nothing has come on either pipe since the last.
+COUNTS = 3
+COUNTS_BYTES = 8 * COUNTS
 
 
 class TaskFailure(Exception):
@@ -644,9 +655,9 @@ class Command:
         try:
             with CommandOutput(self._onward, self._most) as output:
                 if piece is None or self._saves is None:
-                    code = self._run(argv, cwd, output.descriptor)
+                    code = output.run(argv, cwd, self._inherited)
                 else:
-                    code = self._go_on(argv, piece, self._saves, cwd, output.descriptor)
+                    code = self._go_on(argv, piece, self._saves, cwd, output)
         except OSError as error:
             if lacks_room(error):
                 raise
@@ -662,11 +673,9 @@ class Command:
         """Whether there is hardly any room where commands write."""
         return shutil.disk_usage(self._files.area).free < ROOM_BYTES
 
-    def _run(self, argv: list[str], cwd: str | None, stdout: int) -> int:
-        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": 2, "pass_fds": self._inherited}
-        return subprocess.run(argv, stdout=stdout, cwd=cwd, check=False, **how).returncode
-
-    def _go_on(self, argv: list[str], piece: "Piece", saves: dict[str, Any], cwd: str | None, stdout: int) -> int:
+    def _go_on(
+        self, argv: list[str], piece: "Piece", saves: dict[str, Any], cwd: str | None, output: "CommandOutput"
+    ) -> int:
         """Run a checkpointable command in its folder, with the files that it has saved.
 
         ``cwd``: the folder, if it has one for other reasons.
@@ -674,7 +683,14 @@ class Command:
         with _fresh_folder(saves["folder"]) if cwd is None else nullcontext(Path(cwd)) as folder:
             inputs = _stamps(folder.rglob("*"))
             unpack_files(piece.load(b""), folder)
-            code = _run_until_due(argv, folder, piece, saves["signal"], stdout)
+            number = getattr(signal, f"SIG{saves['signal']}", None)
+
+            def look(process: "subprocess.Popen[bytes]") -> None:
+                """Send it the signal when a checkpoint is due, once for each."""
+                if number is not None and piece.take_due():
+                    process.send_signal(number)
+
+            code = output.run(argv, folder, look=look)
             if code == saves["exit"] and (files := pack_files(folder, saves["patterns"], inputs)):
                 piece.keep(files)
                 raise PieceEnded
@@ -699,8 +715,8 @@ def _fresh_folder(name: str) -> Iterator[Path]:
 class CommandOutput:
     """The stdout of a command: its result, which goes on to the worker as it comes.
 
-    It ends with a mark of its own, because a process that the command leaves behind may keep the pipe open. ``onward``:
-    the descriptor to which it goes on. ``most``: bytes of a result.
+    It ends with the command: a process that the command leaves behind may keep the pipe open. ``onward``: the
+    descriptor to which it goes on. ``most``: bytes of a result.
     """
 
     def __init__(self, onward: int, most: int) -> None:
@@ -708,34 +724,97 @@ class CommandOutput:
         self._most = most
         self._size = 0
         self._parts: list[bytes] = []
-        self._mark = os.urandom(MARK_BYTES)
-        self._end, self.descriptor = os.pipe()
-        self._reader = threading.Thread(target=self._pass_on, daemon=True)
+        self._end, self._stdout = os.pipe()
 
     def __enter__(self) -> "CommandOutput":
-        self._reader.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """The command has ended."""
-        make_blocking(self.descriptor)
-        write_all(self.descriptor, self._mark)
-        self._reader.join()
-        os.close(self.descriptor)
+        """The command has ended, or has not begun."""
+        os.close(self._stdout)
         os.close(self._end)
 
-    def _pass_on(self) -> None:
-        splitter, ended = Splitter(self._mark), False
+    def run(
+        self,
+        argv: list[str],
+        cwd: str | Path | None,
+        inherited: Sequence[int] = (),
+        look: "Callable[[subprocess.Popen[bytes]], None] | None" = None,
+    ) -> int:
+        """Run a command, and return its code. ``look``: called every `COMMAND_S` while it runs. Raises OSError."""
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._stdout, "stderr": 2}
+        with subprocess.Popen(argv, cwd=cwd, pass_fds=inherited, **how) as process:
+            try:
+                self._follow(process, look)
+            except BaseException:
+                process.kill()
+                raise
+            return process.wait()
+
+    def _follow(
+        self, process: "subprocess.Popen[bytes]", look: "Callable[[subprocess.Popen[bytes]], None] | None"
+    ) -> None:
+        """Take what comes until the command has ended."""
+        if (ended := _end_of(process.pid)) is None:
+            self._follow_in_thread(process, look)
+        else:
+            try:
+                self._follow_here(process, look, ended)
+            finally:
+                os.close(ended)
+
+    def _follow_here(
+        self,
+        process: "subprocess.Popen[bytes]",
+        look: "Callable[[subprocess.Popen[bytes]], None] | None",
+        ended: int,
+    ) -> None:
+        if sys.platform != "win32":
+            os.set_blocking(self._end, False)
+            poller = select.poll()
+            for each in (self._end, ended):
+                poller.register(each, select.POLLIN)
+            has_ended = False
+            while not has_ended:
+                poller.poll(None if look is None else COMMAND_S * 1000)
+                has_ended = process.poll() is not None
+                with suppress(BlockingIOError):  # of an ended one, take all that it has left in the pipe, and no more
+                    self._take(os.read(self._end, PIPE_MOST if has_ended else CHUNK))
+                if look is not None and not has_ended:
+                    look(process)
+
+    def _follow_in_thread(
+        self, process: "subprocess.Popen[bytes]", look: "Callable[[subprocess.Popen[bytes]], None] | None"
+    ) -> None:
+        """Do the same where nobody can wait for a pipe and a process at once: a mark ends what is printed."""
+        mark = os.urandom(MARK_BYTES)
+        reader = threading.Thread(target=self._take_until, args=(mark,), daemon=True)
+        reader.start()
+        try:
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(None if look is None else COMMAND_S)
+                if look is not None:
+                    look(process)
+        finally:
+            write_all(self._stdout, mark)
+            reader.join()
+
+    def _take_until(self, mark: bytes) -> None:
+        splitter, ended = Splitter(mark), False
         while not ended:
             data, *after = splitter.split(os.read(self._end, CHUNK))
             ended = bool(after)
-            self._size += len(data)
-            if self._size <= self._most:
-                self._parts.append(data)
-            else:
-                self._parts.clear()
-            if data:
-                write_all(self._onward, data)
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= self._most:
+            self._parts.append(data)
+        else:
+            self._parts.clear()
+        if data:
+            write_all(self._onward, data)
 
     def whole(self) -> bytes:
         """Return all of it. Raises TaskFailure if there is too much."""
@@ -762,15 +841,12 @@ def _pickled_text(data: bytes) -> bytes:
         return pickle.dumps(_Undecoded(data), HIGHEST)
 
 
-def _run_until_due(argv: list[str], folder: Path, piece: "Piece", name: str, stdout: int) -> int:
-    """Run a command; when a checkpoint is due, send it the signal of that name, once for each."""
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=2, cwd=folder) as process:
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                return process.wait(COMMAND_S)
-            number = getattr(signal, f"SIG{name}", None)
-            if number is not None and piece.take_due():
-                process.send_signal(number)
+def _end_of(pid: int) -> int | None:
+    """Return a descriptor that can be read once a process has ended; None where there is none."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # before Linux 5.3
+            return os.pidfd_open(pid)
+    return None
 
 
 def _stamps(paths: Iterable[Path]) -> dict[Path, int]:
@@ -1029,20 +1105,38 @@ def finalize_mpi() -> None:
 
 
 class Output:
-    """What this process prints: descriptors 1 and 2, which are pipes to the worker, and Python's streams on them.
+    """Descriptors 0, which is empty, 1 and 2, which are pipes to the worker, and Python's streams on the latter two.
 
-    ``stdout``: the descriptor of the pipe for descriptor 1; descriptor 2 is such a pipe already.
+    ``stdout``: the descriptor of the pipe for descriptor 1; descriptor 2 is such a pipe already. ``unread``: on Linux,
+    descriptors of the other ends of both, and of the memory with `COUNTS`.
     """
 
-    def __init__(self, stdout: int) -> None:
+    def __init__(self, stdout: int, unread: Sequence[int] = ()) -> None:
         self.mark = b""
         os.set_inheritable(stdout, False)
-        os.dup2(stdout, 1)
-        # Private copies of the pipes, on which the marks travel, and whose pipes they are.
+        # Private copies of an empty input and of the pipes, on which the marks travel.
         self.stdout = stdout
-        self._pipes = ((stdout, 1), (os.dup(2), 2))
+        self._own = os.open(os.devnull, os.O_RDONLY), stdout, os.dup(2)
+        for target, descriptor in enumerate(self._own[:2]):
+            os.dup2(descriptor, target)
         self._modules: set[str] = set()
         self._flush_c: Callable[[None], int] | None = None
+        # How many marks were written, and what tells whether one is needed.
+        self._marks = 0
+        self._counts: Sequence[int] | None = None
+        self._looks: Callable[[], object] = bool
+        self._ends: Sequence[int] = ()
+        if sys.platform == "linux" and unread:
+            *ends, counts = unread
+            self._counts = memoryview(mmap.mmap(counts, COUNTS_BYTES, access=mmap.ACCESS_READ)).cast("Q")
+            os.close(counts)
+            poller = select.poll()
+            # Nothing can be read from 1 and 2 unless they are not the pipes any more; 0 has an error if it is closed.
+            poller.register(0, 0)
+            for each in (1, 2, *ends):
+                poller.register(each, select.POLLIN)
+            self._looks = partial(poller.poll, 0)
+            self._ends = ends
 
     def open(self) -> None:
         """Open Python's streams, and draw the mark."""
@@ -1067,21 +1161,43 @@ class Output:
         self._streams = [_text_stream(1), _text_stream(2)]
         sys.stdout, sys.stderr = self._streams
 
-    def end(self, elapsed: float) -> None:
-        """A task has ended: restore the descriptors if it closed or replaced them, flush, and mark the end."""
-        (stdout, _), (stderr, _) = self._pipes
-        _dup2(stdout, 1)
-        _dup2(stderr, 2)
-        if elapsed > scope.QUICK_S:
-            make_blocking(stdout)
-            make_blocking(stderr)
+    def is_silent(self) -> bool:
+        """Whether nothing was printed since the last mark. All is flushed.
+
+        Nothing is in the pipes; and of what the worker has read, nothing came after the mark. It counts each time
+        before it reads, so nothing can be on its way between the two. Also False if a descriptor is not what it was.
+        """
+        if self._counts is None or self._looks():
+            return False
+        begun, done, marks = self._counts
+        return begun == done and marks == self._marks
+
+    def end(self, touched: bool) -> bool:
+        """A task has ended: flush, and mark the end unless it has printed nothing; return whether it has a mark.
+
+        ``touched``: it may have closed or replaced descriptors, which are restored.
+        """
+        if touched:
+            self._restore()
         self.flush()
         if len(sys.modules) != len(self._modules):
             self._look_for_c()
         if self._flush_c is not None:
             self._flush_c(None)
-        os.write(stdout, self.mark)
-        os.write(stderr, self.mark)
+        if self.is_silent():
+            return False
+        if not touched:
+            self._restore()
+        for pipe in self._own[1:]:
+            os.write(pipe, self.mark)
+        self._marks += 1
+        return True
+
+    def _restore(self) -> None:
+        for target, descriptor in enumerate(self._own):
+            _dup2(descriptor, target)
+        for pipe in self._own[1:]:
+            make_blocking(pipe)
 
     def _look_for_c(self) -> None:
         """From now on flush the buffers of C, too, if a task has loaded C code, which may print."""
@@ -1093,10 +1209,10 @@ class Output:
             self._flush_c = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).fflush
 
     def close(self) -> None:
-        """Close the private copies."""
-        for pipe, _ in self._pipes:
+        """Close the private copies, and the other ends."""
+        for descriptor in (*self._own, *self._ends):
             with suppress(OSError):
-                os.close(pipe)
+                os.close(descriptor)
 
 
 def _is_c(module: object) -> bool:
@@ -1135,7 +1251,7 @@ def too_large(size: int, limit: int) -> TaskFailure:
 class Child:
     """This process: its pipes, and the templates that it has received.
 
-    ``times_file``: has the times of checkpoints, once there is one. ``stdout``: as `Output` takes it.
+    ``times_file``: has the times of checkpoints, once there is one. ``stdout``, ``unread``: as `Output` takes them.
     """
 
     def __init__(
@@ -1150,12 +1266,11 @@ class Child:
         result_limit: int,
         memory: int,
         temporary: str,
+        unread: Sequence[int],
         inherited: Sequence[int],
     ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
-        self._empty = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(self._empty, 0)
-        self._output = Output(stdout)
+        self._output = Output(stdout, unread)
         self._host = host
         self._environment = environment
         self._limit = result_limit
@@ -1387,14 +1502,15 @@ class Child:
         self._served = True
         if self._files.used:
             self._files.end()
-        goes_on = self._tidy(template, elapsed) and goes_on
+        touched = scope.may_have_changed(elapsed)
+        goes_on = self._tidy(template, touched) and goes_on
         if isinstance(result, bytes):
             result = _in_a_report(result)
-        self._output.end(elapsed)
-        self._tell(["ended", task, number, outcome, elapsed, result])
+        has_mark = self._output.end(touched)
+        self._tell(["ended" if has_mark else "silent", task, number, outcome, elapsed, result])
         return goes_on
 
-    def _tidy(self, template: "Function | Command", elapsed: float) -> bool:
+    def _tidy(self, template: "Function | Command", touched: bool) -> bool:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""
         left = False
         if self._made and sys.platform != "win32":
@@ -1402,13 +1518,12 @@ class Child:
             shared.remove(shared.noted(self._notes), [os.geteuid()])
             with suppress(OSError):
                 os.truncate(self._notes, 0)
-        _dup2(self._empty, 0)
-        if elapsed > scope.QUICK_S or not self._temporary.is_untouched:
+        if touched or not self._temporary.is_untouched:
             left = scope.have_children() and scope.end_children()
             if not self._temporary.clean():
                 return False
         # A command has changed nothing here.
-        return isinstance(template, Command) or (self._surroundings.restore(elapsed) and not left)
+        return isinstance(template, Command) or (self._surroundings.restore(touched) and not left)
 
     def _tell(self, report: list[Any]) -> None:
         if isinstance(report[-1], Raw):
@@ -1541,8 +1656,9 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     empty for that of the worker. RANK: "rank" for a process of a rank of a gang, or empty. TEMPORARY: the folder for
     temporary files.
 
-    ``descriptors``: of standard input, of reports, of stderr and of stdout, the lifeline, and what tasks inherit. None
-    on Windows: reports then go to standard output, and STDOUT is the handle of the pipe for stdout.
+    ``descriptors``: of standard input, of reports, of stderr and of stdout, the lifeline, what `Output` takes as
+    ``unread``, and what tasks inherit. None on Windows: reports then go to standard output, and STDOUT is the handle of
+    the pipe for stdout.
     """
     stdout, times_file, host, most, memory, area, environment, rank, temporary = arguments[:ARGUMENTS]
     sys.argv[1:] = []
@@ -1559,9 +1675,9 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     die_first()
     limit_memory(int(memory))
     printed = _descriptor(stdout) if stdout else descriptors[3]
-    if len(descriptors) >= DESCRIPTORS:
-        die_with(descriptors[DESCRIPTORS - 1])
-    inherited = descriptors[DESCRIPTORS:]
+    if len(descriptors) > LIFELINE:
+        die_with(descriptors[LIFELINE])
+    unread, inherited = descriptors[LIFELINE + 1 : DESCRIPTORS], descriptors[DESCRIPTORS:]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)
     child = Child(
@@ -1574,6 +1690,7 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         result_limit=int(most),
         memory=int(memory),
         temporary=temporary,
+        unread=unread,
         inherited=inherited,
     )
     faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack

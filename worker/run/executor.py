@@ -19,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -383,8 +383,11 @@ class Executor:
         if slot.sent > 1 or slot.sent == len(slot.jobs):
             return
         jobs = next(in_batches(islice(slot.jobs, slot.sent, None), _payload_size))
-        if any(job.checkpoint is not None for job in jobs) and not self._may_save(slot, process):
-            return
+        if any(job.checkpoint is not None for job in jobs):
+            # What goes on from a checkpoint has an idle process, and so its output goes on with what comes next.
+            jobs = list(takewhile(lambda job: not job.checkpoint, jobs)) or jobs[: not slot.sent]
+            if not jobs or not self._may_save(slot, process):
+                return
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
             template = self._templates[digest]
@@ -404,14 +407,11 @@ class Executor:
             slot.since = None
         slot.sent += len(jobs)
         behind: list[memoryview] = []
-        earlier: dict[int, bytes] = {}
+        earlier = b""
         rows: list[list[Any]] = [[j.task, j.number, as_sent(j.payload), j.checkpoint] for j in jobs]
-        for place, job in enumerate(jobs):
-            if job.checkpoint:
-                checkpoint, printed = without_printed(job.checkpoint)
-                rows[place][-1] = as_sent(checkpoint)
-                if printed:
-                    earlier[place] = printed
+        if jobs[0].checkpoint:
+            checkpoint, earlier = without_printed(jobs[0].checkpoint)
+            rows[0][-1] = as_sent(checkpoint)
         data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs), earlier)
 

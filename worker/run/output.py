@@ -2,13 +2,15 @@
 
 Rule 1: the pipes are drained as long as the process lives, so no task waits for room for long, and none sees that
 nobody reads. What a process printed before it died is still in its pipes, and is read then.
-Rule 2: the process writes a mark on both pipes when a task has ended, before it reports that. So whoever has read the
-report finds the marks in the pipes, unless a task has meddled with them.
+Rule 2: the process writes a mark on both pipes when a task has ended that has printed something, before it reports
+that. So whoever has read the report finds the marks in the pipes, unless a task has meddled with them. To know that a
+task has printed nothing, the process looks at what we have read: see `Counts`.
 Rule 3: what a process can make us keep and read is bounded: a piece for each of its tasks, and at once no more than a
 pipe holds.
 """
 
 import math
+import mmap
 import os
 import struct
 import sys
@@ -18,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from deskgrid.wire import CHECKPOINT_LIMIT, Chunks, Payload, slice_of
-from deskgrid.worker.run.child import Splitter
+from deskgrid.worker.run.child import COUNTS, COUNTS_BYTES, PIPE_MOST, Splitter
 from deskgrid.worker.run.jobs import Printed
 
 # What a checkpoint ends with if what its task has printed is behind it; and, of each stream, the bytes of all that was
@@ -29,13 +31,13 @@ _SIZES = struct.Struct("!QII")
 TAIL = 4096
 # Bytes per read of a pipe: what it holds by default on Linux.
 CHUNK = 64 * 1024
-# No pipe holds more bytes, unless root made it larger.
-PIPE_MOST = 2**20
 # After a read of less than this, the pipes are left alone for a while, or until there is a report: a task that prints
 # line by line does not wake us for each. The while doubles up to this, and begins anew after a larger read, because a
 # full pipe would block the task. Bytes, milliseconds.
 PLENTY = CHUNK // 4
 LULL_MS = 16
+# What stands for the number of marks while something has come after them.
+NOT_CLEAN = 2**64 - 1
 # How long to wait on Windows, where threads drain the pipes, until they have read what is there. Seconds.
 THREADS_S = 5.0
 
@@ -131,9 +133,7 @@ class Stream:
         self._limit = limit
         self._splitter: Splitter | None = None
         self._current = Ends(limit)
-        # How many tasks have ended, and from what later ones go on, by their numbers in this process.
-        self._over = 0
-        self._earlier: dict[int, Ends] = {}
+        self.marks = 0
         self.ended: deque[Ends | None] = deque()  # None: it has printed nothing
         self.ours, self.theirs = os.pipe()
         self.is_open = True
@@ -149,23 +149,26 @@ class Stream:
         for piece in ended:
             if piece:
                 self._current.add(piece)
-            self.ended.append(self._current if self._current.size else None)
-            self._over += 1
-            if self._current.size or self._earlier:
-                earlier = self._earlier.pop(self._over) if self._over in self._earlier else None
-                self._current = Ends(self._limit) if earlier is None else earlier
+            self.marks += 1
+            if self._current.size:
+                self.ended.append(self._current)
+                self._current = Ends(self._limit)
+            else:
+                self.ended.append(None)
         if last:
             self._current.add(last)
 
-    def go_on(self, number: int, packed: bytes) -> bytes:
-        """A task goes on from what an earlier piece of it had printed; see `Ends.go_on`."""
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing has come since the last mark."""
+        return not self._current.size and not (self._splitter and self._splitter.held)
+
+    def go_on(self, packed: bytes) -> bytes:
+        """The next task goes on from what an earlier piece of it had printed; see `Ends.go_on`."""
         ends = Ends(self._limit)
         rest = ends.go_on(packed)
-        if number == self._over:
-            ends.add(self._current.whole())
-            self._current = ends
-        else:
-            self._earlier[number] = ends
+        ends.add(self._current.whole())
+        self._current = ends
         return rest
 
     def packed(self) -> bytes:
@@ -189,6 +192,40 @@ class Stream:
         return self._current.whole(b"" if self._splitter is None else self._splitter.held)
 
 
+class Counts:
+    """How far both pipes were read, where the process can see it: see `deskgrid.worker.run.child.COUNTS`.
+
+    ``shared``: descriptors of the memory, for the process; on Linux.
+    """
+
+    def __init__(self) -> None:
+        self.shared: list[int] = []
+        self._counts: memoryview | list[int] = [0] * COUNTS
+        self._map: mmap.mmap | None = None
+        if sys.platform == "linux":
+            self.shared.append(os.memfd_create("deskgrid-counts"))
+            os.ftruncate(self.shared[0], COUNTS_BYTES)
+            self._map = mmap.mmap(self.shared[0], COUNTS_BYTES)
+            self._counts = memoryview(self._map).cast("Q")
+
+    def begin(self) -> None:
+        """A pipe is about to be read."""
+        self._counts[0] += 1
+
+    def done(self, stdout: Stream, stderr: Stream) -> None:
+        """It was read, or what is known of the streams has changed."""
+        is_clean = stdout.marks == stderr.marks and stdout.is_clean and stderr.is_clean
+        self._counts[2] = stdout.marks if is_clean else NOT_CLEAN
+        self._counts[1] = self._counts[0]
+
+    def close(self) -> None:
+        """Free the memory: the process has ended. It has a descriptor here."""
+        if self._map is not None:
+            self._counts = [0] * COUNTS
+            self._map.close()
+            self._map = None
+
+
 class Outputs:
     """Both pipes of a process. ``limit``: bytes kept of each for a task.
 
@@ -198,10 +235,16 @@ class Outputs:
     def __init__(self, limit: int, expected: Callable[[], int]) -> None:
         self._expected = expected
         self.stdout, self.stderr = self._streams = (Stream(limit), Stream(limit))
+        self._counts = Counts()
         self._came = threading.Condition()
         self._readers: list[threading.Thread] = []
         # How much came since `is_calm` was asked last.
         self._fresh = 0
+
+    @property
+    def unread(self) -> list[int]:
+        """What the process gets to see what was read of what it has written."""
+        return [*(stream.ours for stream in self._streams), *self._counts.shared] if self._counts.shared else []
 
     def begin(self, mark: bytes) -> None:
         """The process is ready, and will mark the end of each task so."""
@@ -210,6 +253,8 @@ class Outputs:
 
     def spawned(self) -> None:
         """The process has its ends, or there is none: close them here, and begin to read."""
+        for descriptor in self._counts.shared:
+            os.close(descriptor)
         for stream in self._streams:
             os.close(stream.theirs)
             if sys.platform == "win32":
@@ -260,10 +305,11 @@ class Outputs:
             raise ValueError("the end of its output is not marked")
         return stdout.take(), stderr.take()
 
-    def go_on(self, number: int, printed: bytes) -> None:
-        """A task of this process, counted from 0, goes on from a checkpoint: its output goes on, too."""
+    def go_on(self, printed: bytes) -> None:
+        """The next task goes on from a checkpoint: its output goes on, too. The process is idle."""
         with self._came, suppress(ValueError):  # which is not worth the task
-            self.stderr.go_on(number, self.stdout.go_on(number, printed))
+            self.stderr.go_on(self.stdout.go_on(printed))
+            self._counts.done(*self._streams)
 
     def printed(self) -> bytes:
         """Return what the task has printed that saves, for `go_on`; empty if that is nothing. For the listener."""
@@ -296,6 +342,7 @@ class Outputs:
                 if stream.ours >= 0 and not any(reader.is_alive() for reader in self._readers):
                     os.close(stream.ours)
                     stream.ours = -1
+            self._counts.close()
 
     def _catch_up(self) -> None:
         """Read until a task has ended on both pipes, or all that is there."""
@@ -315,8 +362,12 @@ class Outputs:
         """Read once what is there; return how much that was."""
         with self._came, suppress(BlockingIOError):
             if stream.ours >= 0 and stream.is_open:
-                data = os.read(stream.ours, CHUNK)
-                stream.add(data)
+                self._counts.begin()
+                try:
+                    data = os.read(stream.ours, CHUNK)
+                    stream.add(data)
+                finally:
+                    self._counts.done(*self._streams)
                 self._fresh += len(data)
                 return len(data)
         return 0

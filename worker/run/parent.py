@@ -29,8 +29,8 @@ from . import scope, shared
 
 assert sys.platform != "win32"  # processes cannot be copied there: `start.py` is the only one
 
-# Descriptors that come with "start": standard input, output and error, the lifeline, and perhaps one for MPI.
-DESCRIPTORS = 8
+# The most descriptors that come with "start": see `child.main`. Tasks inherit one for MPI.
+DESCRIPTORS = 12
 # How often what was left is looked for while some of it has not ended. Seconds.
 LOOK_S = 0.01
 # How long the end of a process is not told because of what it left and what does not end. Seconds.

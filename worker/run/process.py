@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from deskgrid.sizes import size
@@ -74,7 +73,9 @@ LULL_BYTES = 1024
 TOLD_BYTES = PAYLOAD_LIMIT
 
 _OUTCOMES = tuple(Outcome)
-NOTHING: Mapping[int, bytes] = MappingProxyType({})
+# How the reports of an end begin, and what a task has printed that is silent.
+_ENDS = ("ended", "silent")
+NOTHING = b"", b""
 # Why a piece is not over that ended with a checkpoint.
 NOT_KEPT = "the checkpoint that the task saved cannot be kept on this PC's disk"
 
@@ -195,13 +196,13 @@ class Process:
         """Whether a task has ended in it."""
         return self._heard > 0
 
-    def write(self, data: Sequence[bytes | memoryview], jobs: int, earlier: Mapping[int, bytes] = NOTHING) -> None:
+    def write(self, data: Sequence[bytes | memoryview], jobs: int, earlier: bytes = b"") -> None:
         """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking.
 
-        ``earlier``: what earlier pieces of some of them had printed, by their places.
+        ``earlier``: what earlier pieces of the first of them had printed. Then the process is idle.
         """
-        for place, printed in earlier.items():
-            self._outputs.go_on(self._written + place, printed)
+        if earlier:
+            self._outputs.go_on(earlier)
         self._written += jobs
         with self._dying:
             if self._dead:
@@ -356,20 +357,26 @@ class Process:
 
     def _understood(self, messages: list[list[Any]]) -> list[ProcessReport]:
         """Convert messages to reports; raises ValueError."""
-        # Before the ends that came with them are taken.
-        printed = iter([self._outputs.printed() for message in messages if message[0] == "saved"])
-        rows = [_result(message, self._outputs.take()) for message in messages if message[0] == "ended"]
+        printed: deque[bytes] = deque()
+        rows = []
+        for message in messages:
+            if message[0] == "silent":
+                rows.append(_result(message, NOTHING))
+            elif message[0] == "ended":
+                rows.append(_result(message, self._outputs.take()))
+            elif message[0] == "saved":
+                printed.append(self._outputs.printed())
         results = iter(results_of_tasks(rows))
         said: list[ProcessReport] = []
         for message in messages:
-            if message[0] == "ended":
+            if message[0] in _ENDS:
                 task, number, outcome, elapsed, payload, stdout, stderr = next(results)
                 if outcome == Outcome.PIECE and self._unkept:
                     outcome, payload = Outcome.NO_ROOM, Failure("NoRoom", NOT_KEPT).packed()
                 self._unkept = False
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
             elif message[0] == "saved":
-                said += self._kept(message, next(printed))
+                said += self._kept(message, printed.popleft())
             elif message[0] == "meet":
                 said.append(_meets(message))
             elif message[0] == "ready" and not self._is_up:
@@ -489,7 +496,8 @@ def _spawn(
             account.own(stream.theirs)  # so that it can open /dev/stdout
     pipes = [os.pipe() for _ in range(3)]
     (input_, stdin), (stdout, reports), (lifeline, ours) = pipes
-    descriptors = [input_, reports, outputs.stderr.theirs, outputs.stdout.theirs, lifeline, *inherited]
+    printed = [outputs.stderr.theirs, outputs.stdout.theirs]
+    descriptors = [input_, reports, *printed, lifeline, *outputs.unread, *inherited]
     birth = nursery.start(["", *arguments], descriptors)
     for descriptor in (input_, reports, lifeline):
         os.close(descriptor)

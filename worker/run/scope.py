@@ -71,6 +71,8 @@ class Surroundings:
 
     def __init__(self) -> None:
         self._folder = -1
+        # How many modules there were, and whether none of them has state to look at.
+        self._known, self._is_plain = -1, False
         self._threads = _thread._count()
         self.note()
 
@@ -99,18 +101,12 @@ class Surroundings:
         """One more of the threads that are here is ours."""
         self._threads += 1
 
-    def restore(self, elapsed: float) -> bool:
+    def restore(self, touched: bool) -> bool:
         """Have the next attempt find what was noted; return whether that is possible in this process.
 
-        ``elapsed``: how long the attempt took. Seconds.
+        ``touched``: see `may_have_changed`.
         """
-        if (
-            elapsed < QUICK_S
-            and not _watched.touched
-            and os.environ is self._environ
-            and _CHANGEABLE.isdisjoint(sys.modules)
-            and _state() == self._state
-        ):
+        if not touched and self._is_as_noted():
             return _thread._count() <= self._threads
         try:
             self._restore_process()
@@ -120,6 +116,21 @@ class Surroundings:
             return False
         _watched.touched = False
         return _thread._count() <= self._threads
+
+    def _is_as_noted(self) -> bool:
+        """Whether a task has changed nothing that nobody notices, within no time."""
+        modules = sys.modules
+        if len(modules) != self._known:
+            self._known = len(modules)
+            self._is_plain = _CHANGEABLE.isdisjoint(modules)
+        return (
+            self._is_plain
+            and os.environ is self._environ
+            and sys.path == self._state[0]
+            and self._state[1] == _FILTERS
+            and _ROOT.level == self._state[2]
+            and _ROOT.manager.disable == self._state[3]
+        )
 
     def _restore_process(self) -> None:
         if sys.platform == "win32":
@@ -196,6 +207,11 @@ class _Watched:
 _watched = _Watched()
 
 
+def may_have_changed(elapsed: float) -> bool:
+    """Whether an attempt that took so long, in seconds, may have changed more than what one looks at after each."""
+    return elapsed > QUICK_S or _watched.touched
+
+
 def watch() -> None:
     """Notice from now on, in this process and its copies, what short tasks change. For processes of tasks only."""
     import socket
@@ -206,7 +222,8 @@ def watch() -> None:
     _watched.watch(signal, "signal", "alarm", "setitimer", "pthread_sigmask", "set_wakeup_fd")
     _watched.watch(threading, "settrace", "setprofile", "settrace_all_threads", "setprofile_all_threads")
     _watched.watch(faulthandler, "dump_traceback_later")
-    _watched.watch(gc, "set_threshold")
+    _watched.watch(sys, "settrace", "setprofile", "setrecursionlimit", "setswitchinterval")
+    _watched.watch(gc, "set_threshold", "enable", "disable")
     _watched.watch(locale, "setlocale")
     _watched.watch(time, "tzset")
 
@@ -240,10 +257,10 @@ _ROOT = logging.root
 
 
 def _state() -> tuple[Any, ...]:
-    """State of Python that a task may change."""
-    path, filters, manager = tuple(sys.path), tuple(_FILTERS), _ROOT.manager
+    """State of Python that a task may change; first what is noticed only by a look at it."""
     limits = sys.getrecursionlimit(), sys.getswitchinterval()
-    return path, filters, limits, sys.gettrace(), sys.getprofile(), gc.isenabled(), _ROOT.level, manager.disable
+    looked_at = list(sys.path), list(_FILTERS), _ROOT.level, _ROOT.manager.disable
+    return *looked_at, limits, sys.gettrace(), sys.getprofile(), gc.isenabled()
 
 
 def _set_limits(limits: tuple[int, float]) -> None:
@@ -255,12 +272,12 @@ def _set_limits(limits: tuple[int, float]) -> None:
 _SET: tuple[Callable[[Any], Any], ...] = (
     lambda path: sys.path.__setitem__(slice(None), path),
     lambda filters: _FILTERS.__setitem__(slice(None), filters),
+    _ROOT.setLevel,
+    logging.disable,
     _set_limits,
     sys.settrace,
     sys.setprofile,
     lambda on: gc.enable() if on else gc.disable(),
-    _ROOT.setLevel,
-    logging.disable,
 )
 
 
