@@ -18,8 +18,14 @@ class Opened(Protocol):
         """Become useless: this is the child. ``error``: what whoever uses it gets."""
 
 
+class _Process:
+    """This process. ``error``: in a child, why nothing comes any more for those who waited before the fork."""
+
+    pid = os.getpid()
+    error: GridClosed | None = None
+
+
 _opened: WeakSet[Opened] = WeakSet()
-_pid = os.getpid()
 
 
 def belongs_here(opened: Opened) -> None:
@@ -27,11 +33,21 @@ def belongs_here(opened: Opened) -> None:
     _opened.add(opened)
 
 
+def this_process() -> int:
+    """Return what tells this process from the one that it was forked from."""
+    return _Process.pid
+
+
+def check_process(began: int) -> None:
+    """Raise `GridClosed` if what began in process ``began`` goes on in a child."""
+    if began != _Process.pid and _Process.error is not None:
+        raise GridClosed(*_Process.error.args)
+
+
 def _in_child() -> None:
-    global _pid
-    parent, _pid = _pid, os.getpid()
-    error = GridClosed(
-        f"this Grid was opened in process {parent}, and this is process {_pid}, which was forked from it: "
+    parent, _Process.pid = _Process.pid, os.getpid()
+    error = _Process.error = GridClosed(
+        f"this Grid was opened in process {parent}, and this is process {_Process.pid}, which was forked from it: "
         "open a Grid of its own here"
     )
     before = [*_opened]

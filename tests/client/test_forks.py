@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.reading import ROOT
 from tests.client.fakebroker import FakeGrid
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 
@@ -190,6 +192,7 @@ def late():
 def test_what_was_submitted_to_a_private_grid_runs_although_the_program_ends(tmp_path: Path, end: str) -> None:
     program = f"""
 import sys, time
+from collections.abc import Callable
 from pathlib import Path
 from deskgrid import Grid
 
@@ -203,3 +206,37 @@ grid.submit(work, sys.argv[1])
 """
     run(program, str(tmp_path / "out"))
     assert (tmp_path / "out").read_text() == "done"
+
+
+def test_a_loop_over_results_that_was_begun_before_the_fork_says_so_too(fake: FakeGrid) -> None:
+    program = f"""{OPENED}
+bag = grid.bag(abs, iter([-1, -2]), name="held")
+found, mapped = bag.as_completed(), grid.map(abs, [-1, -2])
+next(found), next(mapped)
+if os.fork() == 0:
+    tried("results", lambda: (next(found), next(found)))
+    tried("map", lambda: (next(mapped), next(mapped)))
+    os._exit(0)
+os.wait()
+"""
+    fake.memory.hold = True
+
+    def all_but_the_last() -> bool:
+        for bag_id, bag in list(fake.memory.bags.items()):
+            fake.broker.run(bag_id, *range(len(bag.payloads) - 1))
+        return False
+
+    run_while(all_but_the_last, program, fake.line)
+
+
+def run_while(action: Callable[[], bool], program: str, line: str) -> None:
+    """Run a program that says "GridClosed" twice, and do ``action`` again and again until it ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, line],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert eventually(lambda: action() or running.poll() is not None, PATIENCE_S)
+        assert running.stdout is not None
+        assert running.stdout.read().count("-> GridClosed True") == 2
