@@ -9,6 +9,8 @@ COVER = $(if $(ARGS),,1)
 # Tests start many processes, and benchmarks measure how long that takes: each would compile all modules again, which
 # takes it 0.1 s, where this variable keeps Python from saving what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
+# Without it, tests find what most people have: output that Python and C keep until there is enough of it.
+unexport PYTHONUNBUFFERED
 # How many tests run in parallel: twice as many as two cores can, because many of them wait for real time to pass.
 BESIDE = 4
 # What part of scheduler/ and deskgrid/wire/ has to be covered, percent. All of it is wanted; .ci/run takes a little less,
@@ -79,7 +81,8 @@ check: $(READY) types docs ## lint, format, types (also as on Windows), and the 
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 .types/deskgrid
 
-docs: $(READY) types ## the site, in site/; while you write, at http://127.0.0.1:8000: ARGS=serve
+docs: $(READY) ## reference pages from the program, and the site, in site/; while you write, at http://127.0.0.1:8000: ARGS=serve
+	$(BIN)/python docs/written.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict)
 
 types: # links by which all of deskgrid is below one folder, for tools that read the code and do not run it

@@ -66,5 +66,7 @@ class Speaking:
                 said[owner] += size
                 ranks.keep_line(task, rank, ends, line)
 
-            gang.pmi = PmiServer(f"deskgrid_{task}_{number}", [rank.worker for rank in gang.ranks], keep)
+            # MPICH makes names of shared memory of it, which another grid's gang on the same PC must not have.
+            name = f"deskgrid_{gang.bag.row.id}_{task}_{number}"
+            gang.pmi = PmiServer(name, [rank.worker for rank in gang.ranks], keep)
         return gang.pmi

@@ -26,10 +26,8 @@ def files_allowed(wanted: int) -> int:
     return allowed
 
 
-# A host and a port.
+# A host and a port; of the local socket of a private grid, its path and 0.
 Address = tuple[str, int]
-# Of all programs that use the local socket of a private grid.
-LOCAL: Address = ("local", 0)
 
 
 def address(fd: int) -> Address:
@@ -56,8 +54,10 @@ def cut(fd: int, other_end: Address) -> None:
 
 def _other_end(line: socket.socket) -> Address:
     if line.family not in (socket.AF_INET, socket.AF_INET6):
-        line.getpeername()  # fails if it has ended
-        return LOCAL
+        # The listening end of a local socket has a name, and no other socket that may have its descriptor by now.
+        if not (name := line.getsockname()):
+            raise OSError("the connection has ended, and its descriptor is that of another kind of socket")
+        return str(name), 0
     host, port = line.getpeername()[:2]
     return str(host), int(port)
 

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.cli.base import join_option, open_link, say, table
+from deskgrid.cli.front import LaterGroup
 from deskgrid.wire import clean
 
 if TYPE_CHECKING:
     from deskgrid.client.environments.kept import KeptEnvironment
 
 
-@click.group(name="env")
+@click.group(name="env", cls=LaterGroup)
 def env() -> None:
     """List and delete environments: the libraries that bags bring.
 

@@ -3,17 +3,21 @@
 Rules:
 
 1. Exit codes: 0: success; 1: a task failed, or waiting took too long; 2: the command line is wrong, or the request was
-   refused, and one line on stderr says why; 130: somebody pressed Ctrl-C.
+   refused, and one line on stderr says why; 130: somebody pressed Ctrl-C; but 0 in commands that run until then.
 2. A command is imported when it is called, so that ``deskgrid --help`` is fast.
 """
 
+import errno
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import click
 
+# What a write to stdout fails with when there is no room for the file that it is, or it is damaged.
+UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
     "Run a grid": (
@@ -78,6 +82,14 @@ class LaterGroup(click.Group):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Later) else command, rest
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that is called; a usage error names this command, also where click's parser does not."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.ctx = error.ctx or click.Context(self, parent=ctx, info_name=ctx.invoked_subcommand)
+            raise
+
 
 class Front(LaterGroup):
     """The group of all commands, which also reports errors."""
@@ -99,6 +111,13 @@ class Front(LaterGroup):
         except click.ClickException as error:
             click.echo(_told(error), err=True)
             code = error.exit_code
+        except OSError as error:
+            if error.errno not in UNWRITTEN or error.filename is not None:
+                raise
+            click.echo(f"deskgrid: the output cannot be written: {error.strerror}", err=True)
+            with suppress(OSError):
+                sys.stdout.close()  # else Python complains again when it ends
+            code = 2
         sys.exit(code if isinstance(code, int) else 0)
 
 

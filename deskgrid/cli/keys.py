@@ -10,6 +10,7 @@ import click
 
 from deskgrid.broker.auth.roles import ROLES, Role
 from deskgrid.cli.base import join_option, open_link, say, table
+from deskgrid.cli.front import LaterGroup
 
 if TYPE_CHECKING:
     from deskgrid.client.link import Link
@@ -29,7 +30,7 @@ def _ask(link: "Link", what: str, **args: object) -> dict[str, Any]:
     return ask(link, what, args)
 
 
-@click.group("keys")
+@click.group("keys", cls=LaterGroup)
 def keys() -> None:
     """Manage the keys of people and PCs while the broker runs.
 

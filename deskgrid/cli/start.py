@@ -6,6 +6,7 @@ process ends at once, without Python's traceback. Only while Python itself start
 
 import os
 import signal
+import sys
 from typing import Any
 
 
@@ -15,6 +16,9 @@ def main() -> None:
     catches = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if catches:
         signal.signal(signal.SIGINT, _leave)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed, as by >&-: the next file that is opened would be in its place
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     from deskgrid.cli.front import main as front
 
     if catches:

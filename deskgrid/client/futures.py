@@ -24,6 +24,7 @@ from deskgrid.client.carried import Carried, Environments
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised
 from deskgrid.client.replies import wait_for
+from deskgrid.client.script_classes import ScriptClasses
 from deskgrid.client.sources import Stored
 from deskgrid.client.submission import check_python
 from deskgrid.client.template import PYTHON, pickle_function
@@ -115,6 +116,8 @@ class Futures:
                 module = str(getattr(function, "__module__", None))
                 key = _Key(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
                 args, common = (function, *args), {}
+        _, carried = self._by_key.get(key, (None, None))
+        noted.classes = ScriptClasses(None if carried is None else carried.classes)
         payload = noted.pack_call(args, kwargs, f"an argument of {name}")
         if common or noted.trees:
             with self._beginning:
@@ -139,7 +142,7 @@ class Futures:
         stream, carried = self._by_key.get(key, (None, None))
         if stream is not None and carried is not None:
             self._by_key.move_to_end(key)
-            if stream.full or carried.lacks(payload):
+            if stream.full or carried.lacks(payload, noted.classes):
                 stream.close()
                 stream = None
         if stream is None:
@@ -163,7 +166,12 @@ class Futures:
             environments=self._environments,
             files=files,
         )
-        template = carried.template([payload], (noted.functions or {}).values(), named)
+        carried.classes, trees = noted.classes, noted.trees
+        classes = noted.pickled(noted.classes.pickled)
+        needed, noted.trees = noted.trees, trees
+        files.need(needed.values())
+        functions = list((noted.functions or {}).values())
+        template = carried.template([payload], functions, named, classes, b"".join(needed))
         files.send()
         options = replace(key.options, program=self._program)
         stream = Stream(self._link, template, key.name, options, self._ended, files=files)

@@ -17,6 +17,7 @@ from deskgrid.client.options import (
     options_of,
     takes,
 )
+from deskgrid.client.refusals import check_runs
 from deskgrid.client.submission import Seconds, checked_seconds
 from deskgrid.client.template import name_of
 from deskgrid.wire import TaskOptions
@@ -104,6 +105,7 @@ def task(
     said |= changes_of(gang, options, TaskKeywords)
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     env = checked_env(options.get("env"))
+    check_runs(function)
     return Task(function, seconds, _changed(NO_OPTIONS, said), checked_modules(modules), env, (*said.items(),))
 
 
@@ -143,4 +145,5 @@ def as_task(function: Any) -> Task[Any]:
         return function
     if not callable(function):
         raise TypeError(f"a task is something that can be called, not {function!r:.80}")
+    check_runs(function)
     return Task(function)

@@ -72,7 +72,7 @@ def test_a_process_of_its_own_gives_the_same_answer(woken: Woken) -> None:
     assert woken.made(seed=4).ends != ticket.ends
 
 
-def test_a_process_that_was_killed_is_replaced(woken: Woken) -> None:
+def test_a_process_that_was_killed_is_replaced(woken: Woken, monkeypatch: pytest.MonkeyPatch) -> None:
     woken.made()
     first = woken.process._process
     assert first is not None
@@ -82,9 +82,10 @@ def test_a_process_that_was_killed_is_replaced(woken: Woken) -> None:
     second = woken.process._process
     assert second is not None
     assert second is not first
-    stop(second.pid)
-    ticket = woken.process.ask(PICTURE, "ends", SEED, "")
     second.kill()
+    second.wait()
+    monkeypatch.setattr(second, "poll", lambda: None)  # it was alive when it was looked at
+    ticket = woken.process.ask(PICTURE, "ends", SEED, "")
     assert woken.calls.acquire(timeout=30.0)
     assert "failed" in ticket.failure
     assert woken.made().ends

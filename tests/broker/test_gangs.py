@@ -1,5 +1,7 @@
 """Gangs, from the command to start one to the result, with bare workers that say what they like."""
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -709,6 +711,18 @@ def test_what_all_gangs_of_a_submitter_say_to_process_managers_is_bounded(
         worker.stopped()
     assert "all gangs of its submitter said more than" in wire.read_failure(only_result(office, bag).payload).message
     assert not office.sessions.workers.attempts.gangs.table.pmi_bytes
+
+
+def test_gangs_of_different_brokers_have_different_names_for_mpi(tmp_path: Path) -> None:
+    def name(home: str) -> bytes:
+        with closing(Office(tmp_path / home)) as office:
+            _, workers = begun(office, 1, mpi=True)
+            workers[0].send(wire.PmiBytes(*workers[0].ref, 0, 0, b"cmd=get_my_kvsname\n"))
+            return bytes(workers[0].next(wire.PmiBytes).data)
+
+    first, second = name("one"), name("two")
+    assert first.startswith(b"cmd=my_kvsname kvsname=deskgrid_")
+    assert first != second
 
 
 def test_ranks_of_a_gang_without_mpi_have_no_process_manager(office: Office) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 import zmq
 from zmq.utils import z85
@@ -243,10 +244,20 @@ def test_a_local_connection_has_an_address_too_and_can_be_cut(tmp_path: Path) ->
         far.connect(str(tmp_path / "socket"))
         near, _ = server.accept()
         with near:
-            assert tcp_info.address(near.fileno()) == tcp_info.LOCAL
+            assert tcp_info.address(near.fileno()) == (str(tmp_path / "socket"), 0)
             assert tcp_info.received(near.fileno()) == 0
-            tcp_info.cut(near.fileno(), tcp_info.LOCAL)
+            tcp_info.cut(near.fileno(), (str(tmp_path / "socket"), 0))
             assert far.recv(10) == b""
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="sockets without ports as on Unix")
+def test_a_descriptor_that_a_socket_without_a_port_has_by_now_is_nobodys_and_is_not_cut() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        assert tcp_info.address(near.fileno()) == ("", 0)
+        tcp_info.cut(near.fileno(), ("", 0))
+        near.send(b"on")
+        assert far.recv(10) == b"on"
 
 
 def test_a_flood_of_questions_is_answered_in_order(grid: LiveGrid) -> None:
@@ -256,14 +267,30 @@ def test_a_flood_of_questions_is_answered_in_order(grid: LiveGrid) -> None:
     assert [client.expect(wire.Answer).request for _ in range(3000)] == list(range(3000))
 
 
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("0.0.9", "you are older than this broker: it speaks wire format"),
+        ("0.9.0+wire99.gabc", "this broker is older than you: it speaks wire format"),
+    ],
+)
+@pytest.mark.parametrize(("side", "kind"), [("worker", wire.Join), ("client", wire.Hello), ("worker", wire.Enrol)])
+def test_a_peer_whose_introduction_has_other_fields_hears_who_is_older(
+    grid: LiveGrid, side: Side, kind: type[wire.Message], version: str, said: str
+) -> None:
+    line = SocketLine(grid.broker.line(side))
+    peer = Peer(line)
+    with closing(peer):
+        line.socket.send(msgpack.packb([wire.MESSAGES.index(kind), version, [["field", "of another version"]]]))
+        assert peer.refusal().startswith(said)
+
+
 def test_another_version_is_refused_by_name_on_both_sides(grid: LiveGrid) -> None:
     worker, client = grid.bare_worker(), grid.client(greet=False)
     worker.send(worker.introduction(version="0.0.9"))
     client.send(wire.Hello("0.0.9", "3.11", "s", "ada"))
     for peer in (worker, client):
-        assert (
-            peer.refusal() == f"this broker runs deskgrid {wire.VERSION}, and you run 0.0.9: install the same version"
-        )
+        assert peer.refusal().startswith("you are older than this broker: it speaks wire format")
 
 
 def test_a_worker_of_another_python_is_refused_by_name(grid: LiveGrid) -> None:

@@ -82,6 +82,24 @@ def test_a_wrong_command_line_is_one_line_on_stderr_and_exit_code_2(
     assert line.endswith("--help)")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["--nonsense"], "deskgrid"),
+        (["worker", "--join"], "deskgrid worker"),
+        (["wait", "--timeout"], "deskgrid wait"),
+        (["logs", "--follow=yes", "a1"], "deskgrid logs"),
+        (["keys", "add", "--join"], "deskgrid keys add"),
+        (["env", "list", "--join"], "deskgrid env list"),
+        (["sleepbench", "simulate", "--policy"], "deskgrid sleepbench simulate"),
+    ],
+)
+def test_a_wrong_command_line_names_the_command_whose_help_says_more(arguments: list[str], command: str) -> None:
+    result = deskgrid(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f" (see {command} --help)\n")
+
+
 @pytest.fixture
 def mounted(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """A module with a command and a group, mounted late as "stub" and "stubs"."""

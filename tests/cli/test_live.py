@@ -73,6 +73,42 @@ def broker(start: Start) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
+def test_output_for_which_there_is_no_room_is_one_line_on_stderr_and_exit_code_2(environment: dict[str, str]) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [*COMMAND, "--help"],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+    assert (ran.returncode, ran.stderr) == (2, "deskgrid: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it is closed with a shell of Unix")
+@pytest.mark.parametrize(
+    ("arguments", "closed", "code", "said"),
+    [
+        (["--help"], ">&-", 0, ""),
+        (["submit", "--each", "-", "--", "true"], "<&-", 2, "deskgrid: no broker "),
+        (["nonsense"], "2>&-", 2, ""),
+    ],
+)
+def test_a_command_whose_streams_are_closed_says_no_more_than_with_empty_ones(
+    arguments: list[str], closed: str, code: int, said: str, environment: dict[str, str]
+) -> None:
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
+    ran = subprocess.run(
+        [*shell, *COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ran.returncode == code
+    assert ran.stderr.startswith(said)
+    assert len(ran.stderr.splitlines()) == bool(said)
+
+
 def address(environment: dict[str, str]) -> str:
     """Where the broker of that home listens."""
     line = (Path(environment["DESKGRID_HOME"]) / "worker.join").read_text(encoding="utf-8")

@@ -53,8 +53,10 @@ on_machine() {
     shift
     isolated bash -ec '
         folder=$1; shift
+        mount --bind "$folder" "$folder" # so that the machine has a root that mounts can be made private below
         mount -t proc proc "$folder/proc"
         mount --rbind /dev "$folder/dev"
+        mount -t tmpfs -o mode=1777 tmpfs "$folder/dev/shm" # what else runs here has names of its own there
         mount -t sysfs -o ro sysfs "$folder/sys"
         chroot "$folder" "$@"
         exit' machine "$folder" \

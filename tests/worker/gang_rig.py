@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgpack
 
@@ -93,6 +94,8 @@ class FakeBroker:
 
     def __init__(self, place: Path) -> None:
         self.place = place
+        # MPICH makes names of shared memory of it, which tests beside this one must not have.
+        self.kvs = f"kvs_{uuid4().hex}"
         self.woken = threading.Event()
         self.pcs: list[Pc] = []
         self.gangs: dict[int, Gang] = {}
@@ -276,7 +279,7 @@ class FakeBroker:
             case "get_appnum":
                 self._tell(gang, rank, "appnum appnum=0 rc=0")
             case "get_my_kvsname":
-                self._tell(gang, rank, "my_kvsname kvsname=kvs rc=0")
+                self._tell(gang, rank, f"my_kvsname kvsname={self.kvs} rc=0")
             case "get_universe_size":
                 self._tell(gang, rank, f"universe_size size={size} rc=0")
             case "put":

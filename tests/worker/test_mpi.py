@@ -40,7 +40,7 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBrok
         yield started
         pids = {pid for pc in started.pcs for pid in pc.pids()}
     assert eventually(lambda: not any(map(alive, pids)))
-    assert pieces() <= before
+    assert eventually(lambda: pieces() <= before)  # gangs of other tests may have some for a moment
 
 
 def four(broker: FakeBroker) -> list[tuple[Pc, list[int]]]:
@@ -112,14 +112,17 @@ def test_shared_memory_of_ranks_that_were_killed_is_swept(broker: FakeBroker, tm
 
     if not Path("/dev/shm").is_dir():
         pytest.skip("this system has no /dev/shm")
-    before = pieces()
     gang = broker.gang(python_template(run), call(str(tmp_path)), *four(broker), mpi=True)
     broker.until(lambda: len(list(tmp_path.glob("*.pid"))) == 4, MPI_S)
-    assert len(pieces() - before) == 2, "one for the ranks of each PC"
-    for rank in range(4):
-        os.kill(int(written(tmp_path / f"{rank}.pid")), signal.SIGKILL)
+    pids = [int(written(tmp_path / f"{rank}.pid")) for rank in range(4)]
+    # Others may have pieces, too: those of tests that run beside this one.
+    mapped = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+    ours = {name for name in pieces() if name in mapped}
+    assert len(ours) == 2, "one for the ranks of each PC"
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
     assert {row.outcome for row in broker.ran(gang)} == {wire.Outcome.CRASH}
-    broker.until(lambda: pieces() <= before, 10.0)
+    broker.until(lambda: not ours & pieces(), 10.0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the ports of a process in /proc")

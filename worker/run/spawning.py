@@ -183,7 +183,8 @@ class Spawner:
             nursery.close()
             nursery = None
         if nursery is None:
-            python = [sys.executable, "-P"] if site is None else [site.python, "-I"]
+            # "-u" is for C code that prints: else its lines would stay in C's buffer, and come with a later task.
+            python = [sys.executable, "-P", "-u"] if site is None else [site.python, "-I", "-u"]
             nursery = self._new_nursery(python, site, place)
         self._nurseries[name] = nursery
         idle = [each for each in self._nurseries if each not in (name, ("",)) and self._nurseries[each].empty]
