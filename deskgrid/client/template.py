@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
@@ -171,9 +172,14 @@ def _stays_below(pattern: str) -> bool:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of ``function`` for messages."""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
-    return cut(str(name or repr(function)), NAME_BYTES)
+    """Return the name of ``function`` for people: what it is called, and where if it is called nothing."""
+    if isinstance(function, partial):
+        return cut(f"partial({name_of(function.func)})", NAME_BYTES)
+    own = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    name = str(own or f"a {type(function).__qualname__}").replace("<locals>.", "")
+    if name.endswith("<lambda>") and (code := getattr(function, "__code__", None)) is not None:
+        name = f"lambda at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    return cut(name, NAME_BYTES)
 
 
 def _template(table: dict[str, Any], python: str | None, what: str) -> Template:
