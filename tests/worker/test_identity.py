@@ -211,8 +211,12 @@ def _seen() -> dict[str, Any]:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether an open file is one that a task's process has to have: two are its folders, to which it comes back."""
-    return name in ("/dev/null", os.getcwd()) or name.startswith("pipe:") or name.endswith(".tmp")
+    """Whether an open file is one that a task's process has to have: two are its folders, to which it comes back.
+
+    One says how much of its output was read.
+    """
+    begins = name.startswith(("pipe:", "/memfd:deskgrid-counts"))
+    return begins or name in ("/dev/null", os.getcwd()) or name.endswith(".tmp")
 
 
 @linux_only
