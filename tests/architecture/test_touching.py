@@ -187,6 +187,7 @@ KNOWN = {
     "worker/run/scope.py:children": ("listdir open", TASKS),
     "worker/run/scope.py:with_descendants": ("listdir open", TASKS),
     "worker/run/script.py:Script.__spec__": ("makedirs open", TASKS),
+    "worker/run/script.py:is_compiled": ("listdir", TASKS),
     "worker/run/shared.py:noted": ("open", SHM),
     "worker/run/shared.py:remove": ("rmtree unlink", SHM),
     "worker/run/shared.py:remove_unused": ("listdir", SHM),
