@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -78,10 +79,14 @@ def test_each_worker_joins_by_the_brokers_line_with_one_slot_of_speed_1(tmp_path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such sockets there")
-def test_the_broker_listens_on_a_socket_in_a_folder_that_only_this_user_can_open(tmp_path: Path) -> None:
-    keeper = local.start(1, program(tmp_path))
-    assert keeper.home.stat().st_mode & 0o777 == 0o700
-    keeper.stop()
+def test_the_broker_listens_on_a_socket_in_a_folder_that_only_this_user_can_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TemporaryDirectory(dir="/tmp") as short:  # the path of a socket has a limit
+        monkeypatch.setenv("TMPDIR", short)
+        keeper = local.start(1, program(tmp_path))
+        assert keeper.home.stat().st_mode & 0o777 == 0o700
+        keeper.stop()
     assert f"--listen ipc:{keeper.home}/socket --insecure" in (tmp_path / "started-broker").read_text()
 
 
