@@ -17,7 +17,7 @@ from typing import Any
 def class_of(name: str, members: tuple[Any, ...], pickled: bytes) -> Any:
     """Return the class of `__main__` with this qualified name, if its members agree; else the one in ``pickled``."""
     try:
-        found = reduce(getattr, name.split("."), sys.modules["__main__"])
+        found: Any = reduce(getattr, name.split("."), sys.modules["__main__"])
     except (AttributeError, KeyError):
         found = None
     if isinstance(found, type) and _agree(members_of(found), members):
@@ -29,7 +29,8 @@ def members_of(kind: type) -> tuple[Any, ...]:
     """Return what two versions of a class need to have in common: its bases, its data, and its methods."""
     values: list[tuple[str, str]] = []
     if isinstance(kind, enum.EnumMeta):
-        values = [(name, repr(member.value)) for name, member in kind.__members__.items()]
+        members: dict[str, Any] = dict(kind.__members__)
+        values = [(name, repr(member.value)) for name, member in members.items()]
     fields = [*getattr(kind, "__dataclass_fields__", ()), *getattr(kind, "_fields", ())]
     slots = vars(kind).get("__slots__", ())
     methods = [name for name, value in vars(kind).items() if not _is_special(name) and hasattr(value, "__get__")]

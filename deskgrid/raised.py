@@ -180,7 +180,7 @@ class _Maker:
         return error
 
     def _same(self, tree: dict[str, Any]) -> BaseException:
-        kind = pickle.loads(tree["kind"])
+        kind: type[BaseException] = pickle.loads(tree["kind"])
         if tree["whole"] is not None:
             with suppress(Exception):
                 error: BaseException = pickle.loads(tree["whole"])
@@ -207,7 +207,7 @@ class _Maker:
 
 def _new(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     """Make an exception without its constructor."""
-    new = next(each for each in kind.__mro__ if each.__module__ == "builtins").__new__
+    new: Any = next(each for each in kind.__mro__ if each.__module__ == "builtins").__new__
     try:
         error: BaseException = new(kind, *args)
     except TypeError:
@@ -221,7 +221,7 @@ def _like(names: list[tuple[str, str]], remote: type[Exception], said: str) -> E
     """Return an exception of ``remote`` that is also one of the first of these types that this program knows."""
     for module, name in names:
         with suppress(Exception):
-            base = reduce(getattr, name.split("."), sys.modules[module])
+            base: Any = reduce(getattr, name.split("."), sys.modules[module])
             if issubclass(base, Exception) and base is not Exception and not issubclass(base, BaseExceptionGroup):
                 members = {"__str__": _first_argument, "__reduce__": lambda error: (remote, error.args)}
                 found = _new(type(remote.__name__, (remote, base), members), (said,))

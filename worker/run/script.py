@@ -24,6 +24,8 @@ HIGHEST = pickle.HIGHEST_PROTOCOL
 NAME = "__main__"
 # The folder, in that for temporary files, with what other processes load instead of the script; and what they run.
 _FOLDER = "deskgrid-script"
+# The module, of `multiprocessing` or of others alike, that prepares what a new process is told.
+_STARTS = "spawn"
 _FOR_PROCESSES = b"""\
 import pickle
 
@@ -60,8 +62,10 @@ class Script(types.ModuleType):
     def __spec__(self) -> None:  # type: ignore[override]
         """None. `multiprocessing` asks for it before it starts a process, which needs a file to run as its `__main__`.
 
-        Processes that are copies of this one (fork) have everything.
+        So does `loky`. Processes that are copies of this one (fork) have everything. Every import asks, too.
         """
+        if str(sys._getframe(1).f_globals.get("__name__")).rpartition(".")[2] != _STARTS:
+            return
         os.makedirs(self._folder, exist_ok=True)
         for ending, data in (("pickle", _pickled_globals(vars(self))), ("py", _FOR_PROCESSES)):
             new = f"{self._file(ending)}.{threading.get_ident()}"
