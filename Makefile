@@ -81,7 +81,8 @@ check: $(READY) types docs ## lint, format, types (also as on Windows), and the 
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 .types/deskgrid
 
-docs: $(READY) types ## the site, in site/; while you write, at http://127.0.0.1:8000: ARGS=serve
+docs: $(READY) ## reference pages from the program, and the site, in site/; while you write, at http://127.0.0.1:8000: ARGS=serve
+	$(BIN)/python docs/written.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict)
 
 types: # links by which all of deskgrid is below one folder, for tools that read the code and do not run it

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from deskgrid.broker.needs import need_of
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import JOINED_TASKS, BagRow, BatchRow
-from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.model import Attempt
@@ -35,24 +34,6 @@ FIRST_TASKS = 64
 LATEST, OF_ONE = 50, 12
 # A run: how long it took, in seconds, and on which worker.
 Run = tuple[float, str]
-# How the note begins of a bag that was submitted before any worker joined.
-NO_WORKER = "no worker is known yet: the bag waits"
-
-
-def too_long(some: int | str, bag: "OpenBag", window_s: float, margin_s: float, uneven: bool) -> str:
-    """The note of a bag with ``some`` tasks that are too long for any known window.
-
-    ``window_s``: in seconds of speed 1; ``uneven``: other speeds than 1 are known.
-    """
-    of = " for a PC of speed 1" if uneven else ""
-    window = f"the longest is {precise(window_s)}{of}, less {precise(margin_s)} for starting up"
-    if bag.row.options.checkpoint:
-        return f"no window known is long enough for a piece of {some} of {bag.total} tasks: {window}"
-    one = bag.total == 1
-    are = "its task is" if one else f"{some} of {bag.total} tasks {'is' if some == 1 else 'are'}"
-    they = "it waits" if one or some == 1 else "they wait"
-    split = "unless you split it or have it" if one or some == 1 else "unless you split them or have them"
-    return f"{are} longer than any window known: {window}; {they} for a longer one, {split} save checkpoints"
 
 
 @dataclass(slots=True)
@@ -189,7 +170,8 @@ class OpenBag:
     the broker's clock.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
     ``paused``: somebody has paused it. ``held``: why the broker has. ``environment``: what it brings, and by what key
-    that is known. ``waits_for``: the numbers of the bags that it has to wait for.
+    that is known. ``refused``: why PCs cannot prepare that, if some have said that it is at fault and none has prepared
+    it. ``waits_for``: the numbers of the bags that it has to wait for.
     ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
     """
 
@@ -220,6 +202,7 @@ class OpenBag:
     held: str = ""
     environment: Environment | None = None
     environment_key: str = ""
+    refused: str = ""
     waits_for: set[int] = field(default_factory=set)
     cannot_run: str = ""
     # What each of its tasks needs beside its seconds.
@@ -248,7 +231,7 @@ class OpenBag:
             return ""
         paused = self.why_paused
         alone = "" if self.alone_since is None else f"its client is gone: {arrived}"
-        return "; ".join(filter(None, (paused, alone, note)))
+        return "; ".join(filter(None, (paused, alone, "" if self.held else self.refused, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for its newest batch. ``known``: what a restored one had ended, or is held."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential, owner_refusal
-from deskgrid.broker.bags import NO_WORKER, OpenBag, checked_runtimes, too_long
+from deskgrid.broker.bags import OpenBag, checked_runtimes
 from deskgrid.broker.environments import key_of
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.broker.time_notes import time_note
 from deskgrid.broker.watchers import Watchers
 
 # A client that has been silent for this long is gone: while it waits for anything, it pings every few seconds. (A
@@ -365,15 +366,13 @@ class Clients:
             return self._queries.never_together(bag.need, max(runtimes), now) or bag.note
         if not scheduler.policy.timed:
             return bag.note
-        margin, needs_s = scheduler.policy.requirement.margin, scheduler.bag_needs(bag.row.number)
-        if scheduler.has_longer_window(needs_s(max(runtimes)) + margin, now):
-            return bag.note
-        longest = scheduler.longest_window(now)
-        if not longest:
-            return f"{NO_WORKER}; {self._state.facts.joining}"
-        too_many = sum(needs_s(seconds) + margin >= longest for seconds in runtimes)
-        some = bag.total if len(runtimes) == 1 else too_many
-        return too_long(some, bag, longest, margin, scheduler.grid.slots.uneven)
+        needs_s = scheduler.bag_needs(bag.row.number)
+
+        def some(most_s: float) -> int:
+            return bag.total if len(runtimes) == 1 else sum(needs_s(seconds) >= most_s for seconds in runtimes)
+
+        without = self._queries.environments.without(bag)
+        return time_note(self._state, bag, needs_s(max(runtimes)), some, without) or bag.note
 
     def farewell(self, reason: str) -> None:
         """The broker stops: send the waiting receipts, and say goodbye."""

@@ -65,6 +65,13 @@ class _Known:
     bags: dict[int, None] = field(default_factory=dict)
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
 
+    def remark(self) -> str:
+        """What people should know about its bags; empty if no PC has refused it."""
+        if not self.refused:
+            return ""
+        pc, (package, reason) = next(reversed(self.refused.items()))
+        return f"its environment cannot be prepared on {pc}: {f'{package}: ' if package else ''}{reason}"
+
 
 class Environments:
     """``by_name``, ``by_peer``: the sessions of workers."""
@@ -88,13 +95,14 @@ class Environments:
             bag.environment, bag.environment_key = environment, key_of(bag.row.owner, environment)
             known = self._known.setdefault(bag.environment_key, _Known(environment))
             known.bags[bag.row.number] = None
+            bag.refused = known.remark()
             self._look_at = 0.0
 
     def forgive(self, bag: OpenBag) -> None:
         """A bag that was held goes on: what failed is tried again."""
         known = self._known.get(bag.environment_key)
         if known is not None:
-            known.refused.clear()
+            self._note_refusals(known, {})
             for worker in self._by_name.values():
                 at = worker.environments.get(bag.environment_key)
                 if at is not None and at.state != "ready":
@@ -120,6 +128,8 @@ class Environments:
         if readiness is wire.Readiness.READY:
             self._learn(message)
             at.state, at.reason = "ready", ""
+            if (known := self._known.get(message.key)) is not None and known.refused:
+                self._note_refusals(known, {})  # so it is not the fault of the wheels
             self._tell_scheduler(worker, now)
         elif readiness is wire.Readiness.GONE:
             first = at.times == 0
@@ -162,9 +172,15 @@ class Environments:
         facts = {"name": worker.name, "package": message.package, "reason": message.reason}
         self._state.note("environment-failed", by=worker.who.name, **facts)
         if known is not None and message.readiness == wire.Readiness.REFUSED:
-            refusal = known.refused[worker.join.name] = message.package, message.reason
+            refusal = message.package, message.reason
+            self._note_refusals(known, known.refused | {worker.join.name: refusal})
             if list(known.refused.values()).count(refusal) >= ALIKE:
                 self._hold(known, f"{at.reason} ({self._system(worker)})")
+
+    def _note_refusals(self, known: _Known, refused: dict[str, tuple[str, str]]) -> None:
+        known.refused = refused
+        for bag in self._open_bags(known):
+            bag.refused = known.remark()
 
     def _hold(self, known: _Known, why: str) -> None:
         for bag in self._open_bags(known):
@@ -283,6 +299,11 @@ class Environments:
         system = self._system(worker)
         build = None if system is None else environment.build_for(system)
         return None if build is None else ANYWAY_S + (build.size + build.unpacked) / self._bytes_per_s
+
+    def without(self, bag: OpenBag) -> list[str]:
+        """The workers for which the environment of a bag has no wheels; none if it has no environment."""
+        its = bag.environment
+        return [] if its is None else [name for name, pc in self._by_name.items() if self.preparing_s(its, pc) is None]
 
     def prepares(self, name: str) -> tuple[Preparing, ...]:
         """How long a worker should take to prepare each environment, for a forecast; of one that is unknown nothing."""

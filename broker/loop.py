@@ -258,7 +258,9 @@ class Loop:
             message = wire.decode(arrival.data, arrival.chunks)
         except wire.ProtocolError as error:
             self._warn("garbage credential=%r bytes=%d reason=%r", who.name, len(arrival.data), str(error))
-            self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
+            unlike = wire.unlike(version) if (version := wire.version_in(arrival.data)) else ""
+            reason = unlike or f"that is not a message of deskgrid {wire.VERSION}: {error}"
+            self._send(peer, wire.Refused(reason))
         else:
             values = wire.large_of(message) if arrival.chunks and self._sessions.records(peer, who, message) else []
             if self._value_writer.put(peer, who, message, values):

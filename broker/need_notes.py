@@ -67,6 +67,15 @@ def _why_not_together(options: TaskOptions, pcs: Sequence[wire.Join], which: str
     return f"{needs} at one site, and PCs{which} have room for {most} at most"
 
 
+def which_pcs(options: TaskOptions, environment: str = "") -> str:
+    """Say in words which PCs have what tasks need, to follow "PCs"; empty if all have it. ``environment``: its name."""
+    needs = [f"the label{'s' * (len(options.labels) > 1)} {_listed(options.labels)}"] if options.labels else []
+    needs += ["MPI"] if options.mpi else []
+    needs += [f"{size(options.memory)} of memory"] if options.memory else []
+    needs += [f"a system that its environment {environment} has wheels for"] if environment else []
+    return f" with {_listed(needs)}" if needs else ""
+
+
 def lacks_text(labels: Sequence[str], memory: float | None) -> str:
     """Say what a PC lacks: labels, or, if its bytes of memory are given, memory."""
     if labels:

@@ -11,13 +11,15 @@ from collections.abc import Callable, Generator, Mapping
 from itertools import islice
 
 from deskgrid import wire
-from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.environments import Environments
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import Shared, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.time_notes import NO_WORKER, time_note
 from deskgrid.broker.worker_health import kept_from, trouble
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.broker.workers import Workers
@@ -68,12 +70,15 @@ class Overview:
         throughput: Throughput,
         clients: Callable[[], list[str]],
         etas: Etas,
+        *,
+        environments: Environments,
     ) -> None:
         self._state = state
         self._workers = workers
         self._throughput = throughput
         self._clients = clients
         self._etas = etas
+        self._environments = environments
         self._outlook = Shared(self._make_outlook, state.facts.heartbeat_s)
         self._document = Shared(self._make_document, state.facts.heartbeat_s)
 
@@ -130,26 +135,20 @@ class Overview:
             "eta_low_s": low,
             "eta_high_s": None if high == math.inf else high,
             "longest_s": view.longest_s,
-            "note": bag.under_way or bag.remark(self._note(bag, view.at_once_s, outlook.longest_window_s)),
+            "note": bag.under_way or bag.remark(self._note(bag, view.at_once_s)),
         }
 
-    def _note(self, bag: OpenBag, at_once_s: float, window_s: float) -> str:
+    def _note(self, bag: OpenBag, at_once_s: float) -> str:
         """The note of a bag as of now: workers may have come since it was submitted."""
         if bag.waits_for and not bag.complete:
             return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
-        if bag.note.endswith(WAIT):
-            return self._workers.need_note(bag.row.options)
+        if bag.note.startswith(NO_WORKER) or bag.note.endswith(WAIT):
+            return self._workers.need_note(bag.row.options) or self._time_note(bag, at_once_s)
         kept_away = "" if bag.complete else kept_from(self._state, self._workers.by_name, bag, self._state.now)
-        return kept_away or self._time_note(bag, at_once_s, window_s)
+        return kept_away or bag.note
 
-    def _time_note(self, bag: OpenBag, at_once_s: float, window_s: float) -> str:
-        if not bag.note.startswith(NO_WORKER) or not window_s:
-            return bag.note
-        scheduler = self._state.scheduler
-        margin_s = scheduler.policy.requirement.margin
-        if at_once_s + margin_s < window_s:
-            return ""
-        return too_long("some", bag, window_s, margin_s, scheduler.grid.slots.uneven)
+    def _time_note(self, bag: OpenBag, at_once_s: float) -> str:
+        return time_note(self._state, bag, at_once_s, lambda window_s: "some", self._environments.without(bag))
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 

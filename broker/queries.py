@@ -18,7 +18,7 @@ from deskgrid.broker.environment_list import EnvironmentList
 from deskgrid.broker.environments import Environments
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
-from deskgrid.broker.need_notes import lacks_text
+from deskgrid.broker.need_notes import lacks_text, which_pcs
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
@@ -35,7 +35,16 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy, policy_options
-from deskgrid.scheduler.views.explain import Explanation, Restraint, SlotReason, Waiting, explain, restraint, waiting_of
+from deskgrid.scheduler.views.explain import (
+    ComingWindow,
+    Explanation,
+    Restraint,
+    SlotReason,
+    Waiting,
+    explain,
+    restraint,
+    waiting_of,
+)
 
 # Answers questions, by their names: from the arguments, and the time.
 Table = dict[str, Callable[[Json, float], Json | Slices]]
@@ -74,7 +83,7 @@ class Queries:
         self.etas = Etas(state, self.operations, state.forecaster)
         self.etas.lacking = workers.need_note
         self.etas.prepares = self.environments.prepares
-        self._overview = Overview(state, workers, throughput, clients, self.etas)
+        self._overview = Overview(state, workers, throughput, clients, self.etas, environments=self.environments)
         self.environment_list = EnvironmentList(state, workers)
         self._table = {**self._of_the_grid(usage), **self._of_bags(), **self._of_keys()}
         # Questions for which it matters who asks.
@@ -277,6 +286,7 @@ class Queries:
         rows = [] if bag.need.parallel else why.slots
         kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
         missing = self.need_note(bag.row.options) if why.state == State.WAITING else ""
+        pcs, place = which_pcs(bag.row.options), self._state.book.item(task)[1]
         barred = [f"task {args['item']} waits: {self._barred(bag)}"] if why.state == State.BARRED else []
         return {
             "text": barred
@@ -284,7 +294,7 @@ class Queries:
                 *([missing] if missing else []),
                 *kept_back,
                 *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
-                *(gang or _explanation(why, self._state.book.item(task)[1], self._said_of(bag), now, bool(kept_back))),
+                *(gang or _explanation(why, place, self._said_of(bag), now, kept_back=bool(kept_back), which=pcs)),
                 *self._failures(bag, task, why),
             ],
             "waiting": waiting,
@@ -293,7 +303,7 @@ class Queries:
                 {
                     "worker": slot.worker,
                     "slot": slot.slot,
-                    "left_s": None if math.isinf(slot.left_s) else slot.left_s,
+                    "left_s": None if math.isinf(slot.left_s) else max(0.0, slot.left_s),
                     "short_s": slot.short_s,
                     "reason": reason(slot),
                 }
@@ -370,11 +380,20 @@ def _kept_back(why: Restraint) -> list[str]:
 
 def _needs(why: Explanation) -> str:
     """Say how much time a waiting task needs, and what for."""
-    needs = precise(why.needs_s) + (" on a PC of speed 1" if why.uneven else "")
+    needs = precise(why.needs_s) + (f" on a PC of speed 1{_there(why)}" if why.uneven else "")
     if not why.checkpointable:
         return f"it needs {needs}, which includes a safety margin of {precise(why.margin_s)}"
     idle = f"; its last pieces without progress: {why.idle_pieces}" if why.idle_pieces else ""
     return f"a piece of it needs {needs}, with the time to begin it and to save its end{_done(why)}{idle}"
+
+
+def _there(why: Explanation) -> str:
+    """Say what a task needs on the PC that comes first: nobody may have one of speed 1."""
+    shown: list[SlotReason | ComingWindow] = [*why.slots, *why.coming]
+    first = shown[0] if shown else None
+    if first is None or first.speed == 1.0:
+        return ""
+    return f" ({precise(why.needs_s / first.speed)} on {first.worker}, whose speed is {first.speed:.2g})"
 
 
 def _done(why: Explanation) -> str:
@@ -386,9 +405,11 @@ def _done(why: Explanation) -> str:
     return f"; {why.fraction:.0%} of it is done by its newest checkpoint"
 
 
-def _explanation(why: Explanation, item: int, said: Mapping[str, str], now: float, kept_back: bool) -> list[str]:
+def _explanation(
+    why: Explanation, item: int, said: Mapping[str, str], now: float, *, kept_back: bool, which: str
+) -> list[str]:
     """Explain in sentences why a task is in its present state. ``kept_back``: not only because of PCs. ``said``: what
-    each worker has said of tasks like it.
+    each worker has said of tasks like it. ``which``: which PCs have what it needs.
     """
     start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.elsewhere:
@@ -403,12 +424,18 @@ def _explanation(why: Explanation, item: int, said: Mapping[str, str], now: floa
     if why.needs_s >= why.longest_window_s:
         longest = precise(why.longest_window_s)
         of = " for a PC of speed 1" if why.uneven else ""
-        lines.append(f"no window that is open or announced is that long: the longest is {longest}{of}")
+        pcs = f" of PCs{which}" if which else ""
+        if why.longest_window_s or not which:
+            lines.append(f"no window{pcs} that is open or announced is that long: the longest is {longest}{of}")
+        else:
+            lines.append(f"no window{pcs} is open or announced")
     for slot in why.slots:
         of_slot = _of_slot(slot, said.get(slot.worker, ""), now, kept_back)
         lines.append(f"{slot.worker} slot {slot.slot}: {of_slot}")
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
+        if window.lacks or window.memory is not None:
+            fit = lacks_text(window.lacks, window.memory)
         at = "" if window.speed == 1.0 else f" at speed {window.speed:.2g}"
         lasts = precise(window.lasts_s)
         lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {lasts}: {fit}{at}")
@@ -433,7 +460,8 @@ def _of_a_good_one(slot: SlotReason, kept_back: bool) -> str:
     if not slot.ready:
         return "its environment is not ready there"
     if slot.short_s and not slot.gang:
-        return f"{precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}"
+        left = f"{precise(slot.left_s)} left" if slot.left_s > 0.0 else "nothing left"
+        return f"{left}, {precise(slot.short_s)} short{_early(slot)}"
     fits = "fits" if kept_back else "fits, but is busy with other work"
     return "is taken by a gang, or kept for one" if slot.gang else fits
 

@@ -205,9 +205,8 @@ class Sessions:
         """Why a newcomer is not let in; empty when it is."""
         if not isinstance(message, wire.Join | wire.Hello | wire.Enrol):
             return ""
-        if message.version != wire.VERSION:
-            return f"this broker runs deskgrid {wire.VERSION}, and you run {message.version}: install the same version"
-        return self._unsuited(who, message) if isinstance(message, wire.Join) else ""
+        unsuited = self._unsuited(who, message) if isinstance(message, wire.Join) else ""
+        return wire.unlike(message.version) or unsuited
 
     def _unsuited(self, who: Credential, join: wire.Join) -> str:
         """Why a worker of our version is not let in; empty when it is."""

@@ -1,17 +1,13 @@
-"""What of the site is not in docs/: pages at the top of the repository, commands, and the status document.
+"""What of the site is not in docs/: pages at the top of the repository, and the status document.
 
-Rule: each text has one home. README.md is the site's first page, and the commands describe themselves.
+Rule: each text has one home. README.md is the site's first page.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-
-from deskgrid.cli.front import COMMANDS, Later, main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -48,30 +44,10 @@ def on_page_markdown(markdown: str, page: Page, **others: object) -> str:
     return markdown + (ENDS[page.file.src_uri]() if page.file.src_uri in ENDS else "")
 
 
-def commands() -> str:
-    """What each command says of itself, in the order of `deskgrid --help`."""
-    lines = [""]
-    top = click.Context(main, info_name="deskgrid", terminal_width=100)
-    for heading, entries in COMMANDS.items():
-        lines += ["", f"## {heading}", ""]
-        for name, *_ in entries:
-            lines += described(main.commands[name], name, top)
-    return "\n".join(lines)
-
-
-def described(command: click.Command, name: str, parent: click.Context) -> Iterator[str]:
-    """A command's help, and that of those below it."""
-    command = command.load() if isinstance(command, Later) else command
-    context = click.Context(command, parent=parent, info_name=name, terminal_width=100)
-    yield from (f"### {context.command_path}", "", "```text", command.get_help(context), "```", "")
-    for below, its in command.commands.items() if isinstance(command, click.Group) else ():
-        yield from described(its, below, context)
-
-
 def status_document() -> str:
     """The file that documents the status document."""
     return f"\n```python\n{(ROOT / 'deskgrid/wire/status.py').read_text(encoding='utf-8')}```\n"
 
 
 # Pages whose ends are taken from the program.
-ENDS = {"reference/command-line.md": commands, "reference/formats.md": status_document}
+ENDS = {"reference/formats.md": status_document}

@@ -10,7 +10,7 @@ module gives each event to the one that handles it.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any
 
 from deskgrid.scheduler import commands as cmd
@@ -25,6 +25,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.invariants import check
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State
+from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.people import People
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
@@ -37,7 +38,7 @@ from deskgrid.scheduler.state.avoided import Kind, Rest, person_of
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.trust import Trust
-from deskgrid.scheduler.views.windows import has_longer_window, longest_window
+from deskgrid.scheduler.views.windows import best_window, has_longer_window, longest_window
 from deskgrid.scheduler.workers import Workers
 
 # A task that has crashed its process this many times is given up, because it would crash again. Departures never count.
@@ -252,16 +253,20 @@ class Scheduler:
         owner = self.grid.tasks.bags[bag]
         return list(self.grid.avoided.resting_from({owner.category.key, owner.own_key, person_of(owner.category.key)}))
 
-    def longest_window(self, now: float) -> float:
+    def longest_window(self, now: float, need: Need = SINGLE, without: Container[str] = ()) -> float:
         """The longest window that is open or announced, in seconds of speed 1; 0.0 if there is none.
 
-        A task must need less.
+        A task must need less. ``need``: only of PCs that have this; ``without``: the names of PCs that do not count.
         """
-        return longest_window(self.grid, now)
+        return longest_window(self.grid, now, need, without)
 
-    def has_longer_window(self, than: float, now: float) -> bool:
+    def best_window(self, now: float, need: Need = SINGLE, without: Container[str] = ()) -> tuple[float, float]:
+        """The `longest_window`, and the speed of its PC."""
+        return best_window(self.grid, now, need, without)
+
+    def has_longer_window(self, than: float, now: float, need: Need = SINGLE, without: Container[str] = ()) -> bool:
         """Whether `longest_window` is more than ``than`` seconds."""
-        return has_longer_window(self.grid, than, now)
+        return has_longer_window(self.grid, than, now, need, without)
 
     def has_gang(self, attempt: Attempt) -> bool:
         """Whether ``attempt`` of a parallel task has slots, or its ranks may come back after a restart."""

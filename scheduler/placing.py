@@ -257,6 +257,7 @@ class Placing:
             grid.budget -= 1
             return category
         category.put_out(many, runtime * many)
+        category.account.share.began = grid.now
         grid.slots.unindex(slot)
         for each in tasks:
             slot.queue.append((each, runtime))

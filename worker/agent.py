@@ -11,6 +11,8 @@ import os
 import platform
 import secrets
 import socket
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from deskgrid import wire
+from deskgrid.homes import this_host
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.enrolment import enrolled
 from deskgrid.worker.environments.store import WheelStore
@@ -36,7 +39,7 @@ from deskgrid.worker.pc.this_pc import ThisPc
 from deskgrid.worker.run.accounts import Account, AccountError, check_account, reserved
 from deskgrid.worker.run.cgroup import find_groups
 from deskgrid.worker.run.executor import Executor
-from deskgrid.worker.run.folders import Folder, is_ours
+from deskgrid.worker.run.folders import Folder, has_locks, is_ours
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.nursery import PROGRAM
 from deskgrid.worker.run.pool import Accounts
@@ -203,7 +206,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
 
     groups = find_groups()  # before there are other processes
     measurement = SpeedMeasurement(wake) if options.speed is None else None
-    cache, wheels, tasks, sites = _places(options)
+    cache, wheels, tasks, sites = _places(options, say)
     address = address_towards(options.join.host, options.join.port)
     accounts = Accounts(tasks.path, options.run_as, wake)
 
@@ -256,7 +259,7 @@ def _say_of_accounts(options: WorkerOptions, say: Callable[[str], None]) -> None
         say(f"tasks run as {names}{people}")
 
 
-def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder, Folder]:
+def _places(options: WorkerOptions, say: Callable[[str], None]) -> tuple[FileCache, WheelStore, Folder, Folder]:
     """Return the cache of stored files, the store of wheels, and folders for tasks and for environments, on one disk.
 
     Raises `WorkerError`.
@@ -264,18 +267,42 @@ def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder, Fold
     place = options.files
     if place is None:
         place = options.home / "files" if not options.run_as else RUN_AS_FILES
-    place = place.absolute()
     try:
         options.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place.mkdir(mode=0o711, parents=True, exist_ok=True)
-        if not is_ours(place):
-            raise WorkerError(f"{place} belongs to somebody else, or others can write to it: name another with --files")
+        place = _made(place.absolute())
+        if not has_locks(place):
+            if options.files is not None:
+                raise WorkerError(f"the disk of {place} has no locks: with --files, name a folder on a disk of this PC")
+            local = Path(tempfile.gettempdir()) / f"deskgrid-files{_whose()}"
+            say(f"the disk of {place} has no locks, so stored files are kept in {local}: name another with --files")
+            place = _made(local)
         store = WheelStore(place / "wheels", options.env_bytes)
         tasks, sites = Folder(place), Folder(place)
         sites.path.chmod(0o711)  # whoever may use an environment gets to it by its name
         return FileCache(place / "cache", options.files_bytes), store, tasks, sites
     except OSError as error:
         raise WorkerError(f"stored files cannot be kept in {place}: {error.strerror}") from error
+
+
+def _whose() -> str:
+    if sys.platform == "win32":
+        return ""  # a temporary directory there is the user's own
+    else:
+        return f"-{os.getuid()}"
+
+
+def _made(place: Path) -> Path:
+    """Make a folder for stored files, and in it that of this host: others may share the disk. Return the latter.
+
+    Raises `WorkerError`, and OSError.
+    """
+    for folder in (place, mine := place / this_host()):
+        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        if not is_ours(folder):
+            raise WorkerError(
+                f"{folder} belongs to somebody else, or others can write to it: name another with --files"
+            )
+    return mine
 
 
 class _Agent:

@@ -1,14 +1,17 @@
 """The identities of this user's PCs: for each grid and name, the key that admits the PC to the broker.
 
-An identity is a file, ``HOME/identities/GRID/NAME.join``: a join line with the PC's own key pair. GRID is the beginning
-of the broker's public key, so that identities for several grids and workers can coexist.
+An identity is a file, ``HOME/identities/HOST/GRID/NAME.join``: a join line with the PC's own key pair. GRID is the
+beginning of the broker's public key, so that identities for several grids and workers can coexist.
 
-Rule: only their user can read the files and their folders. A file that others can read is refused.
+Rule 1: only their user can read the files and their folders. A file that others can read is refused.
+Rule 2: an identity belongs to its HOST. PCs that share a home do not look at each other's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deskgrid.homes import this_host
 from deskgrid.private_files import make_private_folder, write_private
 from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, read_join_line
 from deskgrid.wire.names import name_error
@@ -16,6 +19,8 @@ from deskgrid.wire.names import name_error
 _SUFFIX = ".join"
 # Number of hexadecimal digits of a broker's public key in its folder's name. `find` compares the whole key.
 _GRID_DIGITS = 16
+# How many other hosts an error names.
+_SHOWN = 3
 
 
 class IdentityError(Exception):
@@ -42,14 +47,16 @@ class PcIdentity:
 
 
 class Identities:
-    """The identities in the folder ``home``."""
+    """The identities of this host in the folder ``home``."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._folder = home / "identities"
+        self._all = home / "identities"
+        self._folder = self._all / this_host()
 
     def find(self, server: bytes, name: str) -> PcIdentity | None:
         """Return the identity called ``name`` in the grid of the broker ``server``. Raises `IdentityError`."""
+        self._adopt()
         path = self._path(server, name)
         identity = _read(path) if not name_error(name) and path.exists() else None
         return identity if identity is not None and identity.keys.server == server else None
@@ -59,8 +66,8 @@ class Identities:
         path = self._path(identity.keys.server, identity.name)
         try:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            make_private_folder(self._folder)
-            make_private_folder(path.parent)
+            for folder in (self._all, self._folder, path.parent):
+                make_private_folder(folder)
             write_private(path, f"{identity.line}\n".encode())
         except OSError as error:
             raise IdentityError(f"cannot keep this PC's identity in {path}: {error.strerror}") from error
@@ -78,6 +85,7 @@ class Identities:
 
         Raises `IdentityError` if several match.
         """
+        self._adopt()
         known = [_read(path) for path in sorted(self._folder.glob(f"*/*{_SUFFIX}"))]
         found = [each for each in known if name in (None, each.name) and address in (None, each.address)]
         if len(found) > 1:
@@ -85,8 +93,36 @@ class Identities:
             raise IdentityError(f"this PC has several identities ({which}): choose one with --broker and --name")
         return found[0] if found else None
 
+    def why_none(self) -> str:
+        """Return whose the identities in the home are, if none is this host's, and what to do; "" if there are none."""
+        if old := [path.name.removesuffix(_SUFFIX) for path in sorted(self._all.glob(f"*/*{_SUFFIX}"))]:
+            return (
+                f"version 0.1.0 kept identities here ({_some(old)}), without the names of their hosts; if one belongs "
+                f"to this PC, move its folder below {self._all} into {self._folder}"
+            )
+        hosts = {path.parent.parent.name for path in self._all.glob(f"*/*/*{_SUFFIX}")}
+        if others := sorted(hosts - {self._folder.name}):
+            return (
+                f"the identities there belong to other hosts ({_some(others)}), and this one is {self._folder.name}; "
+                f"if this PC had one of these host names, rename its folder in {self._all}"
+            )
+        return ""
+
+    def _adopt(self) -> None:
+        """Move what version 0.1.0 kept: it had no folders of hosts. The host name was the name, unless one was given.
+
+        Raises `IdentityError`.
+        """
+        for path in self._all.glob(f"*/{self._folder.name}{_SUFFIX}"):
+            self.keep(_read(path))
+            path.unlink(missing_ok=True)
+
     def _path(self, server: bytes, name: str) -> Path:
         return self._folder / server.hex()[:_GRID_DIGITS] / f"{name}{_SUFFIX}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
 def _read(path: Path) -> PcIdentity:

@@ -21,7 +21,7 @@ _profiles: list[cProfile.Profile] = []
 def role() -> str:
     """What this process is to the grid, by how it was started."""
     words = [os.path.basename(word) for word in sys.orig_argv]
-    if "child.py" in words:
+    if "start.py" in words:
         return "task processes"
     return next((role for role in ("broker", "worker") if role in words), "client")
 

@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deskgrid.durations import read_duration
+from deskgrid.homes import NoHome, deskgrid_home
 from deskgrid.wire import SECONDS_LIMIT, clean, clean_lines
 
 if TYPE_CHECKING:
@@ -28,14 +28,11 @@ class Refusal(click.ClickException):
 
 
 def default_home() -> Path:
-    """Return the folder where this machine's broker keeps its state by default. Raises `Refusal`.
-
-    An account may have no home folder: in a container, it may even have no name.
-    """
+    """Return the folder where this machine's broker keeps its state by default. Raises `Refusal`."""
     try:
-        return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
-    except RuntimeError as error:
-        raise Refusal("this account has no home folder: set HOME, or DESKGRID_HOME") from error
+        return deskgrid_home()
+    except NoHome as error:
+        raise Refusal(f"{error}: set HOME, or DESKGRID_HOME") from error
 
 
 def expanded(path: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from deskgrid.cli.base import Refusal, Seconds, Whole, join_option, open_grid, say
+from deskgrid.cli.base import Seconds, Whole, join_option, open_grid, say
 from deskgrid.cli.needs import check_needs, needs_options
 from deskgrid.wire import LICENCE
 
@@ -238,11 +238,8 @@ def _itself(command: Iterable[str]) -> list[str]:
 
 
 def items_of(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines that are not blank, without their line ends; a refusal names a line that is not UTF-8."""
-    for number, line in enumerate(lines, start=1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise Refusal(f"line {number} of the file that --each names is not UTF-8") from error
+    """Yield the lines that are not blank, without their line ends. Bytes that are not UTF-8 become lone surrogates."""
+    for number, line in enumerate(lines):
+        text = line.decode("utf-8" if number else "utf-8-sig", "surrogateescape").rstrip("\r\n")
         if text.strip():
             yield text

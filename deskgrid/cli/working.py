@@ -241,13 +241,15 @@ def _place(join: str | None, address: str | None, name: str | None, home: Path) 
         raise click.UsageError("give either --join or --broker", click.get_current_context())
     if join is not None:
         return read_join_line(join, "worker"), name or socket.gethostname()
-    if (known := Identities(home).choose(name, address)) is not None:
+    identities = Identities(home)
+    if (known := identities.choose(name, address)) is not None:
         return known.line, known.name
     if address is not None:
         return _broker_here(address), name or socket.gethostname()
     whose = "" if name is None else f" as {name}"
+    why = identities.why_none()
     raise click.UsageError(
-        f"this PC has not joined a grid{whose} yet (looked in {home}): "
+        f"this PC has not joined a grid{whose} yet (looked in {home}{why and f'; {why}'}): "
         f"the first time, give --join with the line that the broker printed{_hint_of_broker_here()}",
         click.get_current_context(),
     )

@@ -19,6 +19,7 @@ from deskgrid.client.conversation import Reply, TransferCut
 from deskgrid.client.link import Link
 from deskgrid.client.payload import pack_call
 from deskgrid.client.replies import Waiter
+from deskgrid.client.script_classes import ScriptClasses
 from deskgrid.client.sources import PartSource, Stored, name_of_path, stored_paths, stored_pieces, stored_shared
 from deskgrid.errors import BagRejected
 from deskgrid.files import Shared, collect
@@ -63,13 +64,14 @@ class KnownFiles:
 class Noted:
     """The files that values refer to, noted while these are pickled. ``trees``: those of the last value, by digest.
 
-    ``functions``: all that may travel by value, until it is None.
+    ``functions``: all that may travel by value, until it is None. ``classes``: of the script, which arguments may name.
     """
 
-    __slots__ = ("_known", "functions", "trees")
+    __slots__ = ("_known", "classes", "functions", "trees")
 
-    def __init__(self, known: KnownFiles) -> None:
+    def __init__(self, known: KnownFiles, classes: ScriptClasses | None = None) -> None:
         self._known = known
+        self.classes = ScriptClasses(classes)
         self.trees: dict[bytes, Stored] = {}
         self.functions: dict[int, FunctionType] | None = {}
 
@@ -104,7 +106,7 @@ class Noted:
             self.trees = {}
         before = collect(self)
         try:
-            payload = pack_call(args, kwargs, what)
+            payload = pack_call(args, kwargs, what, self.classes)
         finally:
             collect(before)
         if not self.trees and len(payload) <= wire.PAYLOAD_LIMIT:
@@ -144,6 +146,10 @@ class BagFiles:
             raise BagRejected(f"the function refers to more than {wire.TREES_LIMIT:,} files and shared objects")
         self.need(self._noted.trees.values())
         return data, b"".join(self._noted.trees)
+
+    def classes(self) -> tuple[bytes, bytes]:
+        """Return the classes of the script that arguments so far have named, pickled, and the trees that they need."""
+        return self.common(self._noted.classes.pickled)
 
     def functions(self) -> list[FunctionType]:
         """Return the functions in the values so far, which may travel by value; later ones are not noted."""

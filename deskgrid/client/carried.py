@@ -7,13 +7,16 @@ another module of the program is refused with advice: the bag has begun without 
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.bundle import Reached, named_in, others_loaded, reached_from, reached_from_file
+from deskgrid.client.by_value import MAIN
+from deskgrid.client.script_classes import ScriptClasses
+from deskgrid.client.script_lines import lines_of
 from deskgrid.client.sources import stored_source
 from deskgrid.client.template import Template, python_template
 from deskgrid.errors import BagRejected, RequestFailed
@@ -102,15 +105,23 @@ class Carried:
         self._files = files
         self._others: re.Pattern[bytes] | None = None
         self.named: set[str] = set()
+        # Of the script, those that the template brings.
+        self.classes = ScriptClasses()
 
     def template(
-        self, payloads: Iterable[Payload], functions: Iterable[FunctionType], named: Iterable[str] = ()
+        self,
+        payloads: Iterable[Payload],
+        functions: Collection[FunctionType],
+        named: Iterable[str] = (),
+        classes: bytes = b"",
+        inputs: bytes = b"",
     ) -> Template:
         """Make the template, once the first arguments are known. Raises `BagRejected`.
 
-        ``functions``: those that travel by value; ``named``: modules that arguments refer to.
+        ``functions``: those that travel by value; ``named``: modules that arguments refer to; ``classes``: those of the
+        script that arguments name, pickled, and the trees that these need, ``inputs``.
         """
-        self.named = named_in(self._pickled).union(named, *map(named_in, payloads))
+        self.named = named_in(self._pickled).union(named, named_in(classes, whole=True), *map(named_in, payloads))
         reached = reached_from(self.named, functions, self._modules)
         self._others = others_loaded(reached)
         environment = self._environments.bring(self._env, reached, _program(), self._files)
@@ -119,10 +130,24 @@ class Carried:
             stored = stored_source(bundle)
             self._files.need([stored])
             bundle, source = {}, stored.digest
-        return python_template(self._pickled, self._name, bundle, self._inputs, environment, source=source)
+        return python_template(
+            self._pickled,
+            self._name,
+            bundle,
+            self._inputs + inputs,
+            environment,
+            source=source,
+            classes=classes,
+            lines=lines_of(functions),
+        )
 
-    def lacks(self, payload: Payload) -> str:
-        """Return the name of a module that an argument refers to and that does not travel; "" if there is none."""
+    def lacks(self, payload: Payload, classes: ScriptClasses | None = None) -> str:
+        """Return the name of a module that an argument refers to and that does not travel; "" if there is none.
+
+        ``classes``: those of the script that it names.
+        """
+        if classes is not None and not self.classes.has(classes):
+            return MAIN
         if self._others is None:
             return ""
         data = payload if isinstance(payload, bytes) else bytes(payload.frames()[0])

@@ -5,9 +5,9 @@ clients in the home, and commands for admins use the admin's line.
 """
 
 import os
-from pathlib import Path
 
 from deskgrid.errors import GridRefused, GridUnreachable
+from deskgrid.homes import NoHome, deskgrid_home
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_join_line, read_join_line
 
 
@@ -52,11 +52,11 @@ def _parsed(text: str) -> JoinLine:
 def _left(name: str) -> JoinLine:
     """Return the join line that this machine's broker left in its home."""
     try:
-        path = Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid") / f"{name}.join"
-    except RuntimeError as error:
+        path = deskgrid_home() / f"{name}.join"
+    except NoHome as error:
         raise GridUnreachable(
-            "no broker is known: DESKGRID_JOIN is not set, and this account has no home folder to look in; set "
-            "DESKGRID_JOIN to the line that the broker prints for people"
+            f"no broker is known: DESKGRID_JOIN is not set, and {error}; set DESKGRID_JOIN to the line that the broker "
+            "prints for people"
         ) from error
     try:
         return parse_join_line(path.read_text(encoding="utf-8"), "client")

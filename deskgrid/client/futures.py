@@ -22,6 +22,7 @@ from deskgrid.client.carried import Carried, Environments
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised
 from deskgrid.client.replies import wait_for
+from deskgrid.client.script_classes import ScriptClasses
 from deskgrid.client.sources import Stored
 from deskgrid.client.submission import check_python
 from deskgrid.client.template import PYTHON, pickle_function
@@ -101,6 +102,8 @@ class Futures:
             module = str(getattr(function, "__module__", None))
             key = _Key(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
             args, common = (function, *args), {}
+        _, carried = self._by_key.get(key, (None, None))
+        noted.classes = ScriptClasses(None if carried is None else carried.classes)
         payload = noted.pack_call(args, kwargs, f"an argument of {name}")
         if common or noted.trees:
             with self._beginning:
@@ -123,7 +126,7 @@ class Futures:
         if self._closed:
             raise closed()
         stream, carried = self._by_key.get(key, (None, None))
-        if stream is not None and carried is not None and (stream.full or carried.lacks(payload)):
+        if stream is not None and carried is not None and (stream.full or carried.lacks(payload, noted.classes)):
             stream.close()
             stream = None
         if stream is None:
@@ -147,7 +150,12 @@ class Futures:
             environments=self._environments,
             files=files,
         )
-        template = carried.template([payload], (noted.functions or {}).values(), named)
+        carried.classes, trees = noted.classes, noted.trees
+        classes = noted.pickled(noted.classes.pickled)
+        needed, noted.trees = noted.trees, trees
+        files.need(needed.values())
+        functions = list((noted.functions or {}).values())
+        template = carried.template([payload], functions, named, classes, b"".join(needed))
         files.send()
         options = replace(key.options, program=self._program)
         stream = Stream(self._link, template, key.name, options, self._ended, files=files)

@@ -68,13 +68,14 @@ def _found(value: object, what: str) -> Iterator[tuple[str, bool]]:
             if _is_generator(value):
                 yield name, imported
                 continue
-            imported = imported or (isinstance(value, FunctionType) and _is_importable(value))
+            imported = imported or importable(value)
             room = _OBJECTS - len(seen) - len(ahead)
-            ahead += [(each, called, imported) for each, called in islice(_within(value, name), max(0, room))]
+            ahead += [(each, called, imported) for each, called in islice(within(value, name), max(0, room))]
 
 
-def _is_importable(function: FunctionType) -> bool:
-    return function.__module__ != "__main__" and "<locals>" not in function.__qualname__
+def importable(value: object) -> bool:
+    """Whether ``value`` is a function that a worker imports."""
+    return isinstance(value, FunctionType) and value.__module__ != "__main__" and "<locals>" not in value.__qualname__
 
 
 def _is_generator(value: object) -> bool:
@@ -86,7 +87,7 @@ def _is_generator(value: object) -> bool:
     return False
 
 
-def _within(value: Any, name: str) -> Iterator[tuple[object, str]]:
+def within(value: Any, name: str) -> Iterator[tuple[object, str]]:
     """Yield what a value refers to, with names."""
     if isinstance(value, FunctionType):
         if _is_mine(value.__module__, value.__code__.co_filename):

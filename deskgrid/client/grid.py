@@ -196,7 +196,8 @@ class Grid(Executor):
         as for `bag`, except that nothing is logged: the broker's remark about the bag is in `Bag.note`.
 
         The result is the stdout of the command as a text. Bytes that are not UTF-8 are lone surrogates in it, as in
-        names of files: ``result.encode("utf-8", "surrogateescape")`` is what the command wrote.
+        names of files: ``result.encode("utf-8", "surrogateescape")`` is what the command wrote. The same holds for
+        ``argv`` and ``items``: ``os.fsdecode(data)`` makes an item of bytes.
 
         ``checkpoint``: patterns of the files in which the command saves its state, such as ``["state/*"]``. The command
         then need not fit into one window. It runs in a folder of its own, with the files that it saved last. To make

@@ -46,7 +46,9 @@ class NewBags:
 
         def template(rows: Sequence[Row]) -> Template:
             named = modules_of_types(held or ())
-            return carried.template([row.payload for row in rows[:ROWS_SEARCHED]], files.functions(), named)
+            classes, inputs = files.classes()
+            payloads = [row.payload for row in rows[:ROWS_SEARCHED]]
+            return carried.template(payloads, files.functions(), named, classes, inputs)
 
         def pack(item: Any, what: str) -> Payload:
             payload = files.pack_call((item,), {}, what)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deskgrid.client.bundle import named_in
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
+from deskgrid.client.refusals import not_picklable
+from deskgrid.client.script_classes import ScriptClasses
 from deskgrid.durations import precise
 from deskgrid.errors import (
     BagRejected,
@@ -30,6 +32,7 @@ from deskgrid.errors import (
     TaskTimeout,
 )
 from deskgrid.files import Shared, collect, fetching
+from deskgrid.raised import put_together
 from deskgrid.wire import (
     LARGE_BYTES,
     MARK,
@@ -54,10 +57,13 @@ if TYPE_CHECKING:
 ValueT = TypeVar("ValueT")
 
 
-def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Payload:
+def pack_call(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str, classes: ScriptClasses | None = None
+) -> Payload:
     """Make the payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`.
 
-    A payload of more than PAYLOAD_LIMIT has to be sent as a stored file.
+    ``classes``: those of the script that it may name, because they travel with the function. A payload of more than
+    PAYLOAD_LIMIT has to be sent as a stored file.
     """
     call = (args, kwargs)
     if any(getsizeof(arg) >= LARGE_BYTES for arg in args):
@@ -67,9 +73,9 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Pa
         by_value = has_to_travel_by_value(packed)
     except Exception:
         packed, by_value = b"", True
-    if by_value:
+    if by_value and not (packed and _may_name(packed) and classes is not None and classes.brings(call)):
         # The call refers to the user's program, which a worker cannot import, or only cloudpickle can pickle it.
-        packed = _by_value(call, what)
+        packed = _call_by_value(call, what)
     return checked_size(packed, what, VALUE_BYTES)
 
 
@@ -95,6 +101,11 @@ class _Pieces:
         return [piece for piece in (*self._all, b"".join(self._small)) if piece]
 
 
+def _may_name(packed: bytes) -> bool:
+    """Whether nothing but names of the script stands against a pickle."""
+    return b"getattr" not in packed
+
+
 def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> Payload:
     pieces = _Pieces()
     try:
@@ -103,7 +114,7 @@ def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> P
     except Exception:
         by_value = True
     if by_value:
-        return checked_size(_by_value(call, what), what, VALUE_BYTES)
+        return checked_size(_call_by_value(call, what), what, VALUE_BYTES)
     payload = Chunks([memoryview(piece) for piece in pieces.all()])
     _check_size(len(payload), what, VALUE_BYTES)
     return payload if len(payload) >= LARGE_BYTES else bytes(payload)
@@ -117,7 +128,16 @@ def _by_value(value: object, what: str, apart: Apart | None = None) -> bytes:
     try:
         return pickle_by_value(value, apart)
     except Exception as error:
-        raise PicklingFailed(f"{what} cannot be pickled: {error}") from error
+        raise not_picklable(what, {"it": value}, error) from error
+
+
+def _call_by_value(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> bytes:
+    try:
+        return pickle_by_value(call)
+    except Exception as error:
+        args, kwargs = call
+        names = ["item"] if what.startswith("item ") else [f"argument {place}" for place in range(len(args))]
+        raise not_picklable(what, dict(zip(names, args, strict=False)) | dict(kwargs), error) from error
 
 
 class _Within:
@@ -161,13 +181,14 @@ def _by_reference(value: object, apart: Apart) -> bytes:
 
 
 def pack_text(item: object, what: str) -> Payload:
-    """Make the payload of one task of a command bag."""
+    """Make the payload of one task of a command bag. Lone surrogates are bytes that are not UTF-8, as in file names."""
     if not isinstance(item, str):
-        raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts")
+        how = ": use os.fsdecode" if isinstance(item, bytes) else ""
+        raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts{how}")
     try:
-        return checked_size(item.encode(), what)
+        return checked_size(item.encode("utf-8", "surrogateescape"), what)
     except UnicodeEncodeError as error:
-        raise PicklingFailed(f"{what} cannot be sent as UTF-8: {error}") from error
+        raise PicklingFailed(f"{what} has a character that stands for no byte: {error}") from error
 
 
 def checked_size(packed: bytes, what: str, most: int = PAYLOAD_LIMIT) -> Payload:
@@ -329,21 +350,23 @@ def _failure(result: BagResult, bag: str) -> Exception:
         kind, what = _KINDS[result.outcome]
         error: Exception = kind(f"{where} {what}" + (f": {told.message}" if told.message else ""))
     else:
-        rebuilt = _rebuilt(told.pickled)
         said = f"{told.kind}: {told.message}" if told.message else told.kind
+        rebuilt = _rebuilt(told.pickled, said)
         error = RemoteError(said) if rebuilt is None else rebuilt
         add_note(error, f"{RAISED_BY}{where}")
         if told.kind == "TypeError" and (option := _OPTION.search(told.message)):
             add_note(error, f"deskgrid: if {option[1]} is meant for the grid, submit task(function, {option[1]}=...)")
     if told.trace:
         # Not through the attribute, which the exception's class may have redefined.
+        if (cause := BaseException.__getattribute__(error, "__cause__")) is not None:
+            object.__setattr__(error, "__context__", cause)
         object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))
     return error
 
 
-def _rebuilt(pickled: bytes) -> Exception | None:
-    """Rebuild the task's exception if it is an `Exception`: a task's SystemExit must not end this program."""
-    error, _ = _tried(lambda: pickle.loads(pickled)) if pickled else (None, None)
+def _rebuilt(pickled: bytes, said: str) -> Exception | None:
+    """Rebuild the task's exception, or what is closest to it; ``said``: its text in that case."""
+    error, _ = _tried(lambda: put_together(pickled, RemoteError, said)) if pickled else (None, None)
     return error if issubclass(type(error), Exception) else None
 
 

@@ -15,6 +15,7 @@ from deskgrid.client.options import (
     options_of,
     takes,
 )
+from deskgrid.client.refusals import check_runs
 from deskgrid.client.submission import checked_seconds
 from deskgrid.wire import TaskOptions
 
@@ -85,6 +86,7 @@ def task(
     before = TaskOptions(timeout, retries, checkpoint=checkpoint)
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     kept = options_of(before, gang, options, TaskKeywords)
+    check_runs(function)
     return Task(function, seconds, kept, checked_modules(modules), checked_env(options.get("env")))
 
 
@@ -101,4 +103,5 @@ def as_task(function: Any) -> Task[Any]:
         return function
     if not callable(function):
         raise TypeError(f"a task is something that can be called, not {function!r:.80}")
+    check_runs(function)
     return Task(function)

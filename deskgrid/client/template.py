@@ -19,7 +19,8 @@ import msgpack
 
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
-from deskgrid.errors import BagRejected, PicklingFailed
+from deskgrid.client.refusals import not_picklable
+from deskgrid.errors import BagRejected
 from deskgrid.wire import (
     ARGUMENTS_LIMIT,
     EXIT_CODE_LIMIT,
@@ -58,9 +59,8 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
     try:
         return pickle_by_value(function)
     except Exception as error:
-        raise PicklingFailed(
-            f"the function {name_of(function)} cannot be pickled, it or something it refers to: {error}"
-        ) from error
+        name = name_of(function)
+        raise not_picklable(f"the function {name}", {name: function}, error) from error
 
 
 def python_template(
@@ -71,11 +71,14 @@ def python_template(
     environment: Environment | None = None,
     *,
     source: bytes = b"",
+    classes: bytes = b"",
+    lines: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Template:
     """Make the template of the function ``name``, with the program's own modules in ``bundle``.
 
     ``inputs``: the digests of the trees that the function needs. ``source``: of a tree that has the modules instead.
-    Raises `BagRejected`.
+    ``classes``: those of the script that arguments name, pickled. ``lines``: of the script, for tracebacks. Raises
+    `BagRejected`.
     """
     table = _begun("python", environment)
     table |= {"python": PYTHON, "function": pickled, "bundle": dict(bundle)}
@@ -83,6 +86,10 @@ def python_template(
         table["source"] = source
     if inputs:
         table["inputs"] = inputs
+    if classes:
+        table["classes"] = classes
+    if lines:
+        table["lines"] = dict(lines)
     return _template(table, PYTHON, f"the function {name}")
 
 
@@ -107,10 +114,22 @@ def command_template(
         raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
     if len(argv) > ARGUMENTS_LIMIT:
         raise BagRejected(f"the command line has {len(argv):,} words; the limit is {ARGUMENTS_LIMIT:,}")
-    table = _begun("command", environment) | {"argv": list(argv)}
+    table = _begun("command", environment) | {"argv": [_word(number, part) for number, part in enumerate(argv)]}
     if outputs is not None:
         table |= {"inputs": inputs, "outputs": list(outputs)}
     return _template(table | dict(saving), None, "the command line")
+
+
+def _word(number: int, text: str) -> str | bytes:
+    """Return a word of a command as a template has it: one with lone surrogates, as in file names, as its bytes."""
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise BagRejected(f"word {number} of the command has a character that stands for no byte: {error}") from error
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int = 85) -> dict[str, object]:

@@ -93,13 +93,14 @@ class Longer:
 class Misfits:
     """Tasks that fit no window that is known. ``needs_s``: what they need at once; ``longest_s``: what there is.
 
-    ``pieces``: how many tasks each would have to be.
+    ``pieces``: how many tasks each would have to be. ``keeps``: they save checkpoints, and a piece needs so much.
     """
 
     tasks: int
     needs_s: float
     longest_s: float
     pieces: int
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,9 @@ class Advice:
         """Make it from the broker's answer."""
         misfits = None if told["misfits"] is None else Misfits(**told["misfits"])
         return cls(Eta.of(told["now"]), tuple(map(Longer.of, told["longer"])), misfits)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
         """Yield the advice in sentences, what matters most first."""
@@ -149,12 +153,18 @@ class Advice:
 
 
 def _what_to_do(misfits: Misfits) -> str:
-    tasks, them = (f"{misfits.tasks:,} tasks need", "them") if misfits.tasks > 1 else ("1 task needs", "it")
+    many = misfits.tasks > 1
+    tasks, them = (f"{misfits.tasks:,} tasks need", "them") if many else ("1 task needs", "it")
+    if misfits.keeps:
+        tasks = f"a piece of {f'{misfits.tasks:,} tasks' if many else '1 task'} needs"
     needs, longest = duration(misfits.needs_s), duration(misfits.longest_s)
     longer = duration(misfits.needs_s - misfits.longest_s + MINUTE_S)
+    split = f"split {them} into {misfits.pieces}, have {them} save checkpoints, or"
+    if misfits.keeps:
+        split = "give a shorter min_piece, or"
     return (
-        f"{tasks} {needs} at once, and the longest window that is known has {longest}: "
-        f"split {them} into {misfits.pieces}, have {them} save checkpoints, or leave a PC on {longer} longer"
+        f"{tasks} {needs} at once, and the longest window that is known has {longest}: {split} leave a PC on {longer} "
+        "longer"
     )
 
 

@@ -32,6 +32,7 @@ from deskgrid.wire.codec import (
     parts_of,
     results_in,
     results_of_tasks,
+    version_in,
     weight,
 )
 from deskgrid.wire.environments import Build, Environment, System, this_system
@@ -186,8 +187,7 @@ from deskgrid.wire.trees import (
     wrap,
     wrong_with_place,
 )
-
-VERSION = "0.1.0"
+from deskgrid.wire.version import PROTOCOL, VERSION, unlike
 
 __all__ = [
     "ACCOUNT_CHARACTERS",
@@ -239,6 +239,7 @@ __all__ = [
     "PRINTED_BYTES",
     "PRIORITY_LIMIT",
     "PROBES_LIMIT",
+    "PROTOCOL",
     "QUESTION_BYTES",
     "QUESTION_ITEMS",
     "RANKS_LIMIT",
@@ -373,7 +374,9 @@ __all__ = [
     "template_trees",
     "this_system",
     "trees_in",
+    "unlike",
     "unwrap",
+    "version_in",
     "weight",
     "wrap",
     "wrong_with_place",

@@ -20,7 +20,7 @@ import msgpack
 from deskgrid.wire.annotations import field_of, fields_of
 from deskgrid.wire.fields import AtMost, Line, Optional, Rows
 from deskgrid.wire.limits import BATCH_ROWS, CONTROL_BYTES
-from deskgrid.wire.messages import MESSAGES, MOST, Message
+from deskgrid.wire.messages import INTRODUCTIONS, MESSAGES, MOST, Message
 from deskgrid.wire.messages.client import Answer, BagResult, Outcomes, Submit
 from deskgrid.wire.messages.common import Blob
 from deskgrid.wire.messages.files import Part
@@ -29,7 +29,7 @@ from deskgrid.wire.messages.worker import Assign, Checkpoint, Finished, Result, 
 from deskgrid.wire.payload import Chunks, Payload
 from deskgrid.wire.source import CHUNKS, LENGTH, UNREADABLE, Source, Wrong, source_of
 from deskgrid.wire.task_options import TaskOptions
-from deskgrid.wire.text import cut
+from deskgrid.wire.text import clean, cut
 
 
 class ProtocolError(ValueError):
@@ -58,6 +58,7 @@ _READERS = {
 }
 # The upper half of the first byte of an array with up to fifteen values; the lower half is their number.
 _ARRAY = 0x9
+_INTRODUCTIONS = {_TAGS[kind] for kind in INTRODUCTIONS}
 # The maximum bytes of each message, by tag.
 _MOST = {_TAGS[kind]: most for kind, most in MOST.items()}
 # For each kind of message, the positions of its rows, and the positions and limits of its lines. The tag is at 0.
@@ -145,6 +146,17 @@ def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
     except UNREADABLE as error:
         raise ProtocolError(f"{where}: not msgpack: {error!s:.80}") from error
     return kind(*values)
+
+
+def version_in(data: bytes) -> str:
+    """Return the version that an introduction of any build begins with; "" for anything else."""
+    source = source_of(data)
+    try:
+        source.array()
+        tag, version = source.values(2)
+    except (Wrong, *UNREADABLE):
+        return ""
+    return clean(version) if tag in _INTRODUCTIONS and isinstance(version, str) else ""
 
 
 def _most(data: bytes) -> int:

@@ -102,6 +102,11 @@ def _texts(source: Source) -> list[str]:
     return [str(_of_type(value, str)) for value in source.many(ARGUMENTS_LIMIT)]
 
 
+def _words(source: Source) -> list[str | bytes]:
+    """Words of a command: bytes if they are not UTF-8."""
+    return [value if isinstance(value, bytes) else str(_of_type(value, str)) for value in source.many(ARGUMENTS_LIMIT)]
+
+
 def _files(source: Source) -> dict[str, bytes]:
     count = source.map()
     if count > FILES_LIMIT:
@@ -133,16 +138,19 @@ def _patterns(source: Source) -> list[str]:
     return [str(_of_type(value, str)) for value in source.many(PATTERNS_LIMIT)]
 
 
-# ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of the bag
-# needs; a command gets them unpacked in its folder. ``outputs``: the patterns of the files that a command leaves there.
+# ``classes``: of the script, to which arguments refer. ``lines``: of files that are only on the user's machine, for
+# tracebacks. ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of
+# the bag needs; a command gets them unpacked in its folder. ``outputs``: the patterns of what it leaves there.
 _ENTRIES = {
     "kind": _text,
     "environment": read_environment,
     "python": _text,
     "function": _bytes,
+    "classes": _bytes,
+    "lines": _files,
     "bundle": _files,
     "source": _digest,
-    "argv": _texts,
+    "argv": _words,
     "checkpoint": _texts,
     "signal": _text,
     "exit": _exit_code,

@@ -68,13 +68,15 @@ class Longer(NamedTuple):
 class Misfits(NamedTuple):
     """Tasks that fit no window that is known. ``pieces``: into how many each has to be split so that it fits.
 
-    ``longest_s``: of the window in which most can be done; ``needs_s``: of the longest task, on that PC.
+    ``longest_s``: of the window in which most can be done; ``needs_s``: of the longest task, on that PC. ``keeps``: the
+    tasks are checkpointable, and that is what a piece needs.
     """
 
     tasks: int
     needs_s: float
     longest_s: float
     pieces: int
+    keeps: bool = False
 
 
 class Advice(NamedTuple):
@@ -130,12 +132,14 @@ def misfits(picture: Picture, waiting: Waiting) -> Misfits | None:
     needs = max(map(waiting.at_once_s, found)) / speed
     # A window has to be longer than what is needed.
     pieces = ceil(min((needs + 1.0) / longest, PIECES))
-    return Misfits(sum([group.count for group in found]), needs, longest, pieces)
+    return Misfits(sum([group.count for group in found]), needs, longest, pieces, waiting.keeps)
 
 
 def _suits(pc: PC, waiting: Waiting) -> bool:
-    """Whether a PC has room for one rank of a task."""
+    """Whether a PC can have the environment of a task, and room for one rank of it."""
     need = waiting.need
+    if pc.prepares_s(waiting.environment) == inf:
+        return False
     return pc.labels >= need.labels and seats(pc.slots, pc.memory, need, PLAIN) > 0
 
 

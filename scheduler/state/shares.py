@@ -28,6 +28,11 @@ def decayed(used_s: float, seconds: float) -> float:
     return used_s * math.pow(0.5, max(0.0, seconds) / HALF_LIFE_S)
 
 
+# The order of turns, the least first: whether a share is served; if not, when it last was, so that nobody whose tasks
+# end at once keeps others waiting; and its `Share.standing`.
+Turn = tuple[bool, float, float]
+
+
 @dataclass(slots=True, eq=False)
 class Account:
     """What one owner has used: ``used_s`` as of ``at``, and ``new_s`` since. ``out_s``: predicted for the ``out``
@@ -51,19 +56,25 @@ class Account:
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """A part of the grid. ``weight``: a share of weight 2 gets twice as much as one of weight 1."""
+    """A part of the grid. ``weight``: a share of weight 2 gets twice as much as one of weight 1.
+
+    ``began``: when it last got something onto a slot.
+    """
 
     name: str
     weight: float = 1.0
+    began: float = -math.inf
     accounts: list[Account] = field(default_factory=list)
 
     def standing(self, now: float) -> float:
         """Slot-seconds used and promised, for a weight of 1."""
         return sum([account.used(now) + account.out_s for account in self.accounts]) / self.weight
 
-    def turn(self, now: float) -> tuple[bool, float]:
-        """The order of turns: whether it has anything on a slot, then `standing`; the least comes first."""
-        return any(account.out for account in self.accounts), self.standing(now)
+    def turn(self, now: float, served: bool | None = None) -> Turn:
+        """When it is its turn. ``served``: whether it has anything running; None: whether it has anything on a slot."""
+        if served is None:
+            served = any(account.out for account in self.accounts)
+        return served, 0.0 if served else self.began, self.standing(now)
 
 
 class Shares:

@@ -12,8 +12,8 @@ from deskgrid.scheduler.state.avoided import Rest
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.shares import LEAD_S, Share
-from deskgrid.scheduler.state.slots import Slot
-from deskgrid.scheduler.views.windows import longest_window
+from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.views.windows import lacks, longest_window
 
 # The most slots, and the most coming windows (one for each worker), in one explanation: they fit on a screen.
 ROWS = 20
@@ -35,7 +35,7 @@ class SlotReason:
     ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
     has not; ``memory``: bytes of the PC, if the task needs more than that. ``gang``: whether a gang has the slot, or it
     is kept for one that comes before the task would end. ``rest``: why the PC gets no such tasks for a while, because
-    some did not work out there.
+    some did not work out there. ``speed``: of the PC; its seconds are those of this PC.
     """
 
     worker: str
@@ -50,17 +50,20 @@ class SlotReason:
     memory: float | None = None
     gang: bool = False
     rest: Rest | None = None
+    speed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ComingWindow:
-    """An announced window of a PC of this ``speed``."""
+    """An announced window of a PC of this ``speed``. ``lacks``, ``memory``: what the PC lacks, as in `SlotReason`."""
 
     worker: str
     starts_in_s: float
     lasts_s: float
     fits: bool
     speed: float = 1.0
+    lacks: tuple[str, ...] = ()
+    memory: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,9 @@ def _turn(grid: GridState, share: Share, now: float) -> dict[str, Any]:
     """Whether others have their turn before ``share``, and why: the last two fields of a `Restraint`."""
     waiting = [category for category in grid.categories.waiting.values() if len(category) and category.open]
     turns = [each.turn(now) for each in {category.account.share for category in waiting}]
-    served, standing = share.turn(now)
-    lead = standing - min([least for _, least in turns], default=math.inf)
-    beside = served and not all(others for others, _ in turns)
+    served, _, standing = share.turn(now)
+    lead = standing - min([least for _, _, least in turns], default=math.inf)
+    beside = served and not all(others for others, _, _ in turns)
     return {"lead_s": lead if lead > LEAD_S * len(grid.slots.slots) else 0.0, "beside": beside}
 
 
@@ -144,10 +147,10 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     margin = grid.policy.requirement.margin
     needs = grid.policy.requirement.needs(runtime) if bag.piece is None else bag.needs_s(runtime) + margin
     progress = grid.tasks.progress.find(task)
-    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(grid, now), 0
-    up = [(worker.name, worker.windows, worker.slots, worker.speed) for worker in grid.slots.workers.values()]
-    away = [(name, away.windows, list[Slot](), away.speed) for name, away in grid.away.items()]
-    for name, windows, its, speed in [*up, *away]:
+    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(grid, now, bag.need), 0
+    up = [(worker.name, worker.windows, worker.slots, worker) for worker in grid.slots.workers.values()]
+    away = [(name, away.windows, list[Slot](), away.was) for name, away in grid.away.items()]
+    for name, windows, its, pc in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
         early_s = grid.hours.early(name, grid.slots.workers[name].opened) if its else None
         rest = grid.avoided.rest(bag.category.key, name) or grid.avoided.rest(bag.own_key, name)
@@ -155,7 +158,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
         if early_s is not None or rest is not None:
             reasons = [replace(each, early_s=early_s, rest=rest) for each in reasons]
         slots += reasons
-        coming += _next_window(name, windows, needs, speed, now)
+        coming += _next_window(name, windows, needs, pc, bag=bag, now=now)
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
             slots, coming = _nearest(slots), _soonest(coming)
@@ -190,22 +193,37 @@ def _reason(
     quarantined: Quarantined | None,
     bag: Bag,
 ) -> SlotReason:
-    left, traits, need, environment = slot.remaining(now), slot.worker.traits, bag.need, bag.category.key.environment
+    left, environment = slot.remaining(now), bag.category.key.environment
     silent = None if slot.owes is None else now - slot.started
     ready = not environment or environment in slot.worker.environments
     short = max(0.0, more_than / slot.speed - left)
-    lacks = tuple(sorted(need.labels - traits.labels))
-    memory = traits.memory if traits.memory < need.memory else None
+    labels, memory = lacks(slot.worker, bag.need)
     gang = slot.gang is not None or (short > 0.0 and slot.closes < slot.worker.ends_at)
     return SlotReason(
-        slot.worker.name, slot.position, left, short, silent, quarantined, ready, lacks=lacks, memory=memory, gang=gang
+        slot.worker.name,
+        slot.position,
+        left,
+        short,
+        silent,
+        quarantined,
+        ready,
+        lacks=labels,
+        memory=memory,
+        gang=gang,
+        speed=slot.speed,
     )
 
 
-def _next_window(worker: str, windows: Iterable[Window], needs: float, speed: float, now: float) -> list[ComingWindow]:
-    """The first window of a worker that is long enough, else its first: at most one."""
+def _next_window(
+    name: str, windows: Iterable[Window], needs: float, worker: Worker | None, *, bag: Bag, now: float
+) -> list[ComingWindow]:
+    """The first window of a worker that fits a task, else its first: at most one."""
+    speed, (labels, memory) = 1.0 if worker is None else worker.speed, lacks(worker, bag.need)
+    has = not labels and memory is None
     coming = [
-        ComingWindow(worker, w.opens - now, w.lasts, w.lasts > needs / speed, speed) for w in windows if w.opens > now
+        ComingWindow(name, w.opens - now, w.lasts, has and w.lasts > needs / speed, speed, labels, memory)
+        for w in windows
+        if w.opens > now
     ]
     return _soonest(coming)[:1]
 

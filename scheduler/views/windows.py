@@ -1,22 +1,47 @@
 """How long the windows are that are open or announced, in seconds of speed 1: whether a task can ever run."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.state.slots import Worker
 
 
-def longest_window(grid: GridState, now: float) -> float:
-    """The longest window; 0.0 when there is none."""
-    return max(_lengths(grid, now), default=0.0)
+def best_window(grid: GridState, now: float, need: Need = SINGLE, without: Container[str] = ()) -> tuple[float, float]:
+    """The longest window of a PC that has what tasks ``need``, and the speed of the PC; (0.0, 1.0) if there is none.
+
+    ``without``: the names of PCs that do not count.
+    """
+    return max(_lengths(grid, now, need, without), default=(0.0, 1.0))
 
 
-def has_longer_window(grid: GridState, than: float, now: float) -> bool:
+def longest_window(grid: GridState, now: float, need: Need = SINGLE, without: Container[str] = ()) -> float:
+    """The length of `best_window`."""
+    return best_window(grid, now, need, without)[0]
+
+
+def has_longer_window(
+    grid: GridState, than: float, now: float, need: Need = SINGLE, without: Container[str] = ()
+) -> bool:
     """Whether `longest_window` is more than ``than`` seconds: usually one of the first windows is."""
-    return any(length > than for length in _lengths(grid, now))
+    return any(length > than for length, _ in _lengths(grid, now, need, without))
 
 
-def _lengths(grid: GridState, now: float) -> Iterator[float]:
-    workers = grid.slots.workers.values()
-    yield from (worker.uptime(now) * worker.speed for worker in workers)
-    for known in (workers, grid.away.values()):
-        yield from (each.windows.longest_s * each.speed for each in known)
+def lacks(worker: Worker | None, need: Need) -> tuple[tuple[str, ...], float | None]:
+    """What a PC lacks of what tasks need: labels; and its memory, if that is too little. Of an unknown PC nothing."""
+    if worker is None:
+        return (), None
+    traits = worker.traits
+    return tuple(sorted(need.labels - traits.labels)), traits.memory if traits.memory < need.memory else None
+
+
+def _lengths(grid: GridState, now: float, need: Need, without: Container[str]) -> Iterator[tuple[float, float]]:
+    up = [worker for worker in grid.slots.workers.values() if worker.name not in without and _has(worker, need)]
+    yield from ((worker.uptime(now) * worker.speed, worker.speed) for worker in up)
+    yield from ((worker.windows.longest_s * worker.speed, worker.speed) for worker in up)
+    away = (away for name, away in grid.away.items() if name not in without and _has(away.was, need))
+    yield from ((each.windows.longest_s * each.speed, each.speed) for each in away)
+
+
+def _has(worker: Worker | None, need: Need) -> bool:
+    return not (need.labels or need.memory) or lacks(worker, need) == ((), None)

@@ -226,6 +226,17 @@ def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> N
     assert "on short: not there: preparing it takes about 12 s, and the PC stays for " in explained(client, bag)
 
 
+def test_where_pcs_that_have_it_leave_too_soon_for_the_tasks_another_prepares_it(office: Office) -> None:
+    first, client = Pc(office, "first", uptime=60.0), owner(office)
+    client.submit([b"0"], template=template(), runtime=1.0)
+    key = first.prepare()
+    assert len(first.work()) == 1
+    second = Pc(office, "second", uptime=300.0)
+    client.submit([b"1"], template=template(), runtime=100.0)
+    assert second.prepare() == key
+    assert len(second.work()) == 1
+
+
 def test_a_pc_that_is_not_needed_yet_is_explained_also_if_it_stays_for_ever(office: Office) -> None:
     pcs = [Pc(office, name, uptime=None) for name in "ab"]
     client = owner(office)
@@ -504,3 +515,42 @@ def test_nothing_that_everybody_may_ask_names_a_part_or_a_template(office: Offic
             said = json.dumps(ben.ask(what, **ids.get(what, {})))
             assert not [name for name in secret if name in said or name[:16] in said], what
     assert bag in json.dumps(ben.ask("bags"))
+
+
+# --- what the bag's note says -----------------------------------------------------------------------------------------
+
+
+def _note(client: Client, bag: str) -> str:
+    (row,) = [row for row in client.ask("bags")["bags"] if row["bag"] == bag]
+    return str(row["note"])
+
+
+def test_the_note_of_a_bag_says_why_the_only_pc_refuses_its_environment(office: Office) -> None:
+    pc, client = Pc(office, "pc1"), owner(office)
+    bag = client.submit([b""], template())
+    key = pc.first().key
+    pc.refuse(key, "its RECORD cannot be read")
+    said = "its environment cannot be prepared on pc1: bad-1.0.whl: its RECORD cannot be read"
+    assert _note(client, bag) == said
+    assert _note(client, client.submit([b""], template())) == said, "a bag that comes later needs the same"
+
+
+def test_what_another_pc_could_prepare_is_not_the_fault_of_the_wheels(office: Office) -> None:
+    client, pcs = owner(office), [Pc(office, name) for name in ("pc1", "pc2")]
+    bag = client.submit([b""] * 100, template())
+    key = pcs[0].first().key
+    assert pcs[1].first().key == key
+    pcs[0].refuse(key)
+    assert "cannot be prepared on pc1" in _note(client, bag)
+    pcs[1].say(key)
+    assert _note(client, bag) == ""
+
+
+def test_a_bag_that_is_held_says_so_once(office: Office) -> None:
+    client, pcs = owner(office), [Pc(office, name) for name in ("pc1", "pc2")]
+    bag = client.submit([b""] * 100, template())
+    for pc in pcs:
+        pc.refuse(pc.first().key)
+    note = _note(client, bag)
+    assert note.count("bad-1.0.whl") == 1
+    assert "2 PCs cannot prepare its environment" in note

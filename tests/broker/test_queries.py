@@ -219,6 +219,36 @@ def test_a_task_longer_than_any_window_is_told_so(office: Office, client: Client
     assert any("no window that is open or announced is that long: the longest is 1 min 40 s" in line for line in text)
 
 
+def test_a_coming_window_of_a_pc_that_lacks_something_does_not_fit(office: Office, client: Client) -> None:
+    joined(office, uptime=100.0, windows=(wire.Window(1000.0, 9000.0),), memory=2**30)
+    for options, why in (
+        (wire.TaskOptions(labels=("gpu",)), "the PC does not have the label gpu"),
+        (wire.TaskOptions(memory=2**32), "the PC has 1 G of memory, which is too little"),
+    ):
+        answer = client.ask("explain", bag=client.submit([b"0"], runtime=500.0, options=options), item=0)
+        assert not any(window["fits"] for window in answer["coming"])
+        assert any(line.startswith("pc1: window in") and line.endswith(why) for line in answer["text"])
+        assert not any("fits" in line for line in answer["text"])
+
+
+def test_no_slot_has_less_than_nothing_left(office: Office, client: Client) -> None:
+    joined(office, uptime=100.0)
+    first = client.submit([b"0"], runtime=90.0)
+    office.settle()
+    office.now += 95.0
+    office.settle()
+    client.ask("runtimes", bag=first, items=[0], runtimes=[300.0])
+    answer = client.ask("explain", bag=client.submit([b"0"], runtime=50.0), item=0)
+    assert all(slot["left_s"] >= 0.0 for slot in answer["slots"])
+    assert "-" not in "".join(answer["text"])
+
+
+def test_what_a_task_needs_is_said_in_the_seconds_of_the_pc_at_hand(office: Office, client: Client) -> None:
+    joined(office, uptime=100.0, speed=0.5)
+    text = client.ask("explain", bag=client.submit([b"0"], runtime=500.0), item=0)["text"]
+    assert any("needs 8 min 21 s on a PC of speed 1 (16 min on pc1, whose speed is 0.5)" in line for line in text)
+
+
 def test_a_task_waits_because_slots_are_busy(office: Office, client: Client) -> None:
     joined(office)
     bag = client.submit([b"%d" % n for n in range(50)], runtime=1000.0)

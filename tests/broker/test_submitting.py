@@ -9,8 +9,9 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.bags import NO_WORKER
+from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.server import python_minor
+from deskgrid.broker.time_notes import NO_WORKER
 from deskgrid.broker.watchers import RECEIPT_S
 from tests.broker.office import ADMIN, Office
 from tests.peers import COMMAND, Client
@@ -227,8 +228,38 @@ def test_the_note_of_tasks_too_long_says_for_which_speed_the_longest_window_coun
     office.worker().join(uptime=100.0, speed=0.5)
     said = note(client, client.batch("b1", [b"0"], runtime=500.0))
     assert said.startswith(
-        "its task is longer than any window known: the longest is 50 s for a PC of speed 1, less 1 s"
+        "its task is longer than any window known: the longest is 50 s for a PC of speed 1 "
+        "(1 min 40 s on one of speed 0.5), less 1 s"
     )
+
+
+@pytest.mark.parametrize("has", [{"labels": ("gpu",)}, {"memory": 8 * 2**30}])
+@pytest.mark.parametrize("away", [False, True])
+def test_the_note_of_tasks_too_long_looks_only_at_pcs_that_have_what_they_need(
+    office: Office, client: Client, has: dict[str, Any], away: bool
+) -> None:
+    office.worker("long").join(memory=2**30)
+    short = office.worker("short")
+    short.join(uptime=80.0, **has)
+    if away:
+        short.send(wire.Leave("window closes", True, False, (wire.Window(50.0, 80.0),), ()))
+    options = wire.TaskOptions(**({"labels": ("gpu",)} if "labels" in has else {"memory": 4 * 2**30}))
+    said = note(client, client.batch("b1", [b"0"], runtime=500.0, options=options))
+    which = "the label gpu" if "labels" in has else "4 G of memory"
+    assert said.startswith(f"its task is longer than any window known of PCs with {which}: the longest is 1 min 20 s")
+
+
+def test_a_bag_that_was_submitted_before_any_pc_says_what_those_lack_that_have_come(
+    office: Office, client: Client
+) -> None:
+    options = wire.TaskOptions(labels=("gpu",))
+    bag = client.submit([b"0"], runtime=500.0, options=options)
+    office.worker("plain").join()
+    assert client.ask("bags")["bags"][0]["note"] == f"no PC has the label gpu; {WAIT}"
+    office.worker("short").join(uptime=80.0, labels=("gpu",))
+    (row,) = client.ask("bags")["bags"]
+    assert row["bag"] == bag
+    assert "longer than any window known of PCs with the label gpu" in row["note"]
 
 
 def test_a_coming_window_that_is_long_enough_needs_no_note(office: Office, client: Client) -> None:

@@ -188,10 +188,9 @@ def test_a_file_of_lines_may_be_named(grid: FakeGrid, tmp_path: Path) -> None:
     assert grid.submitted["items"] == ["é.png", "b.png"]
 
 
-def test_a_line_that_is_not_utf_8_is_named(grid: FakeGrid) -> None:
-    result = deskgrid("submit", "--each", "-", "--", "convert", stdin=b"a\n\xff\n")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "line 2" in result.stderr
+def test_a_line_that_is_not_utf_8_keeps_its_bytes(grid: FakeGrid) -> None:
+    deskgrid("submit", "--each", "-", "--", "convert", stdin=b"a\ncaf\xe9\n")
+    assert grid.submitted["items"] == ["a", "caf\udce9"]
 
 
 def test_a_file_that_is_not_there_is_one_line_and_exit_code_2(grid: FakeGrid) -> None:

@@ -60,3 +60,42 @@ def test_a_join_line_in_such_a_folder_cannot_be_read_and_there_is_no_project() -
         read_join_line("@~/line", "client")
     with pytest.raises(BagRejected, match="there is no project or wheel at"):
         _local("~no-such-account/project", Path())
+
+
+# --- a home folder that is none ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["/", "", "there-is-none"])
+def bad(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """$HOME of an account of a service, or in a container."""
+    home = str(tmp_path / request.param) if "none" in request.param else request.param
+    monkeypatch.setenv("HOME", home)
+    return home or "/"
+
+
+@pytest.mark.parametrize("command", ["broker", "worker"])
+def test_a_command_keeps_nothing_in_such_a_folder(command: str, bad: str) -> None:
+    result = deskgrid(command)
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "home folder" in said
+    assert bad in said
+    assert "set HOME, or DESKGRID_HOME" in said
+    assert not Path(bad, ".deskgrid").exists()
+
+
+def test_a_program_hears_that_such_a_folder_is_none(bad: str) -> None:
+    with pytest.raises(GridUnreachable, match=r"home folder .* set DESKGRID_JOIN to the line"):
+        Grid()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there the folder of caches is another")
+def test_environments_are_kept_in_no_such_folder(bad: str) -> None:
+    with pytest.raises(BagRejected, match=r"home folder .*: set HOME, or XDG_CACHE_HOME"):
+        cache_folder()
+
+
+def test_a_folder_that_is_named_needs_no_home(bad: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DESKGRID_HOME", str(tmp_path / "mine"))
+    with pytest.raises(GridUnreachable, match=f"{tmp_path}/mine/client.join is not there"):
+        Grid()

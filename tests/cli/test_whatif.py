@@ -228,6 +228,20 @@ def test_advice_says_if_nothing_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert advised(monkeypatch, Advice(NOW, (), None))[1:] == [ALL_STAY]
 
 
+def test_advice_for_a_checkpointing_bag_does_not_say_to_save_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = eta(None, None, None, "3 tasks fit no window that is known")
+    told = advised(monkeypatch, Advice(nobody, (), Misfits(3, 11 * HOUR, 10 * HOUR, 2, keeps=True)))
+    assert told[0] == (
+        "a piece of 3 tasks needs 11 h 00 min at once, and the longest window that is known has 10 h 00 min: "
+        "give a shorter min_piece, or leave a PC on 1 h 01 min longer"
+    )
+
+
+def test_printed_advice_is_what_the_command_prints() -> None:
+    assert str(Advice(NOW, (), None)).splitlines() == list(Advice(NOW, (), None).lines())
+    assert ALL_STAY in str(Advice(NOW, (), None))
+
+
 def test_advice_begins_with_tasks_that_fit_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = eta(None, None, None, "3 tasks fit no window that is known")
     told = advised(monkeypatch, Advice(nobody, (), Misfits(3, 11 * HOUR, 10 * HOUR, 2)))

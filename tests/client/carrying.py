@@ -17,8 +17,9 @@ def reached_by(function: Callable[..., Any], argument: object = None, modules: S
     noted = Noted(KnownFiles())
     pickled = noted.pickled(lambda: pickle_function(function))
     payload = noted.pack_call((argument,), {}, "the argument")
+    classes = noted.pickled(noted.classes.pickled)
     assert noted.functions is not None
-    return reached_from(named_in(pickled) | named_in(payload), noted.functions.values(), modules)
+    return reached_from(named_in(pickled) | named_in(payload) | named_in(classes), noted.functions.values(), modules)
 
 
 def files_of(function: Callable[..., Any] | None, argument: object, modules: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 
 from deskgrid import File, wire
 from deskgrid.client.payload import Raised, pack_call, pack_text, share, value_of
+from deskgrid.client.template import command_template
 from deskgrid.errors import (
     BagRejected,
     PicklingFailed,
@@ -24,7 +25,7 @@ from deskgrid.errors import (
     TaskCrashed,
     TaskTimeout,
 )
-from deskgrid.wire import CHUNK_BYTES, LARGE_BYTES, VALUE_BYTES, Chunks, Outcome, Payload
+from deskgrid.wire import CHUNK_BYTES, LARGE_BYTES, VALUE_BYTES, Chunks, Outcome, Payload, read_template
 from tests.client.carrying import reached_by
 
 
@@ -130,8 +131,14 @@ def test_a_commands_item_is_text() -> None:
         pack_text(3, "item 0")
 
 
+def test_a_commands_item_may_have_bytes_that_are_not_utf_8() -> None:
+    assert pack_text(os.fsdecode(b"caf\xe9"), "item 0") == b"caf\xe9"
+    with pytest.raises(BagRejected, match=r"not text but bytes: a command's items are texts: use os\.fsdecode"):
+        pack_text(b"caf\xe9", "item 0")
+
+
 def test_half_a_character_is_refused_by_name() -> None:
-    with pytest.raises(PicklingFailed, match="item 0 cannot be sent as UTF-8"):
+    with pytest.raises(PicklingFailed, match="item 0 has a character that stands for no byte"):
         pack_text("\ud800", "item 0")
 
 
@@ -231,3 +238,13 @@ def test_an_error_that_is_not_one_is_an_error_all_the_same(payload: bytes) -> No
     value = ended(Outcome.ERROR, payload)
     assert isinstance(value, Raised)
     assert isinstance(value.error, RemoteError)
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_a_word_of_a_command_that_is_not_utf_8_travels_as_its_bytes() -> None:
+    template = command_template(["echo", "é", "caf\udce9"])
+    assert read_template(template.data)["argv"] == ["echo", "é", b"caf\xe9"]
+    with pytest.raises(BagRejected, match="word 1 of the command has a character that stands for no byte"):
+        command_template(["echo", "\ud800"])

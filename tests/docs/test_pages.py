@@ -1,6 +1,7 @@
 """Checks of our pages that run nothing: commands exist, links lead somewhere, plans and units are valid."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+import deskgrid
 from deskgrid.cli.front import Later, main
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import WindowsFile, read_cycle, read_windows
@@ -40,6 +42,27 @@ def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
         command, words = command.commands[words[0]], words[1:]
         command = command.load() if isinstance(command, Later) else command
     return command, words
+
+
+WRITTEN = runpy.run_path(str(ROOT / "docs" / "written.py"))
+
+
+@pytest.mark.parametrize("page", WRITTEN["PAGES"])
+def test_what_a_page_takes_from_the_program_is_as_it_is_there(page: str) -> None:
+    assert text_of(page) == WRITTEN["written"](text_of(page)), "run make docs"
+
+
+def test_every_command_and_every_name_is_in_the_reference() -> None:
+    page = text_of("docs/reference/command-line.md")
+    assert [name for name in main.commands if f"### deskgrid {name}\n" not in page] == []
+    page = text_of("docs/reference/python.md")
+    assert [name for name in deskgrid.__all__ if not re.search(rf"^#+ {name}$|\b{name}\b", page, re.MULTILINE)] == []
+    assert not re.search(r"^:::", page, re.MULTILINE)
+
+
+def test_a_page_that_is_out_of_date_is_found() -> None:
+    page = text_of("docs/reference/command-line.md")
+    assert WRITTEN["written"](page.replace("deskgrid broker [OPTIONS]", "deskgrid broker [OTHERS]")) == page
 
 
 @pytest.mark.parametrize(("place", "arguments"), SHOWN, ids=str)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -462,3 +463,24 @@ def test_all_wheels_that_a_pc_can_use_are_considered(system: System, first: str,
     assert (found[0], len(found)) == (first, count)
     assert set(resolve.conditions(system)) >= {"sys_platform", "platform_machine", "python_full_version"}
     assert isinstance(resolve._uv_platform(system), str)
+
+
+# --- wheels that no PC would unpack -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"leave_out": ["RECORD"]}, "it has no RECORD"),
+        ({"files": {"bad.py": "", "Bad.py": ""}}, "is there twice, at least where case does not count"),
+        ({"files": {"bad-1.0.data/scripts/python3": ""}}, "would be Python itself in an environment"),
+        ({"scripts": {"python": "bad:main"}}, "would be Python itself in an environment"),
+    ],
+)
+def test_a_wheel_that_no_pc_can_unpack_is_refused_before_anything_is_sent(
+    index: Path, tmp_path: Path, how: dict[str, Any], why: str
+) -> None:
+    wheel = make_wheel(tmp_path / "mine", "bad", **how)
+    with pytest.raises(BagRejected, match=rf"no PC can unpack bad-1.0-py3-none-any.whl: .*{why}"):
+        asked(wheel)
+    assert not list((tmp_path / "cache").rglob("bad-*.whl"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from deskgrid import Grid
+from deskgrid.homes import this_host
 from deskgrid.worker.environments import installer
 from deskgrid.worker.environments.installer import NUMBERS, find_installer
 from deskgrid.worker.run.accounts import AccountError
@@ -70,7 +71,7 @@ def owners() -> Callable[[list[str]], dict[str, Any]]:
 def test_wheels_are_unpacked_and_environments_made_by_neither_root_nor_the_account_of_tasks(
     grid: Grid, place: Path, user: str
 ) -> None:
-    files = place / "files"
+    files = place / "files" / this_host()
     folders = [str(files / "cache"), str(files / "wheels")]
     (found,) = grid.bag(owners(), [folders], runtime=1, env=["labtools"]).results()
     assert found["metre"] == 100

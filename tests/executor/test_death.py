@@ -255,3 +255,18 @@ def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path, second: str) -
         finally:
             worker.kill()
     assert eventually(lambda: not any(alive(pid) for pid in pids))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no parent")
+def test_a_parent_that_a_task_has_stopped_goes_on(rig: Rig) -> None:
+    def stop(number: int) -> None:
+        import os
+        import signal
+        import time
+
+        os.kill(os.getppid(), signal.SIGSTOP)
+        time.sleep(1000)
+
+    rig.executor.run(0, rig.jobs(rig.know(python_template(stop)), call(1), timeout=0.5))
+    assert [ended.outcome for ended in rig.until(1)] == [Outcome.TIMEOUT]
+    assert value(rig.call(lambda: 1)) == 1

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 from deskgrid.wire import Outcome
 from deskgrid.worker.run.folders import remove_abandoned
+from deskgrid.worker.run.shared import noted
 from tests.executor.rig import Rig, call, python_template, value
 from tests.live import ROOT
 from tests.waiting import eventually
@@ -27,7 +28,8 @@ def name() -> Iterator[str]:
     """A name that nobody else uses."""
     found = f"deskgrid-test-{os.getpid()}-{time.monotonic_ns()}"
     yield found
-    (SHM / found).unlink(missing_ok=True)
+    for path in SHM.glob(f"{found}*"):
+        path.unlink(missing_ok=True)
 
 
 def gone(path: Path) -> bool:
@@ -244,6 +246,51 @@ def test_shared_memory_of_tasks_is_gone_when_their_worker_was_killed_and_the_nex
     assert not closed.exists()
     assert not mapped.exists()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_in_memory_of_a_killed_task_cost_no_other_task_however_many_and_odd_they_are(
+    rigs: Callable[..., Rig], name: str, tmp_path: Path
+) -> None:
+    def waits(gate: str) -> int:
+        import os
+        import time
+
+        while not os.path.exists(gate):
+            time.sleep(0.01)
+        return os.getpid()
+
+    def opens(name: str, gate: str) -> None:
+        import os
+        import time
+        from pathlib import Path
+
+        for number in range(400):
+            os.open(f"/dev/shm/{name}-{number}-".encode() + b"\xff" * 200, os.O_CREAT)
+        Path(gate).touch()
+        time.sleep(1000)
+
+    rig, began, gate = rigs(2), tmp_path / "began", tmp_path / "gate"
+    rig.executor.start()
+    rig.executor.run(1, rig.jobs(rig.know(python_template(waits)), call(str(gate))))
+    rig.executor.run(0, rig.jobs(rig.know(python_template(opens)), call(name, str(began))))
+    assert eventually(lambda: rig.poll() is not None and began.exists())
+    rig.executor.stop(0, time.monotonic())
+    assert eventually(lambda: rig.poll() is not None and not list(SHM.glob(f"{name}*")))
+    gate.touch()
+    assert [ended.outcome for ended in rig.until(1)] == [Outcome.DONE]
+
+
+@pytest.mark.parametrize("made", ["a file without an end", "a pipe", "a link"])
+def test_what_a_task_makes_of_the_notes_about_memory_costs_the_worker_nothing(made: str, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    if made == "a pipe":
+        os.mkfifo(notes)
+    elif made == "a link":
+        notes.symlink_to("/dev/zero")
+    else:
+        notes.touch()
+        os.truncate(notes, 2**40)
+    assert list(noted(str(notes))) == []
 
 
 def test_temporary_files_of_a_killed_task_are_gone(rig: Rig) -> None:

@@ -7,6 +7,7 @@ import _thread
 import atexit
 import builtins
 import decimal
+import faulthandler
 import gc
 import json
 import locale
@@ -77,6 +78,16 @@ def tell_signals() -> Task:
         _, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
+
+    return task
+
+
+def a_moment_later(change: Task) -> Task:
+    """Change something in no time, as few tasks do; but this task takes longer."""
+
+    def task() -> None:
+        change()
+        time.sleep(0.001)
 
     return task
 
@@ -174,11 +185,43 @@ CHANGED: dict[str, tuple[Task, Task]] = {
     ),
     "how far it gives way": (lambda: os.nice(3), lambda: os.getpriority(os.PRIO_PROCESS, 0)),
     "standard input": (lambda: os.close(0), lambda: (os.fstat(0).st_rdev, os.read(0, 1))),
+    "what Python reads from standard input": (a_moment_later(lambda: (sys.stdin.close(),)), lambda: [*sys.stdin]),
+    "what Python reads instead of standard input": (
+        a_moment_later(lambda: vars(sys).update(stdin=None)),
+        lambda: [*sys.stdin],
+    ),
+    "arguments": (a_moment_later(lambda: sys.argv.append("--more")), lambda: [*sys.argv]),
+    "what is done about errors": (
+        a_moment_later(lambda: (vars(sys).update(excepthook=None), vars(threading).update(excepthook=None))),
+        lambda: (sys.excepthook is sys.__excepthook__, threading.excepthook is threading.__excepthook__),
+    ),
+    "how warnings are shown": (
+        a_moment_later(lambda: vars(warnings).update(showwarning=None)),
+        lambda: warnings.warn("mind", stacklevel=1),
+    ),
+    "what is said after a crash": (faulthandler.disable, faulthandler.is_enabled),
+    "what is said of garbage": (lambda: gc.set_debug(gc.DEBUG_SAVEALL), gc.get_debug),
+    "how large the stack of a thread is": (lambda: threading.stack_size(2**16), threading.stack_size),
+    "how long numbers may be": (
+        lambda: sys.set_int_max_str_digits(700),
+        lambda: (sys.get_int_max_str_digits(), len(str(10**2000))),
+    ),
+    "hooks of asynchronous generators": (
+        lambda: sys.set_asyncgen_hooks(firstiter=print),
+        lambda: sys.get_asyncgen_hooks().firstiter,
+    ),
+    "how C libraries are loaded": (lambda: sys.setdlopenflags(os.RTLD_LAZY), sys.getdlopenflags),
     "standard input, replaced": (
         lambda: os.dup2(os.open(sys.executable, os.O_RDONLY), 0),
         lambda: os.read(0, 1),
     ),
 }
+if os.geteuid() == 0:
+    CHANGED |= {
+        "who it is": (lambda: os.seteuid(65534), os.geteuid),
+        "its groups": (lambda: os.setgroups([65534]), os.getgroups),
+        "what it sees of the disk": (lambda: os.chroot(os.environ["TMPDIR"]), lambda: os.path.exists(sys.executable)),
+    }
 if sys.platform == "linux":
     CHANGED |= {
         "the processors": (
@@ -507,6 +550,28 @@ def test_a_folder_for_temporary_files_that_a_task_removes_is_there_for_the_next(
 
     _, there = run(rig, remove, lambda: os.path.isdir(tempfile.mkdtemp()))
     assert there
+
+
+@pytest.mark.parametrize("end", ["end", "crash"])
+@pytest.mark.skipif(sys.platform == "win32", reason="who makes links there needs a privilege")
+def test_a_folder_that_a_task_puts_in_the_place_of_that_for_temporary_files_keeps_what_is_in_it(
+    rig: Rig, end: str, tmp_path: Path
+) -> None:
+    kept = tmp_path / "larger disk" / "folder" / "file"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+
+    def replace(larger: str, end: str) -> None:
+        folder = os.environ["TMPDIR"]
+        os.rmdir(folder)
+        os.symlink(larger, folder)
+        if end == "crash":
+            os._exit(1)
+
+    digest = rig.know(python_template(replace))
+    rig.run(digest, call(str(kept.parents[1]), end))
+    assert run(rig, lambda: os.path.islink(os.environ["TMPDIR"])) == [False]
+    assert kept.exists()
 
 
 @pytest.mark.parametrize("end", ["crash", "kill"])

@@ -14,6 +14,7 @@ from deskgrid import File, wire
 from deskgrid.client.grid import Grid
 from deskgrid.client.link import Link
 from deskgrid.errors import BagRejected, RemoteError, RequestFailed
+from deskgrid.homes import this_host
 from tests.files.fakes import content
 from tests.live import LiveGrid, live_grid
 from tests.peers import PATIENCE_S
@@ -269,7 +270,11 @@ def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGr
         assert len({pid for *_, pid in found}) > 1
         with pytest.raises(TypeError, match="travels only in the items and functions of a bag"):
             pickle.dumps(shared)
-    cached = [path for path in Path(f"{live.home}-pcs", "files", "cache").iterdir() if path.stat().st_size >= size]
+    cached = [
+        path
+        for path in Path(f"{live.home}-pcs", "files", this_host(), "cache").iterdir()
+        if path.stat().st_size >= size
+    ]
     assert len(cached) == 1, "one copy on the disk, for all workers of the PC"
 
 
@@ -353,7 +358,7 @@ def test_the_error_of_a_task_that_changes_a_shared_array_says_what_to_do(grid: G
 
 def test_the_folders_of_tasks_and_results_are_gone_afterwards(live: LiveGrid, grid: Grid) -> None:
     grid.command(["touch", "out"], [""], runtime=1, inputs=["data.csv"], outputs=["out"]).wait(PATIENCE_S)
-    area = Path(f"{live.home}-pcs", "files")
+    area = Path(f"{live.home}-pcs", "files", this_host())
     assert eventually(lambda: not list(area.glob("deskgrid-worker-*/*/*")), PATIENCE_S)
     live.workers[0].stop()
     assert sorted(path.name for path in area.iterdir()) == ["cache", "wheels"]

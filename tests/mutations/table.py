@@ -9,7 +9,7 @@ MUTATIONS = (
         "deskgrid.scheduler.answers:Answers._take",
         "slot.sent[place].attempt == ended.attempt",
         "True",
-        first=23,
+        first=34,
     ),
     Mutation(
         "look for the first of no answers",
@@ -271,7 +271,7 @@ MUTATIONS = (
         "deskgrid.broker.sessions:Sessions._restore",
         '"cancelled": cancelled,',
         '"cancelled": [],',
-        first=23,
+        first=34,
     ),
     Mutation(
         "let a worker answer for others",
@@ -340,8 +340,8 @@ MUTATIONS = (
     Mutation(
         "let somebody wait who has nothing on a slot",
         "deskgrid.scheduler.turns:Turns._meet",
-        "contender.turn = share in running, contender.turn[1]",
-        "contender.turn = True, contender.turn[1]",
+        "share.turn(self._grid.now, share in running)",
+        "share.turn(self._grid.now, True)",
         "people",
     ),
     Mutation(
@@ -588,7 +588,7 @@ MUTATIONS = (
         "deskgrid.worker.session:Session._introduce",
         "self._owes_results = self._introduced and not self.joined",
         "self._work._results.unwritten.clear()",
-        first=82,
+        first=94,
     ),
     Mutation(
         "take work that was assigned before the worker left",
@@ -596,7 +596,7 @@ MUTATIONS = (
         "if not self._open or assign.opening != self._opening:",
         "if False:",
         "drizzle",
-        first=24,
+        first=37,
     ),
     Mutation(
         "take an assignment twice that arrives twice",

@@ -73,6 +73,24 @@ def test_who_has_nothing_on_a_slot_gets_the_next_free_one_beside_somebody_who_is
             assert any(task in bobs for task in running)
 
 
+@pytest.mark.parametrize("policy", [pgs(0), fcfs(), packing()])
+def test_nobody_waits_for_somebody_whose_tasks_end_at_once(policy: Any) -> None:
+    grid = Grid(policy)
+    used(grid, ann=1e6)
+    grid.pc("a")
+    failing = grid.tasks(*[5.0] * 100, bag=2, key=BOB)
+    ((running,),) = grid.tell_pass().values()
+    anns = grid.tasks(*[5.0] * 3, bag=1, key=ANN)
+    served = []
+    for _ in range(6):
+        grid.wait(0.01)
+        grid.end(running, elapsed=0.0, worker="a")
+        ((running,),) = grid.tell_pass().values()
+        served.append(running in anns)
+        assert running in anns or running in failing
+    assert sum(served) == 3
+
+
 def test_once_everybody_has_something_on_a_slot_those_within_a_minute_of_the_grid_are_served_alike() -> None:
     grid = Grid(packing())
     anns = grid.tasks(*[60.0] * 4, bag=1, key=ANN)

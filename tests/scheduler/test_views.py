@@ -11,7 +11,7 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.views import explain as explanations
 from deskgrid.scheduler.views import snapshot
@@ -362,6 +362,29 @@ def test_a_task_as_long_as_the_window_is_not_said_to_wait_for_a_full_queue() -> 
     same, shorter = grid.tasks(10, 9.99)
     assert 0 < explained(grid.scheduler, same, grid.now).slots[0].short_s < 0.001
     assert explained(grid.scheduler, shorter, grid.now).slots[0].short_s == 0
+
+
+def test_only_windows_of_pcs_that_have_what_tasks_need_count() -> None:
+    grid, gpu, much = Grid(), Need(labels=frozenset({"gpu"})), Need(memory=8)
+    grid.pc("plain", 100, memory=4.0)
+    grid.pc("gpu", 80, labels=frozenset({"gpu"}), memory=4.0)
+    grid.pc("much", 20, windows=[(30, 60)], memory=16.0)
+    longest = grid.scheduler.longest_window
+    assert [longest(grid.now, need) for need in (SINGLE, gpu, much)] == [100, 80, 60]
+    assert grid.scheduler.has_longer_window(99, grid.now)
+    assert not grid.scheduler.has_longer_window(80, grid.now, gpu)
+    assert longest(grid.now, SINGLE, {"plain"}) == 80
+    assert longest(grid.now, Need(labels=frozenset({"fpga"}))) == 0
+    assert grid.scheduler.best_window(grid.now, much) == (60, 1.0)
+
+
+def test_a_window_of_a_pc_that_lacks_something_fits_nothing() -> None:
+    grid = Grid()
+    grid.pc("plain", 5, windows=[(20, 100)], memory=4.0)
+    (task,) = grid.tasks(50, need=Need(labels=frozenset({"gpu"}), memory=8))
+    (window,) = explained(grid.scheduler, task, grid.now).coming
+    assert (window.fits, window.lacks, window.memory) == (False, ("gpu",), 4.0)
+    assert explained(grid.scheduler, task, grid.now).longest_window_s == 0
 
 
 def test_the_longest_window_is_open_announced_or_of_a_worker_that_is_away() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import File, Grid
+from deskgrid.homes import this_host
 from tests.live import LiveGrid, live_grid
 from tests.peers import PATIENCE_S
 
@@ -54,4 +55,4 @@ def test_no_task_fails_when_the_folders_of_a_worker_are_removed(
                 assert command.wait(PATIENCE_S)
                 assert [path.read_text() for path in command.fetch(tmp_path / "to", 0)] == ["1,2"]
                 shutil.rmtree(tmp_path / "to")
-                assert swept(tmp_path / "tmp", tmp_path / "files") >= 3
+                assert swept(tmp_path / "tmp", tmp_path / "files" / this_host()) >= 3

@@ -31,7 +31,7 @@ FILES = {"kind": "command", "argv": ["./run"], "inputs": bytes(64), "outputs": [
 SOURCE = PYTHON | {"source": bytes(32)}
 
 
-@pytest.mark.parametrize("table", [PYTHON, COMMAND, SAVING, FILES, SOURCE])
+@pytest.mark.parametrize("table", [PYTHON, COMMAND, COMMAND | {"argv": ["echo", b"caf\xe9"]}, SAVING, FILES, SOURCE])
 def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
     data = msgpack.packb(table)
     assert template_kind(data) == table["kind"]

@@ -14,7 +14,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.worker.files.places import Places
-from deskgrid.worker.run import clearing
+from deskgrid.worker.run import beneath, clearing
 from deskgrid.worker.run.accounts import Account, AccountError, find_accounts, reserved
 from deskgrid.worker.run.pool import Accounts, NoAccount
 from tests.files.test_stage import Rig
@@ -119,6 +119,15 @@ def test_an_account_in_which_something_stays_is_nobodys_and_is_cleared_again(are
     assert eventually(lambda: accounts.take("ann") is None and len(clear.cleared) >= 2, PATIENCE_S)
     clear.clean = True
     assert name_of(accounts, "ann") == "a"
+    accounts.close()
+
+
+def test_an_account_whose_folder_somebody_has_removed_is_cleared_as_well(area: Path, clear: Clearing) -> None:
+    accounts = Accounts(area, (ONE,), clear=clear)
+    assert name_of(accounts, "ann") == "a"
+    beneath.remove(area, "a")
+    accounts.release("ann")
+    assert name_of(accounts, "ben") == "a"
     accounts.close()
 
 
@@ -339,6 +348,41 @@ def test_all_that_an_account_runs_and_has_left_goes_and_nothing_else(area: Path)
             assert _left_by(one.uid) == []
             assert {path.name for path in area.rglob("*")} == {"home", "everybodys", "theirs"}
             assert bystander.poll() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_folders_in_folders_of_somebody_else_keep_no_account_from_being_cleared(area: Path) -> None:
+    area.chmod(0o755)
+    folder, old = area, os.umask(0)
+    try:
+        for _ in range(1500):
+            folder /= "d"
+            folder.mkdir()  # which everybody can write to
+    finally:
+        os.umask(old)
+    with users(1) as names:
+        (one,) = find_accounts(*names)
+        (folder / "left").touch()
+        one.own(folder / "left")
+        is_clean, left = clearing.clear(one.uid, one.gid, [str(area)]), list(folder.iterdir())
+    beneath.remove(area, "d")
+    assert is_clean
+    assert left == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_what_an_account_leaves_on_a_disk_that_everybody_can_write_to_is_found(area: Path) -> None:
+    (area / "for all").mkdir()
+    (area / "for all").chmod(0o1777)
+    (area / "closed").mkdir(mode=0o755)
+    rows = [f"/dev/sda1 {area}/for\\040all ext4 rw 0 0", f"tmpfs {area}/for\\040all tmpfs rw 0 0"]
+    rows += [
+        f"/dev/sda2 {area}/closed ext4 rw 0 0",
+        f"server:/all {area}/for\\040all nfs4 rw 0 0",
+        "none /gone tmpfs rw",
+    ]
+    (area / "mounts").write_text("\n".join(rows))
+    assert [*clearing._open_disks(str(area / "mounts"))] == [f"{area}/for all"] * 2
 
 
 def test_root_is_never_cleared() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from deskgrid import File
 from deskgrid.client.grid import Grid
+from deskgrid.homes import this_host
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.wire.key_pair import new_pair
 from deskgrid.worker.run.accounts import AccountError, find_accounts
@@ -257,13 +258,15 @@ def test_nothing_is_left_of_a_worker_that_was_killed_when_the_next_one_starts(
         pid = value_of(live, python_template(lambda: __import__("os").getpid()))
         worker.kill()
         assert eventually(lambda: not alive(pid), PATIENCE_S)
-    left = [*(place / "tmp").glob(f"{PREFIX}*"), *(place / "files").glob(f"{PREFIX}*")]
+    left = [*(place / "tmp").glob(f"{PREFIX}*"), *(place / "files" / this_host()).glob(f"{PREFIX}*")]
     assert left
     with start() as worker:
         assert worker.joined(2)
         assert not [path for path in left if path.exists()]
     assert not list((place / "tmp").iterdir())
-    assert sorted(path.name for path in (place / "files").iterdir()) == ["cache", "wheels"], "the cache stays"
+    assert sorted(path.name for path in (place / "files" / this_host()).iterdir()) == ["cache", "wheels"], (
+        "the cache stays"
+    )
 
 
 @by_root
@@ -345,7 +348,7 @@ def test_tasks_of_that_user_are_given_files_and_leave_others(
         item = {"file": File(place / "data.csv"), "make": File}
         (result,) = grid.bag(_leaves, [item], runtime=1).results()
         assert Path(result).read_text() == "1,21,2"
-        files = place / "files"
+        files = place / "files" / this_host()
         assert {path.stat().st_uid for path in (files / "cache").iterdir()} == {0}
 
 

@@ -2,6 +2,7 @@
 
     install.py NICE unpack WHEEL FOLDER      the files of a wheel, in an empty folder: site, bin, prefix
     install.py NICE make FOLDER WHEEL...     unpacked wheels become an environment, a folder that a Python runs in
+    install.py NICE check FOLDER             whether a PC could unpack the wheels there, as far as their lists tell
 
 It says on stdout, in lines of JSON, what is known so far: facts, or who is to blame: ``refused`` (the wheel: no PC can
 have it), ``trouble`` (this PC), or the number of an unpacked wheel that is ``damaged`` or ``gone``. `unpack` says what
@@ -121,13 +122,38 @@ def unpack(wheel: str, target: str) -> Iterator[dict[str, object]]:
     folder = Path(target)
     for name in (SITE, BIN, PREFIX, _STAGING):
         (folder / name).mkdir()
+    with _opened(wheel) as archive:
+        yield from _unpack(archive, os.path.getsize(wheel), folder)
+    yield {"compiled": _compile_all(folder)}
+
+
+def check(folder: str) -> Iterator[dict[str, object]]:
+    """Yield the name of each wheel in a folder before it is looked at. Raises `Refused`, and OSError."""
+    for wheel in sorted(Path(folder).glob("*.whl")):
+        yield {"wheel": wheel.name}
+        with _opened(str(wheel)) as archive:
+            entries = _checked(archive.infolist())
+            _check_size(entries, wheel.stat().st_size)
+            _contents(archive, entries)
+
+
+@contextmanager
+def _opened(wheel: str) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(wheel) as archive:
-            yield from _unpack(archive, os.path.getsize(wheel), folder)
+            yield archive
     # NotImplementedError: the archive needs a later version of zipfile, as it says itself.
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
         raise Refused(f"it is not a whole wheel: {error}") from error
-    yield {"compiled": _compile_all(folder)}
+
+
+class _Contents(NamedTuple):
+    """What a wheel says of itself. ``files``: where each goes, and what RECORD says of it."""
+
+    name: str
+    version: str
+    scripts: dict[str, tuple[str, str]]
+    files: list[tuple[zipfile.ZipInfo, str, tuple[str, bytes]]]
 
 
 def _unpack(archive: zipfile.ZipFile, size: int, folder: Path) -> Iterator[dict[str, object]]:
@@ -136,6 +162,21 @@ def _unpack(archive: zipfile.ZipFile, size: int, folder: Path) -> Iterator[dict[
     needs = takes + _bytecode_limit(entry.file_size for path, entry in entries.items() if path.endswith(".py"))
     yield {"needs": needs}
     _check_room(folder, needs)
+    contents = _contents(archive, entries)
+    made: set[Path] = set()
+    for entry, relative, expected in contents.files:
+        place = folder / relative
+        if place.parent not in made:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            made.add(place.parent)
+        executable = bool((entry.external_attr >> 16) & 0o111) or place.is_relative_to(folder / BIN)
+        _extract(archive, entry, place, expected, executable=executable)
+    facts = {"name": contents.name, "version": contents.version, "bytes": takes, "scripts": contents.scripts}
+    yield {"unpacked": True, **facts}
+
+
+def _contents(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> _Contents:
+    """Read and check the lists in a wheel. Raises `Refused`."""
     top, name, version = _dist_info(entries)
     about = _metadata(_text(archive, entries, f"{top}.dist-info/WHEEL"))
     if not about.get("wheel-version", "").startswith("1."):
@@ -148,20 +189,15 @@ def _unpack(archive: zipfile.ZipFile, size: int, folder: Path) -> Iterator[dict[
     places = {path: _place(path, top) for path in entries}
     _check_alike(places.values())  # files with different names may have one place
     _check_python(places, scripts)
-    made: set[Path] = set()
+    files = []
     for path, entry in entries.items():
         expected = record.get(path)
         if expected is None and path.rpartition("/")[0] == f"{top}.dist-info" and path.endswith(_SIGNATURES):
             expected = ("", b"")
         if expected is None or (not expected[0] and not path.endswith(_SIGNATURES)):
             raise Refused(f"RECORD has no hash of {path!r:.200}")
-        place = folder / places[path]
-        if place.parent not in made:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            made.add(place.parent)
-        executable = bool((entry.external_attr >> 16) & 0o111) or place.is_relative_to(folder / BIN)
-        _extract(archive, entry, place, expected, executable=executable)
-    yield {"unpacked": True, "name": name, "version": version, "bytes": takes, "scripts": scripts}
+        files.append((entry, places[path], expected))
+    return _Contents(name, version, scripts, files)
 
 
 def _check_size(entries: dict[str, zipfile.ZipInfo], size: int) -> int:
@@ -619,7 +655,7 @@ def main(argv: list[str]) -> None:
     threading.Thread(target=_end_with_worker, daemon=True).start()
     nice, todo, *rest = argv
     _give_way(int(nice))
-    todos: dict[str, Callable[..., Iterator[dict[str, object]]]] = {"unpack": unpack, "make": make}
+    todos: dict[str, Callable[..., Iterator[dict[str, object]]]] = {"unpack": unpack, "make": make, "check": check}
     try:
         for said in todos[todo](*rest):
             _say(said)

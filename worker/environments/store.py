@@ -12,10 +12,10 @@ Rule 4: all wheels together have at most so many bytes as their PC allows, wheth
 import os
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from sys import implementation
 from typing import NamedTuple
 
@@ -130,4 +130,4 @@ class WheelStore:
 
 
 def _gone() -> str:
-    return f"{_GONE}{os.getpid()}-{time.monotonic_ns()}"
+    return f"{_GONE}{token_hex(8)}"

@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 
 from deskgrid.wire import PART_BYTES, Entry, Payload, sha256_of, split_digests
 from deskgrid.worker.run.beneath import is_hole
@@ -181,7 +182,7 @@ class FileCache:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._make_room(len(data))
         path = self._folder / f"{digest.hex()}{_TREE}"
-        staging = path.with_name(f"{path.name}-{os.getpid()}")
+        staging = path.with_name(f"{path.name}-{token_hex(8)}")
         try:
             staging.write_bytes(data)
             staging.replace(path)

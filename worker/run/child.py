@@ -1,8 +1,8 @@
 """The process that runs the tasks of one run of one program, one after another, for one slot of a worker.
 
-Rule 1: this file stands alone, with `scope.py`. `parent.py` loads both by their path: with ``-P``, which keeps this
-folder off the import path; in an environment with ``-I``, so that nothing of the worker's is on that path. They import
-none of our modules, and everything they need before the user's folder is on the import path.
+Rule 1: this file stands alone, with `scope.py` and `script.py`. `start.py` loads them by their path: with ``-P``,
+which keeps this folder off the import path; in an environment with ``-I``, so that nothing of the worker's is on that
+path. They import none of our modules, and everything they need before the user's folder is on the import path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are pipes that the
 worker drains. So the output of C code, subprocesses and dying processes arrives, no program can cut what was printed
 before, and nothing printed can be mistaken for a frame. After a task both pipes get a mark, before its end is reported:
@@ -63,7 +63,7 @@ from typing import Any, TextIO
 
 import msgpack
 
-from . import scope, shared
+from . import scope, script, shared
 
 # Copied from deskgrid.wire, which is not imported here; a test checks that they are equal.
 DONE = 0
@@ -394,18 +394,16 @@ def _trace(error: BaseException) -> str:
 
 
 def _portable(error: BaseException) -> bytes:
-    """Pickle ``error``; return b"" if it cannot be pickled and unpickled again.
+    """Take ``error`` apart for the client; return b"" if nothing can be told but its text.
 
     SystemExit and other exceptions that are not an `Exception` are left out: raised again in the client, they would end
     the client's program.
     """
     if not isinstance(error, Exception):
         return b""
-    for dumps in (pickle.dumps, pickle_by_value()):
-        with suppress(Exception):
-            pickled: bytes = dumps(error, protocol=HIGHEST)
-            if len(pickled) <= TEXT_LIMIT and isinstance(pickle.loads(pickled), type(error)):
-                return pickled
+    with suppress(Exception):  # code of the task runs
+        pickled: bytes = importlib.import_module("deskgrid.raised").taken_apart(error, script.dumps, TEXT_LIMIT)
+        return pickled
     return b""
 
 
@@ -514,11 +512,18 @@ def _link(source: str, target: str) -> None:
 class Function:
     """A Python function. The first task loads it, so anything that loading prints or raises belongs to that task.
 
-    ``loaded``: called then, before it runs.
+    ``loaded``: called then, before it runs. ``temporary``: the folder for temporary files.
     """
 
     def __init__(
-        self, template: dict[str, Any], host: str, files: TaskFiles, environment: str, loaded: Callable[[], None]
+        self,
+        template: dict[str, Any],
+        host: str,
+        files: TaskFiles,
+        environment: str,
+        *,
+        temporary: str,
+        loaded: Callable[[], None],
     ) -> None:
         self._files = files
         self._environment = environment
@@ -528,12 +533,16 @@ class Function:
         self._host = host
         self._folder: str = template["folder"]
         self._function: Callable[..., object] | None = None
+        self._script = script.Script(temporary)
+        self._classes: bytes = template.get("classes", b"")
+        script.know_sources(template.get("lines", {}))
         # The shared objects that it holds, by tree.
         self._shared: dict[str, object] = {}
 
     def result(self, payload: bytes, piece: "Piece | None" = None) -> bytes | Raw:
         """Run one task and return its pickled value. Raises what the task raises, or TaskFailure."""
         self._check_python()
+        self._script.begin()
         try:
             if (function := self._function) is None or (self._shared and self._has_changed()):
                 function = self._function = self._load()
@@ -544,16 +553,19 @@ class Function:
                 error.msg = self._missing(error.name)
                 error.args = (error.msg,)
             raise
+        except StopIteration as error:  # raised again in the program, it would end a loop there in silence: see PEP 479
+            raise RuntimeError("the task raised StopIteration") from error
         return _pickled(value)
 
     def _load(self) -> Callable[..., object]:
         if self._folder and self._folder not in sys.path:
             sys.path.insert(0, self._folder)
         self._files.shared.clear()
+        script.load_all(self._classes)
         function: Callable[..., object] = pickle.loads(self._pickled)
         self._shared = dict(self._files.shared)
         if not self._shared:
-            self._pickled = b""  # it is not needed any more, and may be large
+            self._pickled = self._classes = b""  # not needed any more, and may be large
         self._loaded()
         return function
 
@@ -595,9 +607,11 @@ def _pickled(value: object) -> "bytes | Raw":
     with suppress(Exception):
         if type(value) is bytes and len(value) >= LARGE_BYTES:
             return _around(value)
-        return pickle.dumps(value, HIGHEST)
+        plain = pickle.dumps(value, HIGHEST)
+        if not script.refers_to_script(plain):
+            return plain
     try:  # an object that cannot be imported elsewhere, such as a class of the user's script, travels with its code
-        pickled: bytes = pickle_by_value()(value, protocol=HIGHEST)
+        return script.by_value(value)
     except TaskFailure:  # of a file in the result
         raise
     except Exception as error:
@@ -605,7 +619,6 @@ def _pickled(value: object) -> "bytes | Raw":
             raise
         message = f"the result, of type {type(value).__qualname__}, cannot be pickled: {error}"
         raise TaskFailure("ResultNotPicklable", message) from error
-    return pickled
 
 
 def _around(value: bytes) -> Raw:
@@ -633,7 +646,8 @@ class Command:
         inherited: Sequence[int] = (),
     ) -> None:
         self._inherited = inherited
-        self._argv: list[str] = template["argv"]
+        # Words and items that are not UTF-8 have lone surrogates, as file names have.
+        self._argv = [word if isinstance(word, str) else _text(word) for word in template["argv"]]
         self._saves: dict[str, Any] | None = template.get("saves")
         self._in_folder: bool = template["in_folder"]
         self._files = files
@@ -646,7 +660,7 @@ class Command:
 
         Raises CommandFailed or TaskFailure, and PieceEnded for a ``piece``.
         """
-        argv = self._filled(payload.decode())
+        argv = self._filled(_text(payload))
         cwd = self._files.work() if self._in_folder else None
         try:
             with CommandOutput(self._onward, self._most) as output:
@@ -739,7 +753,7 @@ class CommandOutput:
     ) -> int:
         """Run a command, and return its code. ``look``: called every `COMMAND_S` while it runs. Raises OSError."""
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._stdout, "stderr": 2}
-        with subprocess.Popen(argv, cwd=cwd, pass_fds=inherited, **how) as process:
+        with subprocess.Popen(_words(argv), cwd=cwd, pass_fds=inherited, **how) as process:
             try:
                 self._follow(process, look)
             except BaseException:
@@ -817,6 +831,15 @@ class CommandOutput:
         if self._size > self._most:
             raise too_large(self._size, self._most)
         return b"".join(self._parts)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _words(argv: list[str]) -> list[str] | list[bytes]:
+    """Return the words of a command as it gets them: their very bytes, whatever the locale of this PC is."""
+    return argv if sys.platform == "win32" else [word.encode("utf-8", "surrogateescape") for word in argv]
 
 
 class _Undecoded:
@@ -988,19 +1011,23 @@ def _pickled_state(state: object) -> bytes:
         return pickle_by_value()(state, protocol=HIGHEST)
 
 
+# The modules of deskgrid that tasks load: for what they do, and for what travels.
+_LENT = frozenset(f"deskgrid.{name}" for name in ("checkpoint", "classes", "files", "gang", "raised"))
+
+
 class TaskModules:
-    """Makes `deskgrid.checkpoint`, `files` and `gang` work where deskgrid is not installed for the Python of the task.
+    """Makes the modules of deskgrid that tasks load work where it is not installed for the Python of the task.
 
     That is so in environments. ``from deskgrid import File`` works there, too.
     """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find deskgrid, with little in it, and these three modules; nothing else."""
+        """Find deskgrid, with little in it, and these modules; nothing else."""
         if name == "deskgrid":
             loader: Any = TaskModules()
             return ModuleSpec(name, loader, is_package=True)
-        if name in ("deskgrid.checkpoint", "deskgrid.files", "deskgrid.gang"):
+        if name in _LENT:
             top = Path(__file__).resolve().parents[2]  # of an installation, or of a checkout
             file = f"{name.partition('.')[2]}.py"
             places = (top / file, top / "deskgrid" / file)
@@ -1436,7 +1463,14 @@ class Child:
             return Command(
                 template, self._host, self._files, self._output.stdout, self._limit, inherited=self._inherited
             )
-        return Function(template, self._host, self._files, self._environment, self._surroundings.note)
+        return Function(
+            template,
+            self._host,
+            self._files,
+            self._environment,
+            temporary=self._temporary.path,
+            loaded=self._surroundings.note,
+        )
 
     def _attempt(
         self, template: Function | Command, task: int, number: int, payload: bytes, piece: Piece | None = None
@@ -1654,6 +1688,7 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
     unread, inherited = descriptors[LIFELINE + 1 : DESCRIPTORS], descriptors[DESCRIPTORS:]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)
+    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child = Child(
         times_file,
         printed,
@@ -1667,6 +1702,5 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         unread=unread,
         inherited=inherited,
     )
-    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     child.serve()
     child.end()

@@ -8,7 +8,9 @@ Rule 2: it succeeds only if nothing is left. Until then, nobody else gets the ac
 
 import ctypes
 import os
+import re
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from deskgrid.worker.run import beneath
 
-# Where every user may leave something.
+# Where every user may leave something, beside local disks that everybody can write to.
 COMMON = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
 # How often it is tried, and seconds between: processes that hang in a system call end when that returns.
 ROUNDS = 50
@@ -35,13 +37,24 @@ def main() -> None:
 
 def clear(uid: int, gid: int, folders: list[str]) -> bool:
     """End and remove everything of a user; whether nothing is left."""
-    places = [Path(folder) for folder in (*folders, *COMMON)]
+    places = [Path(folder) for folder in (*folders, *COMMON, *_open_disks())]
     for _ in range(ROUNDS if uid else 0):
         _as(uid, gid, _kill_all)
         if not _runs(uid, gid) and _as(uid, gid, lambda: _tidy(uid, places)):
             return True
         time.sleep(PAUSE_S)
     return False
+
+
+def _open_disks(mounts: str = "/proc/self/mounts") -> Iterator[str]:
+    """Yield where local disks are mounted that everybody can write to. Of others, a server may not answer."""
+    with suppress(OSError):
+        for line in Path(mounts).read_bytes().splitlines():
+            device, escaped, kind, *_ = line.split(b" ")
+            place = re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), escaped)
+            with suppress(OSError):
+                if (device.startswith(b"/dev/") or kind == b"tmpfs") and os.stat(place).st_mode & stat.S_IWOTH:
+                    yield os.fsdecode(place)
 
 
 def _kill_all() -> None:
@@ -99,13 +112,16 @@ def _tidy(uid: int, places: list[Path]) -> None:
 
 def _left(uid: int, place: Path) -> Iterator[tuple[Path, str]]:
     """Yield what this user has in a place: the folder and the name of each; also in folders of others there."""
-    with suppress(OSError), os.scandir(place) as names:
-        for each in names:
-            with suppress(OSError):
-                if each.stat(follow_symlinks=False).st_uid == uid:
-                    yield place, each.name
-                elif each.is_dir(follow_symlinks=False) and os.access(each.path, os.W_OK):
-                    yield from _left(uid, place / each.name)
+    folders = [place]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(folder) as names:
+            for each in names:
+                with suppress(OSError):
+                    if each.stat(follow_symlinks=False).st_uid == uid:
+                        yield folder, each.name
+                    elif each.is_dir(follow_symlinks=False) and os.access(each.path, os.W_OK):
+                        folders.append(folder / each.name)
 
 
 def _remove_ipc(uid: int) -> None:

@@ -490,6 +490,8 @@ class Executor:
             self._lose(slot, outcome, slot.trouble, now, ended)
         elif limit is not None and slot.elapsed(now) >= limit:
             outcome = Outcome.TIMEOUT if slot.sent else Outcome.NO_START
+            if not slot.sent:  # to wait as long again would hold up everybody's work
+                slot.failures = START_ATTEMPTS
             self._lose(slot, outcome, f"not done after {precise(limit)}", now, ended)
 
     def _lose(self, slot: Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:

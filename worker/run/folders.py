@@ -161,6 +161,12 @@ def _remove(path: Path, lock: int) -> None:
         os.close(lock)
 
 
+def has_locks(place: Path) -> bool:
+    """Whether a file in ``place`` can be locked: a disk in the network may have no locks. Raises OSError."""
+    with tempfile.NamedTemporaryFile(prefix=PREFIX, dir=place) as file:
+        return taken(file.fileno())
+
+
 def taken(lock: int) -> bool:
     """Try to take the lock until this process ends; return whether it was free and its file still exists."""
     try:

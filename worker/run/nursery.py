@@ -9,6 +9,7 @@ checked, and a parent that does not do what it is told is killed.
 import array
 import itertools
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -28,8 +29,10 @@ BORN_LIMIT = 60.0
 CLOSE_LIMIT = 5.0
 # How long it may take to end one process. Seconds.
 KILL_LIMIT = 20.0
-# Bytes of a message of a parent: a number, or the text of an error of the system.
+# Bytes of a message of a parent: a number, the text of an error of the system, or the names of some entries of memory.
 MESSAGE_LIMIT = 64 * 1024
+# Entries of shared memory that a process may have had in use, for all that we want to hear: as many as it can open.
+ENTRIES_LIMIT = 2**20
 # Bytes of the end of what a parent printed before it died: a screenful.
 TAIL = 4096
 
@@ -137,8 +140,10 @@ class Nursery:
         return birth
 
     def _send(self, data: bytes, descriptors: Sequence[int]) -> bool:
-        """Send all of it; return whether the parent lives."""
+        """Send all of it; return whether the parent lives. A task may have stopped it, with all that it started."""
         if sys.platform != "win32":
+            with suppress(OSError):
+                self._popen.send_signal(signal.SIGCONT)
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
             with suppress(OSError):
                 self._socket.sendall(data[self._socket.sendmsg([data], [rights] if descriptors else []) :])
@@ -189,16 +194,19 @@ class Nursery:
             birth.is_gone(self._popen.returncode, trouble)
         self._births.clear()
 
-    def _hear(self, kind: str, token: int, what: Any, entries: Sequence[Sequence[Any]] = ()) -> None:
+    def _hear(self, kind: str, token: int, what: Any) -> None:
         self._up = True
         if kind == "born":
             self._births[token].is_born(int(what))
         elif kind == "failed":
             self._births.pop(token).is_gone(None, str(what))
+        elif kind == "used":
+            birth = self._births[token]
+            birth.used += [(os.fsdecode(name), int(inode)) for name, inode in what]
+            if len(birth.used) > ENTRIES_LIMIT:
+                raise ValueError("no process has so many")
         else:
-            birth = self._births.pop(token)
-            birth.used = [(str(name), int(inode)) for name, inode in entries]
-            birth.is_gone(os.waitstatus_to_exitcode(what))
+            self._births.pop(token).is_gone(os.waitstatus_to_exitcode(what))
 
     def _trouble(self) -> str:
         """What the parent has said before it died."""

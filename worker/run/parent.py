@@ -8,8 +8,9 @@ Rule 3: it ends with the worker, and everything else with it: the worker's end o
 
 The worker sends ``["start", token, arguments]`` with descriptors, ``["kill", token]``, and ``["end", token, seconds]``:
 kill it if it has not ended by itself by then. It hears ``["born", token, pid]``, ``["failed", token, reason]`` and
-``["ended", token, status, entries]``: as `os.waitpid` has it, and what of shared memory it and what it left had in use
-when they were killed. A frame is a 4-byte big-endian length and a msgpack array.
+``["ended", token, status]``, as `os.waitpid` has it. Before that comes ``["used", token, entries]``, perhaps several
+times: what of shared memory it and what it left had in use when they were killed, with names as bytes. A frame is a
+4-byte big-endian length and a msgpack array.
 """
 
 import array
@@ -35,6 +36,8 @@ DESCRIPTORS = 12
 LOOK_S = 0.01
 # How long the end of a process is not told because of what it left and what does not end. Seconds.
 PATIENCE_S = 1.0
+# Entries of shared memory in one message: however long their names are, it is shorter than the worker allows.
+ENTRIES = 100
 
 
 class Copy(NamedTuple):
@@ -169,8 +172,11 @@ class Parent:
                 self._ended.append((token, status))
         if self._ended and (not self._kill_left() or time.monotonic() > self._ended_at + PATIENCE_S):
             for token, status in self._ended:
-                found = self._used.pop(token, set()) | self._used_by_left
-                self._tell("ended", token, status, shared.entries(found))
+                found = shared.entries(self._used.pop(token, set()) | self._used_by_left)
+                for start in range(0, len(found), ENTRIES):
+                    some = [(os.fsencode(name), inode) for name, inode in found[start : start + ENTRIES]]
+                    self._tell("used", token, some)
+                self._tell("ended", token, status)
             self._ended.clear()
             self._used_by_left.clear()
 

@@ -181,8 +181,9 @@ class Accounts:
     def _clear_one(self, place: Place) -> None:
         assert place.account is not None
         folders = [place.area / HOME, place.area / RUN / TASKS, place.area / LEFT]
-        for each in (place.area / RUN / GIVEN).iterdir():
-            remove(each.parent, each.name)
+        with suppress(FileNotFoundError):  # somebody has removed all of it, and it is made again
+            for each in (place.area / RUN / GIVEN).iterdir():
+                remove(each.parent, each.name)
         is_clean = self._clear(place.account, folders)
         self._cleared.append((place, is_clean))
         if is_clean:

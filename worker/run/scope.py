@@ -221,9 +221,13 @@ def watch() -> None:
     _watched.watch(os, "nice", "setpriority", "sched_setaffinity", "sched_setscheduler", "sched_setparam")
     _watched.watch(signal, "signal", "alarm", "setitimer", "pthread_sigmask", "set_wakeup_fd")
     _watched.watch(threading, "settrace", "setprofile", "settrace_all_threads", "setprofile_all_threads")
-    _watched.watch(faulthandler, "dump_traceback_later")
+    _watched.watch(os, "setuid", "seteuid", "setreuid", "setresuid", "setgid", "setegid", "setregid", "setresgid")
+    _watched.watch(os, "setgroups", "initgroups", "chroot")
     _watched.watch(sys, "settrace", "setprofile", "setrecursionlimit", "setswitchinterval")
-    _watched.watch(gc, "set_threshold", "enable", "disable")
+    _watched.watch(sys, "set_int_max_str_digits", "setdlopenflags", "set_asyncgen_hooks")
+    _watched.watch(threading, "stack_size")
+    _watched.watch(faulthandler, "dump_traceback_later", "disable")
+    _watched.watch(gc, "set_threshold", "enable", "disable", "set_debug")
     _watched.watch(locale, "setlocale")
     _watched.watch(time, "tzset")
 
@@ -285,18 +289,63 @@ def _read_locale() -> Any:
     return _setlocale(locale.LC_ALL)
 
 
+def _read_hooks() -> Any:
+    return sys.excepthook, sys.unraisablehook, sys.displayhook, threading.excepthook, warnings.showwarning
+
+
+def _write_hooks(hooks: Any) -> None:
+    sys.excepthook, sys.unraisablehook, sys.displayhook, threading.excepthook, warnings.showwarning = hooks
+
+
+def _read_input() -> Any:
+    return sys.stdin, sys.stdin.closed
+
+
+def _write_input(before: Any) -> None:
+    sys.stdin, was_closed = before
+    if sys.stdin.closed != was_closed:
+        raise ValueError("it cannot be opened again")
+
+
+def _set_fault_handler(on: bool) -> None:
+    faulthandler.enable(2) if on else faulthandler.disable()
+
+
+def _read_user() -> Any:
+    """Who this process is, and below which folder it sees files."""
+    if sys.platform == "win32":
+        return None
+    else:
+        root = os.stat("/")
+        return os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups(), root.st_dev, root.st_ino
+
+
+def _write_user(before: Any) -> None:
+    raise PermissionError("nobody can become root again")
+
+
 # State that few tasks change, and that is looked at only after others than quick ones: how to read it, and to set it.
 _SELDOM: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
     (threading.gettrace, threading.settrace),
     (threading.getprofile, threading.setprofile),
     (_read_locale, lambda name: _setlocale(locale.LC_ALL, name)),
+    (_read_hooks, _write_hooks),
+    (_read_input, _write_input),
+    (faulthandler.is_enabled, _set_fault_handler),
+    (gc.get_debug, gc.set_debug),
+    (threading.stack_size, threading.stack_size),
+    (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
+    (sys.get_asyncgen_hooks, lambda hooks: sys.set_asyncgen_hooks(*hooks)),
+    (lambda: tuple(sys.argv), lambda values: sys.argv.__setitem__(slice(None), values)),
 ]
 # What the system and C know of this process. Who has given way to others cannot take that back.
 if sys.platform != "win32":
     _SELDOM += [
         (lambda: (time.tzname, time.timezone), lambda _: time.tzset()),
         (lambda: os.getpriority(os.PRIO_PROCESS, 0), lambda nice: os.setpriority(os.PRIO_PROCESS, 0, nice)),
+        (sys.getdlopenflags, sys.setdlopenflags),
+        (_read_user, _write_user),
     ]
 if sys.platform == "linux":
     _SELDOM += [
@@ -343,13 +392,17 @@ def reseed() -> None:
 
 
 class Temporary:
-    """The folder for temporary files of a process, which each attempt finds empty."""
+    """The folder for temporary files of a process, which each attempt finds empty.
+
+    A task may put something else in its place, such as a link to a larger disk: that is not to be emptied.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._made = os.lstat(path)
         self._clean = int(time.time() - _OLD_S) * 10**9
-        self.clean()
         self._place: int | str = path
+        self.clean()
         if sys.platform != "win32":  # by its descriptor, one sees sooner whether it was touched
             self._place = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -360,13 +413,18 @@ class Temporary:
         return found.st_mtime_ns == self._clean and found.st_nlink > 0
 
     def is_there(self) -> bool:
-        """Whether nobody has removed it."""
-        return os.path.isdir(self.path)
+        """Whether nobody has removed or replaced it."""
+        try:
+            return os.path.samestat(os.lstat(self.path), self._made)
+        except OSError:
+            return False
 
     def clean(self) -> bool:
         """Remove what is in it; return whether it is there and can be used."""
+        if not self.is_there():
+            return False
         try:
-            if os.stat(self.path).st_mtime_ns != self._clean:
+            if os.stat(self._place).st_mtime_ns != self._clean:
                 with os.scandir(self.path) as entries:
                     for entry in entries:
                         _remove(entry)

@@ -14,6 +14,8 @@ from typing import Any
 # Where Linux has it: SharedMemory, named semaphores (``sem.NAME``), and what libraries put there by themselves.
 FOLDER = "/dev/shm"
 Entry = tuple[str, int]
+# Bytes that are read of a file with notes: those of a hundred thousand entries. A task may have made it any size.
+NOTES_BYTES = 8 * 2**20
 
 
 def watch(notes: str, noted: Callable[[], None]) -> None:
@@ -30,7 +32,7 @@ def watch(notes: str, noted: Callable[[], None]) -> None:
                 line = f"{os.lstat(f'{FOLDER}/{name}').st_ino} {name}\n"
                 file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
                 try:
-                    os.write(file, line.encode())
+                    os.write(file, os.fsencode(line))
                 finally:
                     os.close(file)
             noted()
@@ -59,10 +61,15 @@ def watch(notes: str, noted: Callable[[], None]) -> None:
 
 
 def noted(notes: str) -> Iterator[Entry]:
-    """Yield the entries that were noted in a file, to which a task may have written anything."""
-    with suppress(OSError), open(notes, "rb") as file:
-        for line in file:
-            inode, _, name = line.rstrip(b"\n").partition(b" ")
+    """Yield the entries that were noted in a file, to which a task may have written anything, or which it replaced."""
+    with suppress(OSError):
+        file = os.open(notes, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        try:
+            data = os.read(file, NOTES_BYTES)
+        finally:
+            os.close(file)
+        for line in data.split(b"\n"):
+            inode, _, name = line.partition(b" ")
             with suppress(ValueError):
                 yield os.fsdecode(name), int(inode)
 

@@ -27,6 +27,8 @@ def main() -> None:
     package: Any = types.ModuleType(PACKAGE)
     package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
     sys.modules[PACKAGE] = package
+    # In tasks, `__main__` is the user's script: see script.py.
+    sys.modules[f"{PACKAGE}.start"] = sys.modules["__main__"]
     arguments, child = sys.argv[1:], _load("child")
     sys.argv[1:] = []
     child.prepare()

@@ -91,14 +91,16 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
             body = {"kind": "command", "argv": argv, "in_folder": outputs is not None} | _saves(template)
             return UnpackedTemplate(None, body, inputs, outputs, len(blob))
         case {"kind": "python", "python": python, "function": function, "bundle": bundle}:
+            body = {"kind": "python", "python": python, "function": function}
+            body |= {name: template[name] for name in ("classes", "lines") if name in template}
+            size = len(function) + len(template.get("classes", b""))
             if source := template.get("source"):
                 place = cache / source.hex()
-                body = {"kind": "python", "python": python, "function": function, "folder": str(place)}
-                return UnpackedTemplate(source.hex(), body, inputs, None, len(function), (source, place))
+                body["folder"] = str(place)
+                return UnpackedTemplate(source.hex(), body, inputs, None, size, (source, place))
             digest = hashlib.sha256(frame(sorted(bundle.items()))).hexdigest() if bundle else ""
-            folder = str(_unpacked(bundle, cache / digest)) if bundle else ""
-            body = {"kind": "python", "python": python, "function": function, "folder": folder}
-            return UnpackedTemplate(digest, body, inputs, size=len(function))
+            body["folder"] = str(_unpacked(bundle, cache / digest)) if bundle else ""
+            return UnpackedTemplate(digest, body, inputs, size=size)
     raise TemplateError("neither a Python nor a command template")
 
 

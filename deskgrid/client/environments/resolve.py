@@ -87,7 +87,7 @@ def _chosen(asked: Asked, built: Sequence[str], system: System, store: Store) ->
             _fetch(room, asked, [*choices, *asked.pinned], system, ["--no-deps"])
         pins = [line.partition(";")[0].partition(" --hash")[0] for line in asked.pinned]
         _fetch(room, replace(asked, constraints=(*asked.constraints, *pins)), [*plain, *more, *built], system)
-        return sorted([store.add(path) for path in room.glob("wheels/*.whl")])
+        return sorted(store.add(room / "wheels"))
 
 
 def _fetch(room: Path, asked: Asked, lines: Sequence[str], system: System, options: Sequence[str] = ()) -> None:
@@ -215,7 +215,7 @@ def _built(place: Path, store: Store) -> list[str]:
             done = run_pip(["wheel", "--no-deps", "--wheel-dir", str(room), "--progress-bar=off", str(place)])
             if done.returncode:
                 raise BagRejected(f"{place} cannot be built into a wheel: {reason_of_build(done.stderr)}")
-            wheels = [store.add(path) for path in room.glob("*.whl")]
+            wheels = store.add(room)
         store.note(key, wheels)
     return [wheel.path for wheel in wheels]
 

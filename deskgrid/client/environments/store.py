@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deskgrid.errors import BagRejected
+from deskgrid.homes import NoHome, user_home
 
 # How long a resolution is used again: then newer versions that a requirement allows are looked for. Seconds.
 RESOLVED_S = 7 * 86_400.0
@@ -43,19 +45,17 @@ def cache_folder() -> Path:
     """Return our folder in the user's cache folder. Raises `BagRejected` if the user has none."""
     try:
         return _cache() / "deskgrid"
-    except RuntimeError as error:
-        raise BagRejected(
-            "environments need a cache, and this account has no home folder for it: set HOME, or XDG_CACHE_HOME"
-        ) from error
+    except NoHome as error:
+        raise BagRejected(f"environments need a cache, and {error}: set HOME, or XDG_CACHE_HOME") from error
 
 
 def _cache() -> Path:
     if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        base = os.environ.get("LOCALAPPDATA") or user_home() / "AppData" / "Local"
     elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = user_home() / "Library" / "Caches"
     else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        base = os.environ.get("XDG_CACHE_HOME") or user_home() / ".cache"
     return Path(base)
 
 
@@ -76,8 +76,12 @@ class Store:
         with room as path:
             yield Path(path)
 
-    def add(self, path: Path) -> Wheel:
-        """Move a wheel into the store. Raises `BagRejected`."""
+    def add(self, folder: Path) -> list[Wheel]:
+        """Move the wheels in a folder into the store, if PCs can unpack them. Raises `BagRejected`."""
+        _check(folder)
+        return [self._add(path) for path in folder.glob("*.whl")]
+
+    def _add(self, path: Path) -> Wheel:
         try:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -107,11 +111,12 @@ class Store:
         """Note what something was resolved to."""
         note = self._note(key)
         text = json.dumps({"at": time.time(), "wheels": [(wheel.sha256, wheel.name) for wheel in wheels]})
-        with suppress(OSError):
+        with suppress(OSError, BagRejected):
             note.parent.mkdir(parents=True, exist_ok=True)
-            part = note.with_name(f"{note.name}.{os.getpid()}")
-            part.write_text(text, "utf-8")
-            os.replace(part, note)
+            with self.room() as room:  # another machine may share the folder, and write the same note
+                part = room / note.name
+                part.write_text(text, "utf-8")
+                os.replace(part, note)
         self._tidy()
 
     def forget(self, names: Collection[str]) -> None:
@@ -146,6 +151,18 @@ class Store:
             for note in (self._folder / "resolved").iterdir():
                 if now - note.stat().st_mtime > RESOLVED_S:
                     note.unlink(missing_ok=True)
+
+
+def _check(folder: Path) -> None:
+    """Have a PC's program look at the wheels in a folder: no task would ever start with one that it refuses."""
+    program = [sys.executable, "-P", "-m", "deskgrid.worker.environments.install", "0", "check", str(folder)]
+    said: dict[str, str] = {}
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said |= json.loads(line)
+    if "refused" in said:
+        raise BagRejected(f"no PC can unpack {said['wheel']}: {said['refused']}")
 
 
 def _wheel(path: Path, digest: str) -> Wheel:

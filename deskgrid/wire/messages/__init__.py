@@ -114,6 +114,9 @@ Message = (
 # The tag of a message is its position here, so a new message goes to the end.
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
+# The first message of a peer. Their tags, and that they begin with the version, never change (`deskgrid.wire.version`).
+INTRODUCTIONS = (Join, Hello, Enrol)
+
 FROM_LAB = (Enrol,)
 FROM_RANKS = (RanksReady, RanksUnready, RanksEnded, Meet, PmiBytes)
 FROM_WORKER = (

@@ -15,7 +15,7 @@ from deskgrid.scheduler.forecast.changes import Change
 from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, misfits
 from deskgrid.scheduler.forecast.compare import compare as compared
 from deskgrid.scheduler.forecast.correction import Estimate
-from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, TOO_FEW, TOO_LONG, too_little
+from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, TOO_FEW, TOO_LONG, Preparing, too_little
 from deskgrid.scheduler.forecast.under_policy import simulated_end, stretch
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
@@ -138,7 +138,7 @@ def test_parallel_tasks_are_answered_for_too() -> None:
     long = Group(3, Durations((12 * HOUR,)), 12 * HOUR, 12 * HOUR)
     night = replace(GRID, pcs=lab("lab2", 10, 10.0))
     assert misfits(night, Waiting(1, (long,), 3, need=Need(1, 4, speedup=Amdahl(0.0)))) is None
-    assert misfits(night, Waiting(1, (long,), 3, need=Need(4, 4))) == (3, 12 * HOUR, 10 * HOUR, 2)
+    assert misfits(night, Waiting(1, (long,), 3, need=Need(4, 4))) == Misfits(3, 12 * HOUR, 10 * HOUR, 2)
 
 
 def test_what_fits_no_window_is_told_for_the_pc_on_which_most_can_be_done() -> None:
@@ -147,9 +147,18 @@ def test_what_fits_no_window_is_told_for_the_pc_on_which_most_can_be_done() -> N
     grid, long = Picture((fast, slow), ()), Group(3, Durations((11 * HOUR,)), 11 * HOUR, 11 * HOUR)
     assert misfits(grid, Waiting(1, (long,), 3)) is None
     longer = replace(long, needs_s=14 * HOUR)
-    assert misfits(grid, Waiting(1, (longer,), 3)) == (3, 7 * HOUR, 6 * HOUR, 2)
+    assert misfits(grid, Waiting(1, (longer,), 3)) == Misfits(3, 7 * HOUR, 6 * HOUR, 2)
     labelled = Waiting(1, (long,), 3, need=Need(labels=frozenset({"gpu"})))
-    assert misfits(grid, labelled) == (3, 22 * HOUR, 10 * HOUR, 3)
+    assert misfits(grid, labelled) == Misfits(3, 22 * HOUR, 10 * HOUR, 3)
+
+
+def test_pcs_that_can_never_have_the_environment_of_tasks_do_not_count() -> None:
+    long = Group(3, Durations((11 * HOUR,)), 11 * HOUR, 11 * HOUR)
+    fits = PC("other", (Span(0.0, 20 * HOUR),), prepares=(Preparing("env", float("inf"), False),))
+    grid = Picture((fits, PC("short", (Span(0.0, 10 * HOUR),))), ())
+    assert misfits(grid, Waiting(1, (long,), 3)) is None
+    found = misfits(grid, Waiting(1, (long,), 3, environment="env", keeps=True))
+    assert found == Misfits(3, 11 * HOUR, 10 * HOUR, 2, keeps=True)
 
 
 # --- another policy --------------------------------------------------------------------------------------------------

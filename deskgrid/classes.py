@@ -1,0 +1,52 @@
+"""Classes of a program's script, as results refer to them: the script that reads a result has classes of its own.
+
+A class of `__main__` cannot be imported elsewhere, so a result brings its code. But a script that attaches to its bag
+later, or runs again, means its own class: ``== Status.OK``, ``isinstance`` and ``except MyError`` compare with that.
+So the code is used only where the script has no such class.
+
+Rule: this file imports nothing of ours, because the process that runs tasks loads it, too.
+"""
+
+import enum
+import pickle
+import sys
+from functools import reduce
+from typing import Any
+
+
+def class_of(name: str, members: tuple[Any, ...], pickled: bytes) -> Any:
+    """Return the class of `__main__` with this qualified name, if its members agree; else the one in ``pickled``."""
+    try:
+        found = reduce(getattr, name.split("."), sys.modules["__main__"])
+    except (AttributeError, KeyError):
+        found = None
+    if isinstance(found, type) and _agree(members_of(found), members):
+        return found
+    return pickle.loads(pickled)
+
+
+def members_of(kind: type) -> tuple[Any, ...]:
+    """Return what two versions of a class need to have in common: its bases, its data, and its methods."""
+    values: list[tuple[str, str]] = []
+    if isinstance(kind, enum.EnumMeta):
+        values = [(name, repr(member.value)) for name, member in kind.__members__.items()]
+    fields = [*getattr(kind, "__dataclass_fields__", ()), *getattr(kind, "_fields", ())]
+    slots = vars(kind).get("__slots__", ())
+    methods = [name for name, value in vars(kind).items() if not _is_special(name) and hasattr(value, "__get__")]
+    return (
+        [base.__qualname__ for base in kind.__mro__[1:]],
+        values,
+        fields,
+        [slots] if isinstance(slots, str) else sorted(slots),
+        sorted(methods),
+    )
+
+
+def _agree(here: tuple[Any, ...], sent: tuple[Any, ...]) -> bool:
+    """Whether what was sent fits the class that is here, which may have more methods."""
+    return here[:-1] == sent[:-1] and set(here[-1]) >= set(sent[-1])
+
+
+def _is_special(name: str) -> bool:
+    """Whether Python, or a library, has made it."""
+    return name.startswith("_") and name.endswith("_")

@@ -1,0 +1,120 @@
+"""What cannot be sent is refused in one sentence: where it is, what it is, and what to do."""
+
+import contextvars
+import functools
+import queue
+import sys
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskgrid import task
+from deskgrid.client.payload import pack_call
+from deskgrid.client.task import as_task
+from deskgrid.client.template import pickle_function
+from deskgrid.errors import BagRejected, PicklingFailed
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.data = {"k": [1, threading.Lock()]}
+
+
+def refused(item: object) -> str:
+    with pytest.raises(PicklingFailed) as caught:
+        pack_call((item,), {}, "item 3")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (threading.Lock, "item 3 cannot be pickled: it is a lock"),
+        (threading.RLock, "it is a lock"),
+        (threading.Event, "it is a lock"),
+        (Holder, r"item.data['k'][1] is a lock"),
+        (lambda: [1, {"a": threading.Condition()}], "item[1]['a'] is a lock"),
+        (threading.local, "it is data of a thread"),
+        (lambda: contextvars.ContextVar("v"), "it is a ContextVar: it has its value only in this program"),
+        (contextvars.copy_context, "it is a context of variables"),
+        (lambda: (x for x in [1]), "it is a generator: pass a list"),
+        (Future, "it is a Future: pass its value"),
+        (lambda: ThreadPoolExecutor(1), "it is a pool of workers"),
+        (lambda: weakref.ref(Holder), "it is a weak reference"),
+        (queue.Queue, "it is a queue"),
+        (sys._getframe, "it is part of a running program"),
+    ],
+)
+def test_an_item_that_cannot_be_pickled_is_named(make: Callable[[], object], words: str) -> None:
+    assert words in refused(make())
+
+
+def test_an_open_file_is_to_be_a_file(tmp_path: Path) -> None:
+    with open(tmp_path / "log", "w", encoding="utf-8") as file:
+        assert "it is an open file: pass deskgrid.File(path)" in refused(file)
+
+
+def test_something_else_is_called_by_its_type() -> None:
+    class Stubborn:
+        def __reduce__(self) -> Any:
+            raise TypeError("never")
+
+    assert "Stubborn: never" in refused([Stubborn()])
+
+
+def test_arguments_of_a_call_are_named() -> None:
+    with pytest.raises(PicklingFailed, match=r"an argument of f cannot be pickled: argument 1 is a lock"):
+        pack_call((1, threading.Lock()), {}, "an argument of f")
+    with pytest.raises(PicklingFailed, match=r"an argument of f cannot be pickled: key is a lock"):
+        pack_call((1,), {"key": threading.Lock()}, "an argument of f")
+
+
+def test_a_variable_of_a_function_is_named() -> None:
+    guard = threading.Lock()
+
+    def inner() -> object:
+        return guard
+
+    def outer() -> object:
+        return inner()
+
+    with pytest.raises(PicklingFailed, match=r"the function .*outer cannot be pickled: the variable guard is a lock"):
+        pickle_function(outer)
+
+
+async def coroutine(_: int) -> None:
+    pass
+
+
+async def async_generator(_: int) -> AsyncIterator[int]:
+    yield 1
+
+
+def generator(_: int) -> Iterator[int]:
+    yield 1
+
+
+class Called:
+    async def __call__(self, _: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (coroutine, r"coroutine is an async function, .*asyncio.run\(coroutine"),
+        (Called(), "Called is an async function"),
+        (async_generator, "async_generator is an async generator"),
+        (generator, r"generator is a generator function, .* as in list\(generator"),
+        (functools.partial(generator), "generator is a generator function"),
+    ],
+)
+@pytest.mark.parametrize("make", [as_task, task])
+def test_a_function_whose_call_would_not_run_it_is_refused(make: Any, function: Any, words: str) -> None:
+    with pytest.raises(BagRejected, match=words):
+        make(function)

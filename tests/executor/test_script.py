@@ -1,0 +1,246 @@
+"""What the functions of a script find in a task: `__main__`, with what is looked for there by its name.
+
+Each test runs a script, which makes the template and the payloads as a client does, and then its tasks.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from deskgrid.errors import RemoteError
+from deskgrid.raised import put_together
+from tests.architecture.reading import ROOT
+from tests.executor.rig import Rig, error, value
+
+SCRIPT = """
+import abc, collections, dataclasses, enum, functools, multiprocessing, pickle, sys
+from concurrent.futures import ProcessPoolExecutor
+
+FACTOR = 3
+
+class Status(enum.Enum):
+    OK = 1
+
+@dataclasses.dataclass
+class Row:
+    a: int
+    def more(self):
+        return self.a * FACTOR
+
+Point = collections.namedtuple("Point", "x y")
+
+class OddError(Exception):
+    pass
+
+def helper(x):
+    return x * FACTOR
+
+def square(x):
+    return helper(x) * x
+
+def row(x):
+    return Row(x)
+"""
+SEND = """
+from deskgrid.client.bag_files import KnownFiles, Noted
+from deskgrid.client.script_lines import lines_of
+from deskgrid.client.template import pickle_function, python_template
+noted = Noted(KnownFiles())
+pickled = noted.pickled(lambda: pickle_function(f))
+payloads = [bytes(noted.pack_call((item,), {}, "it")) for item in ITEMS]
+classes = noted.pickled(noted.classes.pickled)
+lines = lines_of(noted.functions.values())
+sys.stdout.buffer.write(pickle.dumps((python_template(pickled, "f", classes=classes, lines=lines).data, payloads)))
+"""
+
+
+class Scripts:
+    """Runs scripts in a folder."""
+
+    def __init__(self, folder: Path, rig: Rig) -> None:
+        self.rig = rig
+        self.path = folder / "script.py"
+
+    def sent(self, more: str, items: str = "[1]") -> tuple[bytes, list[bytes]]:
+        """The template and the payloads of a script that defines ``f``."""
+        self.path.write_text(f"{SCRIPT}\n{more}\nITEMS = {items}\n{SEND}", encoding="utf-8")
+        command = [sys.executable, str(self.path)]
+        variables = os.environ | {"PYTHONPATH": str(ROOT)}
+        ran = subprocess.run(command, env=variables, capture_output=True, timeout=30, check=False)
+        assert ran.returncode == 0, ran.stderr.decode()
+        template, payloads = pickle.loads(ran.stdout)
+        return template, payloads
+
+    def ended(self, more: str, items: str = "[1]") -> list[Any]:
+        """How its tasks end."""
+        template, payloads = self.sent(more, items)
+        return self.rig.run(self.rig.know(template), *payloads)
+
+    def values(self, more: str, items: str = "[1]") -> list[Any]:
+        """What its tasks return."""
+        return [value(one) for one in self.ended(more, items)]
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, rig: Rig) -> Scripts:
+    """Runs scripts."""
+    return Scripts(tmp_path, rig)
+
+
+def test_what_is_pickled_by_name_in_a_task_is_found(scripts: Scripts) -> None:
+    f = """
+def f(x):
+    kept = pickle.loads(pickle.dumps((Row(x), Status.OK, Point(1, 2), square, OddError, f)))
+    return kept[0].more(), kept[1] is Status.OK, kept[2], kept[3] is square, kept[4] is OddError, kept[5] is f
+"""
+    assert scripts.values(f.replace("kept[2]", "tuple(kept[2])")) == [(3, True, (1, 2), True, True, True)]
+
+
+def test_main_is_a_module_with_the_globals_of_the_script(scripts: Scripts) -> None:
+    f = """
+def f(x):
+    global FACTOR
+    FACTOR += 1
+    main = sys.modules["__main__"]
+    return repr(main), main.FACTOR, helper(1), __name__, main.f is f, vars(main) is globals()
+"""
+    assert scripts.values(f, "[1, 2]") == [("<module '__main__'>", n, n, "__main__", True, True) for n in (4, 5)]
+
+
+def test_two_templates_have_a_main_each(scripts: Scripts) -> None:
+    one, (payload,) = scripts.sent("def f(x):\n    return FACTOR, sys.modules['__main__'].FACTOR")
+    two, _ = scripts.sent("FACTOR = 7\ndef f(x):\n    return FACTOR, sys.modules['__main__'].FACTOR")
+    digests = [scripts.rig.know(template) for template in (one, two, one)]
+    assert [value(scripts.rig.run(digest, payload)[0]) for digest in digests] == [(3, 3), (7, 7), (3, 3)]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_other_processes_find_the_functions_of_the_script(scripts: Scripts, method: str) -> None:
+    f = f"""
+import os, tempfile
+unpicklable = sys.stdin
+def f(x):
+    os.chdir(tempfile.gettempdir())  # the path of a socket must not be long, as that of a test's folder is
+    multiprocessing.current_process()._config["tempdir"] = "."
+    context = multiprocessing.get_context({method!r})
+    with ProcessPoolExecutor(2, mp_context=context) as pool:
+        rows = list(pool.map(row, range(3)))
+        squares = list(pool.map(square, range(4)))
+    with context.Pool(1) as pool:
+        return rows == [Row(0), Row(1), Row(2)], squares, pool.map(square, [5]), type(rows[0]) is Row
+"""
+    assert scripts.values(f) == [(True, [0, 3, 12, 27], [75], True)]
+
+
+def test_the_processs_own_program_has_another_name(scripts: Scripts) -> None:
+    f = "def f(x):\n    return '_deskgrid_run.start' in sys.modules, hasattr(sys.modules['__main__'], 'PACKAGE')"
+    assert scripts.values(f) == [(True, False)]
+
+
+DECORATED = {
+    "cache": """
+@functools.cache
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+def f(x):
+    return fib(30)
+""",
+    "the function itself": """
+@functools.lru_cache(maxsize=7)
+def f(x):
+    return f.cache_parameters()["maxsize"], helper(x)
+""",
+    "singledispatch": """
+@functools.singledispatch
+def g(x):
+    return "other"
+@g.register
+def _(x: int):
+    return helper(x)
+def f(x):
+    return g(x), g("")
+""",
+    "methods": """
+class C:
+    @functools.cached_property
+    def p(self):
+        return FACTOR
+    @functools.lru_cache
+    def m(self, x):
+        return helper(x)
+    @functools.singledispatchmethod
+    def s(self, x):
+        return "other"
+    @s.register
+    def _(self, x: int):
+        return helper(x)
+def f(x):
+    one = C()
+    return one.p, one.p, one.m(x), one.s(x), one.s("")
+""",
+}
+FROM_DECORATED = {
+    "cache": 832040,
+    "the function itself": (7, 3),
+    "singledispatch": (3, "other"),
+    "methods": (3, 3, 3, 3, "other"),
+}
+
+
+@pytest.mark.parametrize("name", DECORATED)
+def test_what_decorators_of_functools_make_travels(scripts: Scripts, name: str) -> None:
+    assert scripts.values(DECORATED[name]) == [FROM_DECORATED[name]]
+
+
+def test_the_class_of_items_travels_once(scripts: Scripts) -> None:
+    template, payloads = scripts.sent("def f(x):\n    return x.more()", "[Row(n) for n in range(100)]")
+    assert max(map(len, payloads)) < 100
+    ended = scripts.rig.run(scripts.rig.know(template), *payloads)
+    assert [value(one) for one in ended] == [3 * n for n in range(100)]
+
+
+def test_a_class_that_changes_between_items_travels_with_them(scripts: Scripts) -> None:
+    more = """
+class Items(list):
+    def __iter__(self):
+        yield Row(1)
+        global FACTOR
+        FACTOR = 5
+        yield Row(2)
+def f(x):
+    return x.more()
+"""
+    assert scripts.values(more, "Items()") == [3, 10]
+
+
+def test_a_traceback_shows_the_lines_of_the_script(scripts: Scripts) -> None:
+    template, payloads = scripts.sent("def f(x):\n    # a comment\n    return helper(None)  # here")
+    where = str(scripts.path)
+    scripts.path.unlink()
+    (ended,) = scripts.rig.run(scripts.rig.know(template), *payloads)
+    trace = error(ended)[2]
+    assert f'File "{where}", line ' in trace
+    assert "return helper(None)  # here" in trace
+    assert "return x * FACTOR" in trace
+    (lines,) = msgpack.unpackb(template)["lines"].values()
+    assert b"def row" not in lines, "only what travels is brought"
+
+
+def test_an_error_of_the_script_travels_with_what_it_is(scripts: Scripts) -> None:
+    f = """
+class Built(ValueError):
+    def __init__(self, step):
+        super().__init__(f"at {step}")
+        self.step = step
+def f(x):
+    raise Built(7)
+"""
+    (ended,) = scripts.ended(f)
+    again: Any = put_together(error(ended)[3], RemoteError, "")
+    assert (type(again).__name__, str(again), again.step, isinstance(again, ValueError)) == ("Built", "at 7", 7, True)

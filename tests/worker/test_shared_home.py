@@ -1,0 +1,234 @@
+"""A home folder that several PCs share, as those of a university do: nothing of one host is another's."""
+
+import errno
+import os
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from deskgrid.client.environments.store import Store
+from deskgrid.homes import this_host
+from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.wire.key_pair import new_pair
+from deskgrid.worker import agent
+from deskgrid.worker.agent import WorkerError, WorkerOptions
+from deskgrid.worker.environments import store
+from deskgrid.worker.files.cache import FileCache
+from deskgrid.worker.identities import Identities, PcIdentity
+from deskgrid.worker.run.folders import PREFIX, Folder
+from tests.cli.fakes import deskgrid
+
+SERVER = new_pair()[0]
+
+
+def identity(name: str) -> PcIdentity:
+    return PcIdentity(name, JoinLine("worker", "lab-server", 7077, Keys(SERVER, *new_pair())))
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> "On":
+    return On(monkeypatch)
+
+
+class On:
+    """Makes this machine another host."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, host: str) -> None:
+        self._monkeypatch.setattr("socket.gethostname", lambda: host)
+
+
+# --- identities ------------------------------------------------------------------------------------------------------
+
+
+def test_each_pc_comes_back_as_itself_however_many_have_joined(tmp_path: Path, on: On) -> None:
+    known = {host: identity(host) for host in ("pcA", "pcB", "pcC")}
+    for host, its in known.items():
+        on(host)
+        assert Identities(tmp_path).choose(None, None) is None
+        Identities(tmp_path).keep(its)
+    for host, its in known.items():
+        on(host)
+        assert Identities(tmp_path).choose(None, None) == its
+        assert Identities(tmp_path).find(SERVER, host) == its
+
+
+def test_the_identity_of_another_host_is_none_also_by_its_name(tmp_path: Path, on: On) -> None:
+    on("pcA")
+    Identities(tmp_path).keep(identity("desk"))
+    on("pcB")
+    assert Identities(tmp_path).choose("desk", None) is None
+    assert Identities(tmp_path).find(SERVER, "desk") is None
+    Identities(tmp_path).keep(identity("desk"))
+    on("pcA")
+    Identities(tmp_path).drop(identity("desk"))
+    on("pcB")
+    assert Identities(tmp_path).choose("desk", None) is not None
+
+
+def test_a_pc_that_has_not_joined_hears_whose_the_identities_are_and_what_to_do(tmp_path: Path, on: On) -> None:
+    for host in ("pcA", "pcB", "pcC", "pcD"):
+        on(host)
+        Identities(tmp_path).keep(identity(host))
+    on("new")
+    result = deskgrid("worker", "--home", str(tmp_path))
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "belong to other hosts (pcA, pcB, pcC, ...), and this one is new" in said
+    assert "the first time, give --join with the line that the broker printed" in said
+    assert f"rename its folder in {tmp_path}/identities" in said
+
+
+def test_a_pc_that_was_renamed_goes_on_when_its_folder_is(tmp_path: Path, on: On) -> None:
+    on("old")
+    Identities(tmp_path).keep(identity("old"))
+    on("new")
+    (tmp_path / "identities" / "old").rename(tmp_path / "identities" / this_host())
+    found = Identities(tmp_path).choose(None, None)
+    assert found is not None
+    assert found.name == "old"
+
+
+def _kept_before_hosts(home: Path, its: PcIdentity) -> Path:
+    """As version 0.1.0 kept it."""
+    path = home / "identities" / SERVER.hex()[:16] / f"{its.name}.join"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_text(f"{its.line}\n")
+    path.chmod(0o600)
+    return path
+
+
+def test_an_identity_of_version_0_1_0_is_that_of_the_host_of_its_name(tmp_path: Path, on: On) -> None:
+    on("pcB")
+    mine, other = identity("pcB"), _kept_before_hosts(tmp_path, identity("pcA"))
+    _kept_before_hosts(tmp_path, mine)
+    assert Identities(tmp_path).choose(None, None) == mine
+    assert Identities(tmp_path).find(SERVER, "pcB") == mine
+    assert other.exists()
+    on("pcC")
+    assert "version 0.1.0 kept identities here (pcA)" in Identities(tmp_path).why_none()
+
+
+@pytest.mark.parametrize("name", ["..", "", "a/b", "x" * 65, "a b", "pc\udce9"])
+def test_a_host_name_that_cannot_be_a_folder_is_still_one_below_the_others(on: On, name: str) -> None:
+    on(name)
+    assert len(this_host()) == 16
+    assert this_host().isalnum()
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def options(home: Path, files: Path | None = None) -> WorkerOptions:
+    return WorkerOptions(JoinLine("worker", "127.0.0.1", 1, None), 1, "pc", home, files=files)
+
+
+def opened(options: WorkerOptions, said: list[str]) -> list[Path]:
+    """The folders that a worker uses, which are closed."""
+    cache, wheels, tasks, sites = agent._places(options, said.append)
+    assert isinstance(cache, FileCache)
+    found = [cache._folder, wheels.folder, tasks.path, sites.path]
+    tasks.close()
+    sites.close()
+    return found
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_caches_and_folders_of_different_hosts_never_meet(tmp_path: Path, on: On, given: bool) -> None:
+    found = []
+    for host in ("pcA", "pcB"):
+        on(host)
+        found.append(opened(options(tmp_path / "home", tmp_path / "files" if given else None), []))
+    assert not {path.parent for path in found[0]} & {path.parent for path in found[1]}
+
+
+def test_the_folder_of_a_worker_on_another_host_is_left_alone_also_without_locks(
+    tmp_path: Path, on: On, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock may be free here: on some network disks a lock is one of the machine that took it."""
+    on("pcA")
+    theirs = tmp_path / "home" / "files" / "pcA"
+    theirs.mkdir(parents=True)
+    left = Folder(theirs)
+    os.close(left._lock or 0)  # what the other host sees
+    on("pcB")
+    opened(options(tmp_path / "home"), [])
+    assert left.path.is_dir()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows always has locks")
+@pytest.mark.parametrize("given", [False, True])
+def test_where_there_are_no_locks_files_are_kept_elsewhere_or_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    import fcntl
+
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    real = fcntl.flock
+
+    def flock(descriptor: int, how: int) -> None:
+        if f"{tmp_path}/net" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOLCK, "No locks available")
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    said: list[str] = []
+    if given:
+        with pytest.raises(WorkerError, match="has no locks: with --files, name a folder on a disk of this PC"):
+            opened(options(tmp_path / "home", tmp_path / "net" / "files"), said)
+    else:
+        assert all(path.is_relative_to(tmp_path / "tmp") for path in opened(options(tmp_path / "net"), said))
+        assert "has no locks, so stored files are kept in" in said[0]
+
+
+def test_names_of_unfinished_files_are_no_process_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Process ids repeat: on other hosts, and in containers."""
+    monkeypatch.setattr("os.getpid", lambda: 42)
+    names: list[str] = []
+    real = Path.replace
+
+    def noted(self: Path, target: Path) -> Path:
+        names.append(self.name)
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    cache = FileCache(tmp_path / "cache", 2**20)
+
+    for _ in range(2):
+        cache.put_tree(sha256(b"x").digest(), b"x")
+    assert len(set(names)) == 2
+    assert store._gone() != store._gone()
+
+
+def test_two_programs_note_the_same_wheels_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 42)
+    first = Store(tmp_path)
+    real = os.replace
+    sources: list[str] = []
+
+    def slow(source: Path, target: Path) -> None:
+        sources.append(str(source))
+        if len(sources) == 1:
+            Store(tmp_path).note("key", [])
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", slow)
+    first.note("key", [])
+    assert len(set(sources)) == 2
+    assert first.resolved("key") == []
+    assert not list(tmp_path.glob("new-*"))
+
+
+def test_the_folders_of_dead_workers_of_this_host_go(tmp_path: Path) -> None:
+    place = tmp_path / "home" / "files" / this_host()
+    place.mkdir(parents=True)
+    left = Folder(place)
+    os.close(left._lock or 0)
+    found = opened(replace(options(tmp_path / "home")), [])
+    assert not left.path.exists()
+    assert all(path.name.startswith(PREFIX) for path in found[2:])

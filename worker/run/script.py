@@ -1,0 +1,157 @@
+"""The user's script in the process of a task: what `__main__` is there, and how its classes travel back.
+
+A function of a script travels by value. Its globals are those of the module `Script`, which is `__main__` while the
+function runs. So whatever looks for functions and classes by name finds them: `pickle`, `joblib`, a process pool.
+
+Rule: as `child.py`, this file imports nothing of ours.
+"""
+
+import importlib
+import io
+import linecache
+import os
+import pickle
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+HIGHEST = pickle.HIGHEST_PROTOCOL
+NAME = "__main__"
+# The folder, in that for temporary files, with what other processes load instead of the script; and what they run.
+_FOLDER = "deskgrid-script"
+_FOR_PROCESSES = b"""\
+import pickle
+
+with open(__file__.removesuffix("py") + "pickle", "rb") as file:
+    globals().update(pickle.load(file))
+"""
+# What every module has.
+_OF_A_MODULE = frozenset(vars(types.ModuleType(NAME))) | {"__builtins__", "__file__", "__annotations__", "__path__"}
+
+
+class Script(types.ModuleType):
+    """The module `__main__` for the tasks of one template. ``folder``: for temporary files."""
+
+    __slots__ = ("_folder",)
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(NAME)
+        self._folder = os.path.join(folder, _FOLDER)
+
+    def __repr__(self) -> str:
+        return f"<module {NAME!r}>"  # without a look at its specification
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (NAME,)
+
+    def begin(self) -> None:
+        """From now on, this is `__main__`."""
+        sys.modules[NAME] = self
+
+    @property
+    def __spec__(self) -> None:  # type: ignore[override]
+        """None. `multiprocessing` asks for it before it starts a process, which needs a file to run as its `__main__`.
+
+        Processes that are copies of this one (fork) have everything.
+        """
+        os.makedirs(self._folder, exist_ok=True)
+        for ending, data in (("pickle", _pickled_globals(vars(self))), ("py", _FOR_PROCESSES)):
+            new = f"{self._file(ending)}.{threading.get_ident()}"
+            with open(new, "wb") as file:
+                file.write(data)
+            os.replace(new, self._file(ending))  # a process that was started before may be reading it
+
+    @property
+    def __file__(self) -> str:  # type: ignore[override]
+        """The file for other processes if there is one, or the user's script, where that is on the user's machine."""
+        if os.path.exists(self._file("py")):
+            return self._file("py")
+        if "__file__" not in vars(self):
+            raise AttributeError(f"module {NAME!r} has no attribute '__file__'")
+        return str(vars(self)["__file__"])
+
+    def _file(self, ending: str) -> str:
+        return os.path.join(self._folder, f"script.{ending}")
+
+
+def _pickled_globals(names: Mapping[str, Any]) -> bytes:
+    """Pickle the globals of a script, without those that cannot be pickled."""
+    chosen = {name: value for name, value in names.items() if name not in _OF_A_MODULE}
+    dumps = _cloudpickle()
+    try:
+        return dumps(chosen)
+    except Exception:
+        return dumps({name: value for name, value in chosen.items() if _is_picklable(value, dumps)})
+
+
+def _is_picklable(value: object, dumps: Callable[[object], bytes]) -> bool:
+    with suppress(Exception):
+        return bool(dumps(value))
+    return False
+
+
+def _cloudpickle() -> Callable[[object], bytes]:
+    import cloudpickle  # here, because the worker imports this file, too
+
+    found: Callable[[object], bytes] = cloudpickle.dumps
+    return found
+
+
+def know_sources(sources: Mapping[str, bytes]) -> None:
+    """Let tracebacks have the lines of a user's files, which are not on this PC: those of functions that travel."""
+    for name, source in sources.items():
+        text = source.decode(errors="replace")
+        linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+
+
+def load_all(pickled: bytes) -> None:
+    """Load one pickle after the other."""
+    file = io.BytesIO(pickled)
+    while file.tell() < len(pickled):
+        pickle.load(file)
+
+
+def refers_to_script(pickled: bytes) -> bool:
+    """Whether a pickle names `__main__`, where another program has other classes."""
+    return b"__main__" in pickled
+
+
+def dumps(value: object) -> bytes:
+    """Pickle a value for the program: by value what only the script has. May raise anything."""
+    with suppress(Exception):
+        plain = pickle.dumps(value, HIGHEST)
+        if not refers_to_script(plain):
+            return plain
+    return by_value(value)
+
+
+@cache
+def _pickler() -> Any:
+    import cloudpickle
+
+    base = cloudpickle.CloudPickler
+
+    def reducer_override(pickler: Any, value: Any) -> Any:
+        """Have the program that reads a class of the script take its own."""
+        if isinstance(value, type) and value.__module__ == NAME and "<locals>" not in value.__qualname__:
+            classes = importlib.import_module("deskgrid.classes")
+            return classes.class_of, (value.__qualname__, classes.members_of(value), _pickled_class(value))
+        return base.reducer_override(pickler, value)
+
+    return type("OfScript", (base,), {"reducer_override": reducer_override})
+
+
+@cache
+def _pickled_class(kind: type) -> bytes:
+    return _cloudpickle()(kind)
+
+
+def by_value(value: object) -> bytes:
+    """Pickle a value with the code of what cannot be imported elsewhere, such as a class of the user's script."""
+    file = io.BytesIO()
+    _pickler()(file, protocol=HIGHEST).dump(value)
+    return file.getvalue()
