@@ -349,8 +349,15 @@ def test_a_process_whose_task_marks_the_end_of_its_output_itself_is_killed(rig: 
 @linux
 def test_a_process_whose_task_takes_the_marks_out_of_the_pipe_is_killed(rig: Rig) -> None:
     def task() -> None:
-        ours = os.open("/proc/self/fd/1", os.O_RDONLY)
-        threading.Thread(target=lambda: [os.read(ours, 9) for _ in range(10**9)], daemon=True).start()
+        ours, begun = os.open("/proc/self/fd/1", os.O_RDONLY), threading.Event()
+
+        def take() -> None:
+            begun.set()
+            while True:
+                os.read(ours, 9)
+
+        threading.Thread(target=take, daemon=True).start()
+        begun.wait()
         print("so its end gets a mark")
 
     jobs = rig.jobs(rig.know(python_template(task)), *[call()] * 50)

@@ -325,6 +325,7 @@ def running(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.filterwarnings("ignore:.*is multi-threaded:DeprecationWarning")  # the program that clears has one thread
 def test_all_that_an_account_runs_and_has_left_goes_and_nothing_else(area: Path) -> None:
     area.chmod(0o755)
     with users(2) as names:

@@ -211,8 +211,12 @@ def _seen() -> dict[str, Any]:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether an open file is one that a task's process has to have: two are its folders, to which it comes back."""
-    return name in ("/dev/null", os.getcwd()) or name.startswith("pipe:") or name.endswith(".tmp")
+    """Whether an open file is one that a task's process has to have: two are its folders, to which it comes back.
+
+    The memory has how much of the output was read. libffi, which ctypes needs, opens itself on some systems.
+    """
+    ours = ("/dev/null", os.getcwd(), "/memfd:deskgrid-counts (deleted)")
+    return name in ours or name.startswith("pipe:") or name.endswith(".tmp") or Path(name).name.startswith("libffi.so")
 
 
 @linux_only
