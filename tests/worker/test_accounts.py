@@ -25,7 +25,11 @@ from tests.worker.users import can_make_users, changed, users
 if sys.platform != "win32":
     import pwd
 
-pytestmark = pytest.mark.skipif(not can_make_users(), reason="only root can make users")
+pytestmark = [
+    pytest.mark.skipif(not can_make_users(), reason="only root can make users"),
+    # The program that clears has one thread, and tests have more.
+    pytest.mark.filterwarnings("ignore:.*is multi-threaded:DeprecationWarning"),
+]
 ONE, TWO = (
     Account(name, 60_001 + number, 60_001 + number, (60_001 + number,), "/") for number, name in enumerate("ab")
 )
@@ -325,7 +329,6 @@ def running(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.filterwarnings("ignore:.*is multi-threaded:DeprecationWarning")  # the program that clears has one thread
 def test_all_that_an_account_runs_and_has_left_goes_and_nothing_else(area: Path) -> None:
     area.chmod(0o755)
     with users(2) as names:
