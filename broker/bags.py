@@ -216,6 +216,11 @@ class OpenBag:
         return self.row.owner, self.row.options.program or self.row.id
 
     @property
+    def is_calls(self) -> bool:
+        """Whether these are calls that a program submitted one by one, and does not want to be kept."""
+        return self.row.options.program is not None and not self.row.options.keep
+
+    @property
     def complete(self) -> bool:
         """Whether it is closed and all its tasks have ended."""
         return self.closed and self.settled == self.total

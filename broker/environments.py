@@ -369,7 +369,8 @@ class Environments:
             left_s = self._left_s(worker, now)
             if left_s > takes_s + needs_s:
                 return "not there: it is prepared on other PCs first"
-            return f"not there: preparing it takes about {duration(takes_s)}, and the PC stays for {duration(left_s)}"
+            stays = duration(max(0.0, left_s))
+            return f"not there: preparing it takes about {duration(takes_s)}, and the PC stays for {stays}"
         if at.state == "asked":
             return f"being prepared, which takes about {duration(takes_s)} in all"
         return f"it cannot be prepared: {at.reason} ({system})"

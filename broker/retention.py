@@ -1,7 +1,9 @@
 """Forgets finished bags after some days, so that neither the disk nor the broker's memory fills up. Pure.
 
 Rule 1: a bag's days begin when it is complete: all its tasks have ended, and no more can be added.
-Rule 2: a broker that was off for more than a day forgets nothing in its first day. The clock of its machine may be
+Rule 2: calls that a program submitted one by one have a day, unless it asked for more: only it can collect them, and it
+says when it has them.
+Rule 3: a broker that was off for more than a day forgets nothing in its first day. The clock of its machine may be
 wrong at first, and people who were away, too, still have time to fetch their results.
 """
 
@@ -13,6 +15,7 @@ from deskgrid.broker.state import BrokerState
 # How often all bags are checked. Seconds.
 LOOK_S = 60.0
 DAY_S = 86_400.0
+CALLS_DAYS = 1.0
 # If a bag seems to have ended before this software existed, the clock was wrong then. POSIX seconds: the year 2020.
 EARLIEST = 1_577_836_800.0
 # Bags checked in one slice. Most bags cost next to nothing. A bag that is forgotten, or that was complete when the
@@ -54,9 +57,10 @@ class Retention:
                     units += 0 if self._has_looked else BAG_UNITS
                     known = now if self._has_looked else self._since(bag, now)
                 self._ended[bag.row.number] = known
-                if known + days * DAY_S <= now and not self._orders.gates.has_followers(bag):
+                its = min(days, CALLS_DAYS) if bag.is_calls else days
+                if known + its * DAY_S <= now and not self._orders.gates.has_followers(bag):
                     units += BAG_UNITS
-                    self._expire(bag, days)
+                    self._expire(bag, its)
             if place % SLICE_BAGS == 0 or units >= SLICE_BAGS:
                 yield units + SLICE_BAGS // 4
                 units = 0

@@ -27,7 +27,7 @@ from deskgrid.broker.wall_clock import WallClock
 from deskgrid.private_files import write_private
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.policies import DEFAULT, make_policy
-from deskgrid.wire.joinline import JoinLine, JoinLineError, Side, parse_address
+from deskgrid.wire.joinline import LOCAL, JoinLine, JoinLineError, Side, parse_address
 
 log = logging.getLogger("deskgrid.broker")
 
@@ -81,7 +81,9 @@ def serve(
         policy = make_policy(options.policy, **options.policy_options)
     except (JoinLineError, UnknownPolicy) as error:
         raise BrokerError(str(error)) from error
-    if options.insecure and host not in _LOOPBACK:
+    if host.startswith(LOCAL) and not options.insecure:
+        raise BrokerError("a local socket is not encrypted: give --insecure, too")
+    if options.insecure and host not in _LOOPBACK and not host.startswith(LOCAL):
         raise BrokerError(f"--insecure is only for this machine: listen on 127.0.0.1, not on {host}")
     try:
         with closing(Journal(options.home, options.durability)) as journal:
@@ -89,7 +91,9 @@ def serve(
             with Sockets(keys) as sockets:
                 address = _bind(sockets, host, port)
                 name = options.advertise or (_own_address() if host in _EVERYWHERE else host)
-                announcement = _announce(options.home, keys, name, int(address.rpartition(":")[2]))
+                announcement = _announce(
+                    options.home, keys, name, 0 if host.startswith(LOCAL) else int(address.rpartition(":")[2])
+                )
                 forecasts = Forecasts(sockets.wake)
                 facts = _facts(options, announcement.address)
                 state = BrokerState(facts, journal, windows, policy, keys)
@@ -117,7 +121,9 @@ def _bind(sockets: Sockets, host: str, port: int) -> str:
     try:
         return sockets.bind(host, port)
     except zmq.ZMQError as error:
-        raise BrokerError(f"cannot listen on {host}:{port}: {zmq.strerror(error.errno or 0)}") from error
+        raise BrokerError(
+            f"cannot listen on {JoinLine('worker', host, port, None).address}: {zmq.strerror(error.errno or 0)}"
+        ) from error
 
 
 def _facts(options: BrokerOptions, address: str) -> GridFacts:
@@ -157,4 +163,4 @@ def _announce(home: Path, keys: KeyRing | None, host: str, port: int) -> Ready:
     else:
         lines = [keys.line(side, host, port) for side in sides]
         keys.announce(host, port)
-    return Ready(f"{host}:{port}", str(lines[0]), str(lines[1]), home)
+    return Ready(lines[0].address, str(lines[0]), str(lines[1]), home)

@@ -24,8 +24,8 @@ from deskgrid.broker.store.parts import HolderKey, HolderRow
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.model import Attempt
 
-# Uploads for a bag that is never submitted are dropped after this time. Until then an interrupted upload goes on where
-# it stopped. Seconds.
+# Uploads for a bag that is never submitted, or has ended, are dropped after this time. Until then an interrupted upload
+# goes on where it stopped, and bags with the same files find them here. Seconds.
 UPLOADS_KEPT_S = 86_400.0
 # How often holders that nobody needs are looked for, which takes a millisecond for a thousand bags. Seconds.
 SWEEP_S = 10.0
@@ -267,7 +267,7 @@ class Transfers:
     # --- letting go --------------------------------------------------------------------------------------------------
 
     def sweep(self, now: float) -> None:
-        """Drop the parts of forgotten bags, and old uploads for bags that were never submitted."""
+        """Drop the parts of forgotten bags, and old uploads for bags that were never submitted or have ended."""
         if now < self._sweep_at or self._state.disk.state == "full":
             return
         self._sweep_at = now + SWEEP_S
@@ -288,9 +288,11 @@ class Transfers:
         return dropped.size
 
     def _is_needed(self, row: HolderRow) -> bool:
-        """Whether its bag is open."""
+        """Whether its bag is there and, of what its tasks need, whether some may still run."""
         bag = self._state.book.by_id.get(row.bag)
-        return bag is not None and bag.row.owner == row.owner
+        if bag is None or bag.row.owner != row.owner:
+            return False
+        return row.results or bag.deserted or not bag.complete
 
     def _drop(self, row: HolderRow) -> Generator[int, None, dict[str, object]]:
         del self._holders[row.key]

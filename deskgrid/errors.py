@@ -1,7 +1,8 @@
 """The errors of a client. Each exception says what to do about it.
 
 `DeskgridError` is the root of all. For a failed task you get a `TaskError`, unless the task raised an exception: then
-you get that exception, and its ``__cause__`` has the traceback from the worker, as in `concurrent.futures`.
+you get that exception, and its ``__cause__`` has the traceback from the worker, as in `concurrent.futures`. If it had a
+cause itself, ``__context__`` has that.
 """
 
 
@@ -42,7 +43,10 @@ class TaskError(DeskgridError):
 
 
 class RemoteError(TaskError):
-    """The task raised an exception that cannot be rebuilt here, or its command failed."""
+    """The task raised an exception whose type cannot be loaded here, or its command failed.
+
+    It is also of the nearest base of that type that can be loaded: ``except ValueError`` catches it, for example.
+    """
 
 
 class TaskCrashed(TaskError):

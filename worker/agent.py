@@ -177,7 +177,7 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
         except UnknownKey as error:
             raise WorkerError(_REVOKED) from error
     elif not stopping():
-        address = f"{options.join.host}:{options.join.port}"
+        address = options.join.address
         raise WorkerError(
             f"this PC is not enrolled: no broker at {address} answered before the planned uptime was over"
         )
@@ -207,7 +207,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
     groups = find_groups()  # before there are other processes
     measurement = SpeedMeasurement(wake) if options.speed is None else None
     cache, wheels, tasks, sites = _places(options, say)
-    address = address_towards(options.join.host, options.join.port)
+    address = "127.0.0.1" if options.join.is_local else address_towards(options.join.host, options.join.port)
     accounts = Accounts(tasks.path, options.run_as, wake)
 
     def prepare(_: Path) -> None:
@@ -445,7 +445,7 @@ class _Agent:
         self._say(f"planned uptime, from the broker: {self._session.plan.describe()}")
 
     def _report(self) -> None:
-        address = f"{self._options.join.host}:{self._options.join.port}"
+        address = self._options.join.address
         if self._session.known != self._was_known:
             self._was_known = self._session.known
             self._link.heard()

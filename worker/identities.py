@@ -43,7 +43,7 @@ class PcIdentity:
     @property
     def address(self) -> str:
         """HOST:PORT of the broker."""
-        return f"{self.line.host}:{self.line.port}"
+        return self.line.address
 
 
 class Identities:

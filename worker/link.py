@@ -4,11 +4,13 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Thread
 
 import zmq
 
 from deskgrid import process_memory, wire
-from deskgrid.wire.dealer import dealer_for, hear, say
+from deskgrid.addresses import endpoints
+from deskgrid.wire.dealer import connect, dealer_for, hear, say
 from deskgrid.wire.joinline import JoinLine
 
 # The first and the longest interval at which ZeroMQ dials a broker that does not answer.
@@ -20,6 +22,8 @@ REDIAL_S = 5.0
 DEAD_LINK_S = 15.0
 # Silence after which the log says that no broker answers; repeated at four times this interval.
 SILENCE_S = 5.0
+# How long dialling waits for the addresses of the broker's host. Seconds.
+LOOK_UP_S = 0.2
 LINGER_MS = 1_000
 
 
@@ -33,6 +37,10 @@ class Link:
     def __init__(self, join: JoinLine) -> None:
         process_memory.keep_freed()
         self._join = join
+        self._endpoints = [join.endpoint]
+        self._endpoint = join.endpoint
+        self._dials = 0
+        self._looks = Thread()
         self._redial_at = time.monotonic() + REDIAL_S
         self._silent_at = time.monotonic() + SILENCE_S
         self.connected = False
@@ -56,7 +64,7 @@ class Link:
         self._poller.register(self.monitor, zmq.POLLIN)
 
     def __enter__(self) -> "Link":
-        self.socket.connect(self._join.endpoint)
+        self._dial()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -103,8 +111,22 @@ class Link:
             return
         self._redial_at = time.monotonic() + REDIAL_S
         with suppress(zmq.ZMQError):  # ZeroMQ may have given up the address: then there is nothing to disconnect
-            self.socket.disconnect(self._join.endpoint)
-        self.socket.connect(self._join.endpoint)
+            self.socket.disconnect(self._endpoint)
+        self._dial()
+
+    def _dial(self) -> None:
+        """Dial the next of the broker's addresses."""
+        if not self._looks.is_alive():
+            self._looks = Thread(target=self._look_up, name="deskgrid-addresses", daemon=True)
+            self._looks.start()
+            # Mostly the answer is there at once, but what a PC does must not wait for a name server.
+            self._looks.join(LOOK_UP_S)
+        self._endpoint = self._endpoints[self._dials % len(self._endpoints)]
+        self._dials += 1
+        connect(self.socket, self._endpoint)
+
+    def _look_up(self) -> None:
+        self._endpoints = endpoints(self._join)
 
     def heard(self) -> None:
         """Note that the broker was reachable just now."""
@@ -114,7 +136,7 @@ class Link:
         """Report from time to time that no broker answers."""
         if time.monotonic() > self._silent_at:
             self._silent_at = time.monotonic() + SILENCE_S * 4
-            address = f"{self._join.host}:{self._join.port}"
+            address = self._join.address
             ask = "is it running, and is this join line from that broker?"
             if self._join.keys is None:
                 ask = "is it running? If it was not started with --insecure, give its join line with --join"

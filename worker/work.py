@@ -226,7 +226,7 @@ class SlotWork:
 
     def collect(self, now: float) -> None:
         """Send what has ended."""
-        results, back = [], list[wire.Ref]()
+        results, back, alike = [], list[wire.Ref](), list[wire.Ref]()
         all_ended = self._runs.poll(now)
         for job in self._runs.saved():
             if (saved := self._checkpoints.saved(job, now)) is not None:
@@ -234,7 +234,10 @@ class SlotWork:
         for ended in all_ended:
             if self._checkpoints.running:
                 self._checkpoints.ended((ended.task, ended.number), goes_on=ended.outcome != wire.Outcome.DONE)
-            self.loads[ended.slot].given.pop((ended.task, ended.number), None)
+            load = self.loads[ended.slot]
+            work = load.given.pop((ended.task, ended.number), None)
+            if ended.outcome is wire.Outcome.NO_START and work is not None:
+                alike += self._take_alike(load, work)
             if ended.outcome is wire.Outcome.DEPARTED:
                 back.append(wire.Ref(ended.task, ended.number))
                 continue
@@ -252,6 +255,14 @@ class SlotWork:
         if back:
             self._out.append(wire.Returned(tuple(back)))
         self._out += self._results.send(self._sendable(results))
+        if alike:
+            self._out.append(wire.Returned(tuple(alike)))
+
+    def _take_alike(self, load: SlotLoad, work: wire.Work) -> list[wire.Ref]:
+        """Take what would need a process like that of ``work`` off a slot: none starts, and to try takes long."""
+        kind = (work.environment, work.owner)
+        alike = {(each.task, each.number) for each in load.waiting if (each.environment, each.owner) == kind}
+        return [wire.Ref(each.task, each.number) for each in self._withdraw(load, alike)]
 
     def _sendable(self, results: list[wire.Result]) -> list[wire.Result]:
         """Those of ``results`` that may be sent now: the end of a piece waits until its whole checkpoint is sent."""

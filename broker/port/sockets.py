@@ -32,6 +32,7 @@ from deskgrid.broker.port.send_queue import (
     Untaken,
     size_of,
 )
+from deskgrid.wire.joinline import endpoint_of
 
 log = logging.getLogger("deskgrid.broker")
 
@@ -152,7 +153,7 @@ class Sockets:
     def bind(self, host: str, port: int) -> str:
         """Listen, and return the address with the port that was taken. Raises `zmq.ZMQError`."""
         self.router.setsockopt(zmq.IPV6, int(host.startswith("[")))
-        self.router.bind(f"tcp://{host}:{port or '*'}")
+        self.router.bind(endpoint_of(host, port or "*"))
         return self.router.getsockopt_string(zmq.LAST_ENDPOINT)
 
     # --- once in each turn -------------------------------------------------------------------------------------------

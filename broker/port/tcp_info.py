@@ -26,7 +26,7 @@ def files_allowed(wanted: int) -> int:
     return allowed
 
 
-# A host and a port.
+# A host and a port; of the local socket of a private grid, its path and 0.
 Address = tuple[str, int]
 
 
@@ -54,7 +54,10 @@ def cut(fd: int, other_end: Address) -> None:
 
 def _other_end(line: socket.socket) -> Address:
     if line.family not in (socket.AF_INET, socket.AF_INET6):
-        raise OSError("the connection has ended, and its descriptor is that of another kind of socket")
+        # The listening end of a local socket has a name, and no other socket that may have its descriptor by now.
+        if not (name := line.getsockname()):
+            raise OSError("the connection has ended, and its descriptor is that of another kind of socket")
+        return str(name), 0
     host, port = line.getpeername()[:2]
     return str(host), int(port)
 
@@ -63,7 +66,8 @@ def received(fd: int) -> int:
     """Bytes that have arrived on a connection since it began, as Linux counts them; 0 on other systems."""
     if sys.platform == "linux":
         with suppress(OSError):  # it has ended already
-            # Without family and type, Python would look them up. For this call, an IPv6 connection may pass as IPv4.
+            # Without family and type, Python would look them up. For this call, an IPv6 connection may pass as IPv4. A
+            # local one fails: it has no such count.
             line = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)
             try:
                 info = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)

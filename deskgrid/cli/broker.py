@@ -11,7 +11,7 @@ from deskgrid.cli.base import Folder, Refusal, default_home, expanded, is_loopba
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.durations import DAY_S, read_duration
 from deskgrid.wire import SECONDS_LIMIT
-from deskgrid.wire.joinline import JoinLineError, parse_address
+from deskgrid.wire.joinline import LOCAL, JoinLineError, parse_address
 
 if TYPE_CHECKING:
     from deskgrid.broker.server import Ready
@@ -136,7 +136,7 @@ def _listen(listen: str | None, insecure: bool) -> str:
         host, _ = parse_address(listen)
     except JoinLineError as error:
         raise Refusal(f"--listen: {error}") from error
-    if insecure and not is_loopback(host):
+    if insecure and not is_loopback(host) and not host.startswith(LOCAL):
         raise Refusal(f"--insecure is for this machine only: listen on 127.0.0.1, not on {host}")
     return listen
 

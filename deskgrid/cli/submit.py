@@ -194,6 +194,9 @@ def submit(
             sent = getattr(stopped, "__notes__", ["no task was sent"])
             say(f"deskgrid: you stopped submitting; {'; '.join(sent)}", err=True)
             raise
+        if not len(bag):
+            say("deskgrid: there are no lines, so there is no bag", err=True)
+            return
         click.echo(bag.id)
         if lines is not None and not any("{}" in word for word in command):
             whole = " ".join([*command, "LINE"])

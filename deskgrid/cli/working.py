@@ -15,6 +15,7 @@ from deskgrid.cli.base import Folder, Refusal, Whole, default_home, expanded, is
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels
+from deskgrid.homes import NoHome, deskgrid_home
 from deskgrid.wire import SLOTS_LIMIT, SPEED_LEAST, SPEED_MOST
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
 
@@ -282,6 +283,6 @@ def _wait_for_line(join: str, stopping: Callable[[], bool]) -> None:
 def _line_at_home() -> JoinLine | None:
     """Return the join line for workers that this machine's broker left in its home, if any."""
     try:
-        return parse_join_line((default_home() / "worker.join").read_text(encoding="utf-8"), "worker")
-    except OSError:
+        return parse_join_line((deskgrid_home() / "worker.join").read_text(encoding="utf-8"), "worker")
+    except (NoHome, OSError):
         return None

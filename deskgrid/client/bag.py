@@ -9,7 +9,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar, overload
@@ -18,11 +17,12 @@ from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
 from deskgrid.client.eta import Eta
 from deskgrid.client.following import Following, LogPiece
+from deskgrid.client.interrupts import Interruptible
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
 from deskgrid.client.replies import ANSWER_S, ORDER_S, SLICE_S, Waiter, ask, results_of
-from deskgrid.client.submission import checked_seconds
+from deskgrid.client.submission import Seconds, checked_seconds
 from deskgrid.client.whatif import FORECAST_S, Advice
 from deskgrid.errors import RequestFailed
 
@@ -125,11 +125,17 @@ class Bag(Generic[ItemT, ResultT]):
     # --- results -----------------------------------------------------------------------------------------------------
 
     @overload
-    def as_completed(self, *, errors: Literal["raise"] = "raise") -> Iterator[tuple[ItemT, ResultT]]: ...
+    def as_completed(
+        self, *, timeout: Seconds | None = None, errors: Literal["raise"] = "raise"
+    ) -> Iterator[tuple[ItemT, ResultT]]: ...
     @overload
-    def as_completed(self, *, errors: Literal["return"]) -> Iterator[tuple[ItemT, ResultT | Exception]]: ...
+    def as_completed(
+        self, *, timeout: Seconds | None = None, errors: Literal["return"]
+    ) -> Iterator[tuple[ItemT, ResultT | Exception]]: ...
 
-    def as_completed(self, *, errors: Errors = "raise") -> Iterator[tuple[ItemT, ResultT | Exception]]:
+    def as_completed(
+        self, *, timeout: Seconds | None = None, errors: Errors = "raise"
+    ) -> Iterator[tuple[ItemT, ResultT | Exception]]:
         """Yield each item with its result, in the order in which tasks end, and wait for the others.
 
         A task that fails does not stop the loop: you still get the other results, and at the end the exception of the
@@ -138,44 +144,52 @@ class Bag(Generic[ItemT, ResultT]):
 
         If the items came one by one (from a generator, `zip`, `map`), or if you attached to the bag, you get each
         item's index in the bag, from 0, instead of the item.
+
+        Raises TimeoutError if a result is not there ``timeout`` seconds after this call (None: waits as long as it
+        takes). The bag goes on.
         """
         _check_errors(errors)
-        return self._as_completed(errors == "return")
+        return self._as_completed(errors == "return", _end_of(timeout))
 
-    def _as_completed(self, keep: bool) -> Iterator[tuple[ItemT, ResultT | Exception]]:
-        first, failed = None, 0
-        for row in self._ended():
-            value = value_of(row, self.id, self._files)
-            if not isinstance(value, Raised):
-                yield self._item(row.item), value
-            elif keep:
-                yield self._item(row.item), value.error
-            else:
-                first, failed = value.error if first is None else first, failed + 1
-        if first is not None:
-            if failed > 1:
-                add_note(first, f'deskgrid: {failed} tasks failed; as_completed(errors="return") gives each')
-            raise first
+    def _as_completed(self, keep: bool, end: float) -> Iterator[tuple[ItemT, ResultT | Exception]]:
+        with self._interruptible():
+            first, failed = None, 0
+            for row in self._ended(end):
+                value = value_of(row, self.id, self._files)
+                if not isinstance(value, Raised):
+                    yield self._item(row.item), value
+                elif keep:
+                    yield self._item(row.item), value.error
+                else:
+                    first, failed = value.error if first is None else first, failed + 1
+            if first is not None:
+                if failed > 1:
+                    add_note(first, f'deskgrid: {failed} tasks failed; as_completed(errors="return") gives each')
+                raise first
 
     @overload
-    def results(self, *, errors: Literal["raise"] = "raise") -> list[ResultT]: ...
+    def results(self, timeout: Seconds | None = None, *, errors: Literal["raise"] = "raise") -> list[ResultT]: ...
     @overload
-    def results(self, *, errors: Literal["return"]) -> list[ResultT | Exception]: ...
+    def results(self, timeout: Seconds | None = None, *, errors: Literal["return"]) -> list[ResultT | Exception]: ...
 
-    def results(self, *, errors: Errors = "raise") -> list[Any]:
+    def results(self, timeout: Seconds | None = None, *, errors: Errors = "raise") -> list[Any]:
         """Wait for all results, and return them in the order of the items.
 
         Raises the exception of a failed task as soon as it is known. The other tasks go on, and you can still ask for
         their results. ``errors="return"``: the list contains the exceptions instead.
+
+        Raises TimeoutError if not all are there after ``timeout`` seconds (None: waits as long as it takes). The bag
+        goes on, and you can ask again.
         """
         _check_errors(errors)
-        found: dict[int, Any] = {}
-        for row in self._ended():
-            value = value_of(row, self.id, self._files)
-            if isinstance(value, Raised) and errors == "raise":
-                raise value.error
-            found[row.item] = value.error if isinstance(value, Raised) else value
-        return [found[item] for item in sorted(found)]
+        with self._interruptible():
+            found: dict[int, Any] = {}
+            for row in self._ended(_end_of(timeout)):
+                value = value_of(row, self.id, self._files)
+                if isinstance(value, Raised) and errors == "raise":
+                    raise value.error
+                found[row.item] = value.error if isinstance(value, Raised) else value
+            return [found[item] for item in sorted(found)]
 
     def fetch(self, to: str | os.PathLike[str] = ".", item: int | None = None) -> list[Path]:
         """Fetch the files that tasks left, and wait for tasks that have not ended; returns their paths.
@@ -187,12 +201,16 @@ class Bag(Generic[ItemT, ResultT]):
 
         Raises `RequestFailed` if another file is in the way, and the exception of the task ``item`` if it failed.
         """
+        with self._interruptible():
+            return self._fetch(Path(to), item)
+
+    def _fetch(self, to: Path, item: int | None) -> list[Path]:
         found = list[Path]()
         for row in self._ended():
             if item is None or row.item == item:
                 if item is not None and isinstance(value := value_of(row, self.id, self._files), Raised):
                     raise value.error
-                folder = Path(to) / str(row.item) if item is None else Path(to)
+                folder = to / str(row.item) if item is None else to
                 found += self._fetched(row, folder)
                 if item is not None:
                     return found
@@ -219,14 +237,13 @@ class Bag(Generic[ItemT, ResultT]):
         trees = wrapped.trees[:-1] if wrapped.whole else wrapped.trees
         return [path for tree in trees for path in self._files.fetch(tree, folder)]
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: Seconds | None = None) -> bool:
         """Wait until every task has ended, at most ``timeout`` seconds (None: as long as it takes).
 
         Returns whether all tasks have ended.
         """
-        end = math.inf if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
-        with self._told_that_it_goes_on():
-            return self._wait(end)
+        with self._interruptible():
+            return self._wait(_end_of(timeout))
 
     def _wait(self, end: float) -> bool:
         if self._is_complete():
@@ -243,26 +260,28 @@ class Bag(Generic[ItemT, ResultT]):
             self._waited.append(number)
         return False
 
-    @contextmanager
-    def _told_that_it_goes_on(self) -> Iterator[None]:
-        """Add a note to Ctrl-C: whoever presses it may not know that the bag goes on."""
-        try:
-            yield
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"deskgrid: bag {self.id} goes on; grid.attach({self.id!r}) returns to it")
-            raise
+    def _interruptible(self) -> Interruptible:
+        """Note at Ctrl-C what whoever presses it may not know."""
+        return Interruptible(f"deskgrid: bag {self.id} goes on; grid.attach({self.id!r}) returns to it")
 
     def _is_complete(self) -> bool:
         row = self._ask("progress")
         return self._read(lambda row: bool(row["closed"]) and not row["waiting"] + row["running"], row)
 
-    def _ended(self) -> Iterator[wire.BagResult]:
-        """Yield every task's result, in the order in which the broker recorded them; fetches one answer ahead."""
+    def _ended(self, end: float = math.inf) -> Iterator[wire.BagResult]:
+        """Yield every task's result, in the order in which the broker recorded them; fetches one answer ahead.
+
+        Raises TimeoutError if one is not there at ``end``, in monotonic seconds.
+        """
         seen, number, waiter = 0, *self._watch(0)
         try:
-            with self._told_that_it_goes_on(), self._meter() as meter:
+            with self._meter() as meter:
                 while True:
-                    while (reply := waiter.get(SLICE_S)) is None:
+                    while (reply := waiter.get(max(0.0, min(SLICE_S, end - time.monotonic())))) is None:
+                        if time.monotonic() >= end:
+                            raise TimeoutError(
+                                f"{self._total - seen:,} of {self._total:,} tasks of {self!r} have not ended"
+                            )
                         meter.tick()
                     outcomes = _outcomes(reply)
                     rows = results_of(outcomes)
@@ -352,7 +371,7 @@ class Bag(Generic[ItemT, ResultT]):
         following = Following(self._ask, self.logs)
         yield from following.bag() if item is None else following.task(item)
 
-    def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
+    def update_runtimes(self, runtimes: Mapping[int, Seconds]) -> None:
         """Change the predicted runtimes of some tasks; waiting tasks are placed again.
 
         ``runtimes``: seconds by index.
@@ -375,6 +394,11 @@ class Bag(Generic[ItemT, ResultT]):
             return reading(answer)
         except (KeyError, TypeError, ValueError) as error:
             raise RequestFailed(f"the broker's answer cannot be read: {error!r}") from error
+
+
+def _end_of(timeout: Seconds | None) -> float:
+    """Return when a timeout is over, in monotonic seconds."""
+    return math.inf if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
 
 
 def _check_errors(errors: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from deskgrid import wire
 from deskgrid.client.conversation import Reply, TransferCut
@@ -37,7 +38,8 @@ class KnownFiles:
 
     def __init__(self) -> None:
         self._by_path: dict[str, tuple[object, Stored]] = {}
-        self._shared: dict[int, tuple[Shared[Any], Stored]] = {}
+        # As long as somebody has the handle, and not longer: the object may be large.
+        self._shared: WeakKeyDictionary[Shared[Any], Stored] = WeakKeyDictionary()
 
     def at(self, path: str) -> Stored:
         """Return the file or folder at a path. Raises `BagRejected`."""
@@ -56,9 +58,10 @@ class KnownFiles:
 
     def shared(self, shared: "Shared[Any]") -> Stored:
         """Return a shared object. Raises `BagRejected`."""
-        if id(shared) not in self._shared:
-            self._shared[id(shared)] = shared, stored_shared(shared)
-        return self._shared[id(shared)][1]
+        stored = self._shared.get(shared)
+        if stored is None:
+            stored = self._shared[shared] = stored_shared(shared)
+        return stored
 
 
 class Noted:

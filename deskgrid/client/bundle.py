@@ -3,11 +3,12 @@
 A local module is a module that is not in the standard library, not installed, and not part of deskgrid. What travels
 begins with what the pickled function and arguments name, and with what functions that travel by value import; it ends
 with all that these modules might import, anywhere in their code. Source is parsed, and nothing is executed. Of a
-package, only the modules that are reached in this way travel. The user names modules that are imported in another way,
-for example by a computed name. Modules that are reached and not local belong to libraries: what is to be in an
-environment.
+package, only the modules that are reached in this way travel, and its files of data. The user names modules that are
+imported in another way, for example by a computed name. Modules that are reached and not local belong to libraries:
+what is to be in an environment. A local module may be compiled; then it works on PCs of the same system and Python.
 """
 
+import logging
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
-from importlib.machinery import ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from itertools import accumulate
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -23,16 +24,24 @@ from typing import NamedTuple
 
 from deskgrid.client.imports import Import, imports_of, imports_of_code, specs
 from deskgrid.errors import BagRejected
-from deskgrid.wire import Payload
+from deskgrid.wire import Payload, wrong_with_place
+
+log = logging.getLogger("deskgrid.client")
 
 _PYTHONS_OWN = frozenset({*sys.stdlib_module_names, "__main__"})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Folders inside a package that do not contain its source.
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", *_INSTALLED})
+# What files of code end with, of any system.
+_CODE = frozenset({".py", ".pyc", ".pyi", ".so", ".pyd", ".c", ".pyx", ".o"})
 # A short text in a pickle: this byte, its length, and its UTF-8. The names of modules are such texts.
 _TEXT = re.compile(rb"\x8c(?=.)", re.DOTALL)
 # The most bytes of such a text, with its length.
 _NAME_BYTES = 256
+# Of each package, the most bytes and files of data that travel.
+_DATA_BYTES = 16 * 2**20
+_DATA_FILES = 1_000
+_told_of_data: set[Path] = set()
 # How much of an argument is searched for names of modules. Bytes.
 _SEARCHED = 2**20
 
@@ -46,7 +55,8 @@ class Source(NamedTuple):
     @property
     def module(self) -> str:
         """The name that it is imported by."""
-        return ".".join([*self.package, *([self.path.stem] if self.path.stem != "__init__" else [])])
+        name = self.path.name.partition(".")[0]
+        return ".".join([*self.package, *([name] if name != "__init__" else [])])
 
     @property
     def package(self) -> list[str]:
@@ -150,7 +160,9 @@ class _Walk:
                 self._known.add(source)
                 self.imports(imports_of(source.path), source.package)
         files = {}
-        for source in self._known:
+        packages = {(source.root, source.path.parent) for source in self._known if source.path.name == "__init__.py"}
+        data = [Source(root, path) for root, folder in packages for path in _data_of(folder)]
+        for source in [*self._known, *data]:
             with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
                 files[source.path.relative_to(source.root).as_posix()] = source.path.read_bytes()
         modules = frozenset([source.module for source in self._known])
@@ -199,9 +211,14 @@ def _package_of(function: FunctionType) -> tuple[str, ...]:
 
 
 def is_local(file: Path) -> bool:
-    """Whether ``file`` is the user's own source: neither part of Python nor installed."""
+    """Whether ``file`` is the user's own module: neither part of Python nor installed."""
     # The target of a symbolic link counts, too: virtual environments and editable installs use links.
-    return file.suffix == ".py" and not _is_foreign(file) and not _is_foreign(file.resolve())
+    return _is_module(file.name) and not _is_foreign(file) and not _is_foreign(file.resolve())
+
+
+def _is_module(name: str) -> bool:
+    """Whether a file has source, or a module compiled for this Python."""
+    return name.endswith((".py", *EXTENSION_SUFFIXES))
 
 
 def _is_foreign(file: Path) -> bool:
@@ -231,7 +248,10 @@ def _files_of(name: str, file: str) -> Sequence[Source]:
     parts = name.split(".")
     if parts[0] == "deskgrid":
         return ()
-    tail = [*parts, "__init__.py"] if path.name == "__init__.py" else [*parts[:-1], f"{parts[-1]}.py"]
+    compiled = path.name.partition(".")[0] == parts[-1] and path.suffix != ".py"
+    tail = [*parts[:-1], path.name if compiled else f"{parts[-1]}.py"]
+    if path.name == "__init__.py":
+        tail = [*parts, "__init__.py"]
     # A module loaded under a name that differs from its file's name cannot be imported on a worker either.
     if not is_local(path) or path.parts[-len(tail) :] != tuple(tail):
         return ()
@@ -267,5 +287,38 @@ def _below(package: Path) -> Iterator[Path]:
         if path.is_dir():
             if path.name not in _NOT_SOURCE and not path.name.startswith("."):
                 yield from _below(path)
-        elif path.suffix == ".py":
+        elif _is_module(path.name):
             yield path
+
+
+def _data_of(package: Path) -> list[Path]:
+    """Return the files of data in a package's folder, and in folders below that are no packages; none if too much."""
+    found, size, folders = list[Path](), 0, [package]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError):
+            for path in sorted(folder.iterdir()):
+                if path.name.startswith(".") or path.name in _NOT_SOURCE:
+                    continue
+                if path.is_dir():
+                    if not path.is_symlink() and not (path / "__init__.py").exists():
+                        folders.append(path)
+                elif path.suffix not in _CODE and path.is_file() and not wrong_with_place(path.name):
+                    found.append(path)
+                    size += path.stat().st_size
+                if size > _DATA_BYTES or len(found) > _DATA_FILES:
+                    _tell_of_data(package)
+                    return []
+    return found
+
+
+def _tell_of_data(package: Path) -> None:
+    if package not in _told_of_data:
+        _told_of_data.add(package)
+        log.warning(
+            "the files of data in %s do not travel, because they are more than %d MiB or %s files: give tasks those "
+            "that they need as File(path)",
+            package,
+            _DATA_BYTES // 2**20,
+            f"{_DATA_FILES:,}",
+        )

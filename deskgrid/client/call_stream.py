@@ -52,14 +52,22 @@ class GridFuture(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the result of the call, as in `concurrent.futures`."""
-        value = _read(super().result(timeout))
+        try:
+            value = _read(super().result(timeout))
+        except KeyboardInterrupt as interrupt:
+            interrupt.__traceback__ = None  # as in `deskgrid.client.interrupts`
+            raise
         if isinstance(value, Raised):
             raise value.error
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call, as in `concurrent.futures`."""
-        error = super().exception(timeout)
+        try:
+            error = super().exception(timeout)
+        except KeyboardInterrupt as interrupt:
+            interrupt.__traceback__ = None
+            raise
         value = _read(super().result()) if error is None else None
         return value.error if isinstance(value, Raised) else error
 
@@ -113,12 +121,20 @@ class Stream:
         self._to_cancel: list[int] = []
         # How many cancel orders have not been answered.
         self._cancelling = 0
+        # Whether the broker may forget the calls when all have ended: not if files of results are still to be fetched.
+        self._forgets = not options.keep
+        self._forgotten = False
         self._note = ""
 
     @property
     def open(self) -> bool:
         """Whether some futures have not been taken out."""
         return self._unsettled > 0
+
+    @property
+    def over(self) -> bool:
+        """Whether it is closed and has no more to do."""
+        return self._closed and not self._flying and not self.open
 
     @property
     def unsent(self) -> bool:
@@ -130,6 +146,11 @@ class Stream:
         """Whether the broker has yet to hear of some cancelled calls."""
         with self._lock:
             return self._cancelling > 0
+
+    @property
+    def leaving(self) -> bool:
+        """Whether all calls have ended, and the broker has yet to hear that nobody needs them any more."""
+        return self._closing and self._forgets and self._sent > 0 and not (self.open or self._forgotten)
 
     @property
     def full(self) -> bool:
@@ -170,9 +191,9 @@ class Stream:
                 if result.outcome != wire.Outcome.DONE or future.followed:
                     others.append(result)
                 else:
+                    future.set_result(Unread(result, self.bag, self._result_files))
                     del self._held[result.item]
                     self._unsettled -= 1
-                    future.set_result(Unread(result, self.bag, self._result_files))
         return others
 
     def value_of(self, result: wire.BagResult) -> Any:
@@ -204,6 +225,18 @@ class Stream:
             self._unsettled -= len(self._held)
             self._held.clear()
         return futures
+
+    def forked(self, error: DeskgridError) -> None:
+        """Give every future ``error``, in a forked child: made anew, because its lock may be one that nobody opens."""
+        self._lock = threading.Lock()
+        waiting = [call.future for call in self._waiting]
+        for future in [*waiting, *self._held.values()]:
+            Future.__init__(future)
+            future.dropped = True
+            future.set_exception(error)
+        self._waiting.clear()
+        self._held.clear()
+        self._unsettled = 0
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -267,6 +300,7 @@ class Stream:
     def _answered(self, reply: Reply | DeskgridError) -> None:
         """Handle the broker's acceptance or refusal of a batch. Runs on the link's thread."""
         if not isinstance(reply, wire.Accepted):
+            self._forgotten = True
             self._ended(CallEnded(self, (), _error_in(reply, BagRejected)))
             return
         if reply.note and reply.note != self._note:
@@ -293,12 +327,20 @@ class Stream:
                 raise _error_in(reply, RequestFailed)
             results = results_of(reply)
         except DeskgridError as error:
+            self._forgotten = True  # or this is no answer that can be trusted
             self._ended(CallEnded(self, (), error))
             return
         self._seen += len(results)
+        self._forgets = self._forgets and not any(map(_has_files, results))
         if not (reply.closed and self._seen >= reply.total):
             self._watch(reply.after, defer=self._seen == self._sent)
+        elif self._forgets:
+            self._link.send(wire.Ask(self._link.number(), "forget", json.dumps({"bag": self.bag})), self._left)
         self._ended(CallEnded(self, results, None))
+
+    def _left(self, _reply: Reply | DeskgridError) -> None:
+        """Note that the broker has forgotten the calls, or never will: it may have been killed after it did."""
+        self._forgotten = True
 
     # --- cancelling --------------------------------------------------------------------------------------------------
 
@@ -359,6 +401,11 @@ class CallEnded(NamedTuple):
     stream: Stream
     results: tuple[wire.BagResult, ...]
     error: DeskgridError | None
+
+
+def _has_files(result: wire.BagResult) -> bool:
+    """Whether a result has files, which are fetched when somebody reads it; or may have some."""
+    return not isinstance(result.payload, bytes) or result.payload[:1] in (wire.MARK, wire.RANKS_MARK)
 
 
 def _payload_size(call: _Call) -> int:

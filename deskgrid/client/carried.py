@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.bundle import Reached, named_in, others_loaded, reached_from, reached_from_file
 from deskgrid.client.by_value import MAIN
-from deskgrid.client.script_classes import ScriptClasses
+from deskgrid.client.script_classes import ScriptClasses, unnamed_classes
 from deskgrid.client.script_lines import lines_of
 from deskgrid.client.sources import stored_source
 from deskgrid.client.template import Template, python_template
@@ -137,7 +137,7 @@ class Carried:
             self._inputs + inputs,
             environment,
             source=source,
-            classes=classes,
+            classes=classes + unnamed_classes(functions, classes),
             lines=lines_of(functions),
         )
 

@@ -11,6 +11,19 @@ from deskgrid.homes import NoHome, deskgrid_home
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_join_line, read_join_line
 
 
+def check_no_task() -> None:
+    """Refuse to submit from a task: it would hold its slot while it waits for others that need one, perhaps for ever.
+
+    Raises `GridRefused`.
+    """
+    if os.environ.get("DESKGRID_TASK"):
+        raise GridRefused(
+            "a task cannot submit: this program runs in a task of a grid, and would hold its slot while it waits. "
+            "Return what is to be done next, and submit it from the program that submitted this task. If you mean "
+            "another grid, remove DESKGRID_TASK from os.environ first"
+        )
+
+
 def client_line(join: str | None) -> JoinLine:
     """Return the join line for submitting. Raises `GridRefused` or `GridUnreachable`."""
     if join is not None:

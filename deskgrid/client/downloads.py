@@ -132,11 +132,10 @@ class _OurFolder:
         """Return the folder, which is made at its first use."""
         with self._lock:
             if self._path is None or not self._path.is_dir():
-                import shutil  # here, because most programs fetch no files, and start sooner without these modules
-                import tempfile
+                import tempfile  # here, because most programs fetch no files, and start sooner without it
 
                 self._path = Path(tempfile.mkdtemp(prefix="deskgrid-results-"))
-                atexit.register(shutil.rmtree, self._path, ignore_errors=True)
+                atexit.register(_remove, self._path, os.getpid())
             return self._path
 
     def new(self) -> Path:
@@ -144,6 +143,14 @@ class _OurFolder:
         from tempfile import mkdtemp
 
         return Path(mkdtemp(dir=self.path()))
+
+
+def _remove(path: Path, pid: int) -> None:
+    """Remove the folder of this program, and not that of the program from which this one was forked."""
+    import shutil
+
+    if os.getpid() == pid:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 _OUR_FOLDER = _OurFolder()

@@ -10,9 +10,11 @@ import queue
 import secrets
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deskgrid import wire
@@ -27,21 +29,28 @@ from deskgrid.client.sources import Stored
 from deskgrid.client.submission import check_python
 from deskgrid.client.template import PYTHON, pickle_function
 from deskgrid.errors import GridClosed
+from deskgrid.sizes import size
 
 if TYPE_CHECKING:
     from deskgrid.client.environments.asked import Env
 
 log = logging.getLogger("deskgrid.client")
 
-# Maximum number of functions with a bag of their own. A program may make a function for each call (a lambda in a loop,
-# say): further functions travel with the arguments instead, all in one bag.
+# Maximum number of functions with a bag of their own; the least recently called loses its bag. A program may make a
+# function for each call (a lambda in a loop, say): beyond this number, a function travels with its arguments at first,
+# in one bag for all of them, and has a bag of its own when it is called again.
 OWN_BAGS = 16
+# So many functions are remembered that have no bag.
+REMEMBERED = 1_000
+# A function that was sent more often than this, and whose repetitions have so many bytes in all, is named in a warning.
+SENT_AGAIN = 3
+SENT_AGAIN_BYTES = 2**20
 # How long the end of the program waits until unsent calls are sent. Seconds.
 FLUSH_S = 5.0
-# How long it waits until cancel orders are answered: the broker may not read what a connection said just before its
-# end. Shorter, because it is mostly somebody who pressed Ctrl-C who waits.
+# How long it waits until the broker knows which calls are cancelled and which nobody needs any more: it may not read
+# what a connection said just before its end. Shorter, because it is mostly somebody who pressed Ctrl-C who waits.
 CANCEL_S = 1.0
-_FLUSH_LOOK_S = 0.02
+_FLUSH_LOOK_S = 0.002
 
 
 class _Key(NamedTuple):
@@ -69,9 +78,10 @@ class Futures:
         self._beginning = threading.Lock()
         # Held for moments only, because the link's thread takes it, too, and nobody gets an answer while that waits.
         self._lock = threading.Lock()
-        # The streams, with what their bags bring.
-        self._by_key: dict[_Key, tuple[Stream, Carried]] = {}
+        # The streams, with what their bags bring; the least recently used comes first.
+        self._by_key: OrderedDict[_Key, tuple[Stream, Carried]] = OrderedDict()
         self._streams: list[Stream] = []
+        self._sendings = Sendings()
         self._inbox: queue.SimpleQueue[CallEnded | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._idle = threading.Event()
@@ -93,15 +103,19 @@ class Futures:
         owner: object,
     ) -> Future[Any]:
         """Submit one call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
+        if not threading.main_thread().is_alive():
+            raise GridClosed("this program ends, and takes no more calls")  # nobody would wait for it
         noted = Noted(self._known)
         pickled = noted.pickled(lambda: pickle_function(function))
         common = noted.trees
         key = _Key(pickled, None, modules, name, env, options, runtime is not None)
-        if len(self._by_key) >= OWN_BAGS and key not in self._by_key:
-            # By module, because a template contains the local modules as they were when it was made.
-            module = str(getattr(function, "__module__", None))
-            key = _Key(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
-            args, common = (function, *args), {}
+        if key not in self._by_key:
+            known = self._sendings.note(name, pickled)
+            if len(self._by_key) >= OWN_BAGS and not known:
+                # By module, because a template contains the local modules as they were when it was made.
+                module = str(getattr(function, "__module__", None))
+                key = _Key(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
+                args, common = (function, *args), {}
         _, carried = self._by_key.get(key, (None, None))
         noted.classes = ScriptClasses(None if carried is None else carried.classes)
         payload = noted.pack_call(args, kwargs, f"an argument of {name}")
@@ -126,9 +140,11 @@ class Futures:
         if self._closed:
             raise closed()
         stream, carried = self._by_key.get(key, (None, None))
-        if stream is not None and carried is not None and (stream.full or carried.lacks(payload, noted.classes)):
-            stream.close()
-            stream = None
+        if stream is not None and carried is not None:
+            self._by_key.move_to_end(key)
+            if stream.full or carried.lacks(payload, noted.classes):
+                stream.close()
+                stream = None
         if stream is None:
             named = carried.named if carried is not None else set()
             stream = self._begin(key, payload, noted, b"".join(common), named)
@@ -162,9 +178,15 @@ class Futures:
         with self._lock:
             if self._closed:
                 raise closed()
+            oldest = self._by_key.popitem(last=False)[1][0] if self._has_too_many(key) else None
             self._by_key[key] = stream, carried
-            self._streams.append(stream)
+            self._streams = [each for each in self._streams if not each.over] + [stream]
+        if oldest is not None:
+            oldest.close()
         return stream
+
+    def _has_too_many(self, key: _Key) -> bool:
+        return key not in self._by_key and len(self._by_key) > OWN_BAGS
 
     # --- closing -----------------------------------------------------------------------------------------------------
 
@@ -193,6 +215,19 @@ class Futures:
             stream.close()
         self._look()
 
+    def forked(self, error: GridClosed) -> None:
+        """Give every future ``error``, in a forked child: no thread is here that could settle them."""
+        self._beginning, self._lock, self._idle = threading.Lock(), threading.Lock(), threading.Event()
+        self._closed = True
+        for stream in self._streams:
+            stream.forked(error)
+        self._idle.set()
+
+    @property
+    def open(self) -> bool:
+        """Whether calls have not ended."""
+        return any(stream.open for stream in self._streams)
+
     def wait(self) -> None:
         """Wait until every future is settled, after `close`."""
         wait_for(self._idle)
@@ -205,7 +240,7 @@ class Futures:
     def flush(self) -> None:
         """Wait for unsent calls to be sent, at most FLUSH_S, and for cancelled ones to be known, at most CANCEL_S."""
         self._wait_while(lambda stream: stream.unsent, FLUSH_S)
-        self._wait_while(lambda stream: stream.cancelling, CANCEL_S)
+        self._wait_while(lambda stream: stream.cancelling or stream.leaving, CANCEL_S)
 
     def _wait_while(self, busy: Callable[[Stream], bool], seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -251,7 +286,8 @@ class Futures:
     def _settle(self, ended: CallEnded) -> None:
         if ended.error is not None:
             with self._lock:
-                self._by_key = {key: each for key, each in self._by_key.items() if each[0] is not ended.stream}
+                for key in [key for key, each in self._by_key.items() if each[0] is ended.stream]:
+                    del self._by_key[key]
             for future in ended.stream.take_all():
                 _settle_safely(future, Raised(ended.error))
         for result in ended.results:
@@ -288,6 +324,51 @@ def _settle_one(future: GridFuture, value: Any) -> None:
         future.set_exception(value.error)
     else:
         future.set_result(value)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What was sent as functions of one name. ``again``: bytes after those of the first."""
+
+    last: bytes = b""
+    times: int = 0
+    again: int = 0
+    told: bool = False
+
+
+class Sendings:
+    """The functions that a program has sent lately, so that it is told if it sends much of them again and again."""
+
+    def __init__(self) -> None:
+        self._digests: OrderedDict[bytes, None] = OrderedDict()
+        self._by_name: OrderedDict[str, _Sent] = OrderedDict()
+
+    def note(self, name: str, pickled: bytes) -> bool:
+        """Note that the function ``name`` is sent; return whether it was sent lately. Warn if it is sent often."""
+        digest = blake2b(pickled, digest_size=16).digest()
+        known, sent = digest in self._digests, self._by_name.get(name) or _Sent()
+        changed = digest != sent.last
+        sent.last, sent.again, sent.times = digest, sent.again + len(pickled) * (sent.times > 0), sent.times + 1
+        if sent.times > SENT_AGAIN and sent.again >= SENT_AGAIN_BYTES and not sent.told:
+            sent.told = True
+            why = f"this program calls more than {OWN_BAGS} functions in turn"
+            log.warning(
+                "%s is sent again and again, %s each time: %s. If it refers to large data, pass that as an argument, "
+                "made by grid.share",
+                name,
+                size(len(pickled)),
+                "it, or what it refers to, changes between calls" if changed else why,
+            )
+        _remember(self._digests, digest, None)
+        _remember(self._by_name, name, sent)
+        return known
+
+
+def _remember(known: "OrderedDict[Any, Any]", key: object, value: object) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > REMEMBERED:
+        known.popitem(last=False)
 
 
 def _caller() -> Callable[..., Any]:

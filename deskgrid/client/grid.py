@@ -6,39 +6,59 @@ to the broker, and `bag` collects its results; `futures` has the futures.
 """
 
 import logging
+import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from copy import copy
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import KnownFiles
 from deskgrid.client.carried import Environments
-from deskgrid.client.discovery import client_line
+from deskgrid.client.discovery import check_no_task, client_line
 from deskgrid.client.eta import Eta
+from deskgrid.client.forks import belongs_here
 from deskgrid.client.futures import Futures, closed
+from deskgrid.client.interrupts import Interruptible, interruptible
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.needs import Gang
 from deskgrid.client.new_bags import NewBags
-from deskgrid.client.options import BagKeywords, CallKeywords, CommandKeywords, TaskKeywords, options_of, takes
+from deskgrid.client.options import (
+    BagKeywords,
+    CallKeywords,
+    CommandKeywords,
+    DefaultKeywords,
+    GridKeywords,
+    TaskKeywords,
+    checked_env,
+    options_of,
+    takes,
+)
 from deskgrid.client.payload import share
 from deskgrid.client.replies import ANSWER_S, ask, pages
-from deskgrid.client.submission import Runtime, checked_seconds
-from deskgrid.client.task import Task, as_task, chunks
+from deskgrid.client.submission import Runtime, Seconds, checked_seconds
+from deskgrid.client.task import NO_DEFAULTS, Task, as_task, chunks, defaults_of
 from deskgrid.client.template import checked_saving, name_of
 from deskgrid.client.whatif import FORECAST_S, Change
-from deskgrid.errors import GridUnreachable
+from deskgrid.errors import GridClosed, GridUnreachable
 from deskgrid.files import Shared
-from deskgrid.wire import TaskOptions
+from deskgrid.wire.joinline import JoinLine
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
     from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
+
+# How many calls `Grid.map` submits before their results are taken, unless the program says.
+BUFFERED = 2_000
 
 ValueT = TypeVar("ValueT")
 Calls = Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]]
@@ -54,32 +74,69 @@ class Grid(Executor):
     continues. At the end of its ``with`` block, it waits for the futures of `submit` and `map`. Bags continue without
     it.
 
+    All other options are defaults for the calls and bags of this Grid; see `using`.
+
     Raises `GridUnreachable` if no broker answers, and `GridRefused` if the broker does not let this client in.
     """
 
-    def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
-        line = client_line(join)
-        self._link = Link(line)
-        shared = KnownFiles(), Environments(partial(ask, self._link))
-        self._bags = NewBags(self._link, *shared)
-        self._futures = Futures(self._link, *shared)
-        self._shut = False
-        # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
-        # too.
-        self._release = weakref.finalize(self, _release, self._futures, self._link, None)
+    def __init__(
+        self, join: str | None = None, *, timeout: Seconds = OPENING_S, **defaults: Unpack[GridKeywords]
+    ) -> None:
+        check_no_task()
+        self._open(client_line(join), checked_seconds(timeout, "the timeout"), defaults)
+
+    @interruptible
+    def _open(self, line: JoinLine, seconds: float, defaults: GridKeywords) -> None:
+        said = defaults_of(**defaults)
+        self._begin(Opened(Link(line)), said, defaults.get("name") or "")
         try:
-            self._link.open(checked_seconds(timeout, "the timeout"))
+            self._link.open(seconds)
         except BaseException:
             self._release()
             raise
 
+    def _begin(self, opened: "Opened", defaults: Task[Any], name: str) -> None:
+        """Begin a Grid, or a view of one."""
+        self._opened = opened
+        self._link = opened.link
+        self._defaults = defaults
+        self._name = name
+        self._bags = NewBags(opened.link, opened.known, opened.environments)
+        self._futures = Futures(opened.link, opened.known, opened.environments)
+        self._shut: GridClosed | None = None
+        self._views: WeakSet[Grid] = WeakSet()
+        # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
+        # too.
+        self._release = weakref.finalize(self, _release, self._futures, opened)
+        belongs_here(self)
+
+    def using(self, **defaults: Unpack[DefaultKeywords]) -> Self:
+        """Return a view of this Grid with other defaults: give it to code that knows executors, and no options of ours.
+
+        For example, ``with grid.using(env="mine", runtime=60, retries=2) as pool:`` and then ``dask.compute(...,
+        scheduler=pool)``, or ``workers=grid.using(runtime=5).map``. It is a Grid of its own for everything else, and
+        uses the connection of this one. What you do not give is as it was here.
+
+        Shutting it down waits for its own calls, and leaves this Grid open. When this Grid is shut down, so are its
+        views.
+
+        Raises `BagRejected` if a value is invalid.
+        """
+        self._check_open()
+        view = object.__new__(type(self))
+        said = defaults_of(**defaults).over(self._defaults)
+        view._begin(self._opened.view(self), said, defaults.get("name") or self._name)
+        self._views.add(view)
+        return view
+
     @classmethod
-    def local(cls, workers: int = 4, slots: int = 1, *, mpi: bool = False) -> Self:
+    def local(cls, workers: int = 4, slots: int = 1, *, mpi: bool = False, **defaults: Unpack[GridKeywords]) -> Self:
         """Start a whole private grid on this machine: a broker, and ``workers`` workers of ``slots`` slots each.
 
         ``mpi``: they run MPI programs, too; not on Windows. They have speed 1: predicted seconds are of this machine.
 
-        The private grid ends with this Grid, or with this program, however the program ends. Its bags end with it.
+        The private grid ends with this Grid, or with this program, however the program ends. Its bags end with it. All
+        other options are defaults; see `using`.
 
         Raises `GridUnreachable` if it does not start in time.
         """
@@ -87,11 +144,12 @@ class Grid(Executor):
 
         keeper = local.start(workers, slots=slots, mpi=mpi)
         try:
-            grid = cls(keeper.join)
+            grid = object.__new__(cls)  # also in a task: this grid is its own
+            grid._open(client_line(keeper.join), OPENING_S, defaults)
         except BaseException:
             keeper.stop()
             raise
-        grid._keep(keeper)
+        grid._opened.keeper = keeper
         try:
             local.await_workers(lambda: len(grid.status()["workers"]), workers)
         except GridUnreachable:
@@ -99,10 +157,12 @@ class Grid(Executor):
             raise
         return grid
 
-    def _keep(self, keeper: "Keeper") -> None:
-        """Stop a local grid's processes with this Grid."""
-        self._release.detach()
-        self._release = weakref.finalize(self, _release, self._futures, self._link, keeper)
+    def forked(self, error: GridClosed) -> None:
+        """Become useless in a forked child, which has none of the threads; see `deskgrid.client.forks`."""
+        self._shut = error
+        if self._release.detach() is not None:
+            self._futures.forked(error)
+            self._opened.forked(error)
 
     def __repr__(self) -> str:
         return f"<Grid at {self.address}{', shut down' if self._shut else ''}>"
@@ -131,6 +191,7 @@ class Grid(Executor):
         **rest: Unpack[CallKeywords],
     ) -> Bag[ItemT, ResultT]: ...
     @takes(TaskKeywords, BagKeywords)
+    @interruptible
     def bag(
         self,
         function: Calls[ItemT, ResultT],
@@ -160,8 +221,9 @@ class Grid(Executor):
         Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
         `PythonMismatch`. After an error or an interrupt, nothing of the bag is left on the grid.
         """
-        job = as_task(function).of_a_bag(modules, checkpoint, gang, options)
         self._check_open()
+        job = self._task(function).of_a_bag(modules, checkpoint, gang, options)
+        self._name_it(options)
         bag: Bag[ItemT, Any] = self._bags.of_calls(job, items, runtime, options, self)
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
@@ -176,6 +238,7 @@ class Grid(Executor):
         self, argv: Sequence[str], items: Iterable[str], *, gang: None = None, **rest: Unpack[CommandKeywords]
     ) -> Bag[str, str]: ...
     @takes(TaskKeywords, BagKeywords)
+    @interruptible
     def command(
         self,
         argv: Sequence[str],
@@ -208,12 +271,32 @@ class Grid(Executor):
         command runs. ``outputs``: patterns of the files in that folder to keep for `Bag.fetch`, such as "out/*.npz". A
         task fails if a pattern matches nothing.
         """
-        said = options_of(TaskOptions(checkpoint=bool(checkpoint)), gang, options, BagKeywords)
         self._check_open()
+        before = replace(self._defaults.options, checkpoint=bool(checkpoint))
+        said = options_of(before, gang, options, BagKeywords)
+        self._name_it(options)
         saving = checked_saving(checkpoint, checkpoint_signal, checkpoint_exit)
         return self._bags.of_commands(
-            argv, items, runtime, said, options, saving=saving, inputs=inputs, outputs=outputs, owner=self
+            argv,
+            items,
+            self._defaults.runtime if runtime is None else runtime,
+            said,
+            options,
+            env=checked_env(options.get("env")) or self._defaults.env,
+            saving=saving,
+            inputs=inputs,
+            outputs=outputs,
+            owner=self,
         )
+
+    def _task(self, function: Any) -> Task[Any]:
+        """Return a function with all that is said of it."""
+        job = as_task(function)
+        return job if self._defaults is NO_DEFAULTS else job.over(self._defaults)
+
+    def _name_it(self, options: BagKeywords) -> None:
+        if self._name and not options.get("name"):
+            options["name"] = self._name
 
     def share(self, value: ValueT) -> Shared[ValueT]:
         """Share an object with all tasks of a bag. Use the returned handle in the function or in the items of the bag.
@@ -233,6 +316,8 @@ class Grid(Executor):
         """
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
+        if note:
+            log.warning("bag %s (%s): %s", bag_id, name, note)
         return Bag(self._link, bag_id, name, total, items=None, note=note, kind=row["kind"], owner=self)
 
     # --- calls -------------------------------------------------------------------------------------------------------
@@ -248,8 +333,11 @@ class Grid(Executor):
 
         Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
-        job = as_task(fn)
-        name = name_of(job.function)
+        self._check_open()
+        return self._submit(self._task(fn), args, kwargs)
+
+    def _submit(self, job: Task[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[Any]:
+        name = self._name or name_of(job.function)
         return self._futures.submit(
             job.function,
             args,
@@ -266,61 +354,103 @@ class Grid(Executor):
         self,
         fn: Callable[..., Any],
         *iterables: Iterable[Any],
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         chunksize: int = 1,
-        runtime: float | None = None,
+        buffersize: int | None = None,
+        runtime: Seconds | None = None,
     ) -> Iterator[Any]:
         """Run ``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
 
         ``timeout``: waiting for a result more than this many seconds after the call of `map` raises TimeoutError.
         ``chunksize``: how many calls make one task; more than 1 pays off if calls are shorter than a few milliseconds.
+        ``buffersize``: how many tasks may be submitted whose results you have not taken yet, 2,000 by default. The
+        first ones are submitted at once, and one more with each result that you take, so the iterables may be endless.
         ``runtime``: predicted seconds of one call.
 
         Raises what `submit` raises.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
-        job = as_task(fn)
+        if buffersize is not None and not isinstance(buffersize, int):
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize is not None and buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
+        self._check_open()
+        job = self._task(fn)
         if job.options.gang and chunksize > 1:
             raise ValueError("a task of several calls has one rank: leave out chunksize, or the gang")
         if runtime is not None:
             job = replace(job, runtime=checked_seconds(runtime, "the runtime"))
+        end = None if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
+        calls: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
         if chunksize == 1:
-            return super().map(job, *iterables, timeout=timeout)
-        calls = chunks(zip(*iterables, strict=False), chunksize)
-        found = super().map(job.in_chunks(chunksize), calls, timeout=timeout)
-        return (result for results in found for result in results)
+            return self._mapped(job, calls, buffersize or BUFFERED, end)
+        found = self._mapped(job.in_chunks(chunksize), zip(chunks(calls, chunksize)), buffersize or BUFFERED, end)
+        return _each_of(found)
 
+    def _mapped(self, job: Task[Any], calls: Iterator[tuple[Any, ...]], most: int, end: float | None) -> Iterator[Any]:
+        """Submit the first calls now, and others as results are taken; never more than ``most`` ahead."""
+        futures = deque([self._submit(job, args, {}) for args in islice(calls, most)])
+
+        def results() -> Iterator[Any]:
+            try:
+                while futures:
+                    if (args := next(calls, None)) is not None:
+                        self._check_open()
+                        futures.append(self._submit(job, args, {}))
+                    left = None if end is None else end - time.monotonic()
+                    with Interruptible():
+                        result = _result_of(futures.popleft(), left)
+                    yield result
+                    del result
+            finally:
+                for future in futures:
+                    future.cancel()
+
+        return results()
+
+    @interruptible
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work, and close the connection when every future has its result.
 
         ``wait``: return only then. ``cancel_futures``: cancel the futures whose calls do not run yet. Bags are not
         affected. You may call this twice.
         """
-        self._shut = True
+        if not self._release.alive:  # it is closed, or another process opened it
+            return
+        self._shut = self._shut or closed()
+        views = list(self._views)
+        for view in views:
+            view.shutdown(wait, cancel_futures=cancel_futures)
         self._futures.close(cancel_futures)
         if wait:
             self._futures.wait()
             self._release()
         else:
-            self._futures.afterwards(self._release)
+            _afterwards([self._futures, *[view._futures for view in views]], self._release)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            self._abort()
+        if isinstance(error, KeyboardInterrupt):
+            self._abort(error)
             return
-        try:
-            self.shutdown(wait=True)
-        except KeyboardInterrupt:
-            self._abort()
-            raise
+        with Interruptible():
+            try:
+                self.shutdown(wait=True)
+            except KeyboardInterrupt as interrupt:
+                self._abort(interrupt)
+                raise
 
-    def _abort(self) -> None:
+    def _abort(self, interrupt: KeyboardInterrupt | None = None) -> None:
         """Cancel all futures and close at once: after an interrupt the program must not wait for them."""
-        self._shut = True
-        self._futures.abort()
+        if self._release.alive:
+            if interrupt is not None and self._futures.open:
+                interrupt.add_note("deskgrid: the calls that had not ended are cancelled")
+            self._shut = closed()
+            for view in list(self._views):
+                view._abort()
+            self._futures.abort()
         self._release()
 
     # --- the grid ----------------------------------------------------------------------------------------------------
@@ -353,7 +483,7 @@ class Grid(Executor):
         bag: "Bag[Any, Any] | str | None" = None,
         changes: Iterable[Change] | Change = (),
         *,
-        runtime: float | None = None,
+        runtime: Seconds | None = None,
         tasks: int | None = None,
     ) -> list[Eta]:
         """Return when a bag would end: first as things are, then with each of ``changes``. Nothing changes by asking.
@@ -385,14 +515,77 @@ class Grid(Executor):
         return ask(self._link, what, args, timeout)
 
     def _check_open(self) -> None:
-        if self._shut:
-            raise closed()
+        if self._shut is not None:
+            raise GridClosed(*self._shut.args)
 
 
-def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:
-    """Free everything that a Grid uses: its threads, its connection, and its local grid if it has one."""
-    futures.flush()
-    link.close()
-    futures.stop()
-    if keeper is not None:
-        keeper.stop()
+def _each_of(found: Iterator[list[Any]]) -> Iterator[Any]:
+    while True:
+        with Interruptible():
+            results = next(found, None)
+        if results is None:
+            return
+        yield from results
+
+
+def _result_of(future: Future[Any], seconds: float | None) -> Any:
+    """Wait for a call, and cancel it if the wait fails. It has the only reference, so that no result lives longer."""
+    try:
+        return future.result(seconds)
+    finally:
+        future.cancel()
+
+
+class Opened:
+    """What a Grid and its views use together; and ``keeper``, which keeps the private grid if it is one."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.known = KnownFiles()
+        self.environments = Environments(partial(ask, link))
+        self.keeper: Keeper | None = None
+        self._of: Grid | None = None
+
+    def view(self, of: "Grid") -> "Opened":
+        """Return the same for a view of a Grid, which keeps that open."""
+        view = copy(self)
+        view._of = of
+        return view
+
+    def forked(self, error: GridClosed) -> None:
+        """Let go of it in a forked child."""
+        if self._of is None:
+            self.link.forked(error)
+            if self.keeper is not None:
+                self.keeper.forked()
+
+    def close(self, futures: Futures) -> None:
+        """Close the connection, and end the private grid if it is one, unless this is a view's."""
+        if self._of is None:
+            self.link.close()
+        futures.stop()
+        if self._of is None and self.keeper is not None:
+            self.keeper.stop()
+
+
+def _afterwards(waiting: list[Futures], action: Callable[[], object]) -> None:
+    """Do ``action`` when all calls of each have ended."""
+    if waiting:
+        waiting[0].afterwards(lambda: _afterwards(waiting[1:], action))
+    else:
+        action()
+
+
+def _release(futures: Futures, opened: Opened) -> None:
+    """Free everything that a Grid uses: its threads, its connection, and its local grid if it has one.
+
+    A local grid runs what was submitted first, as a process pool does at the end of the program: nobody else would.
+    """
+    try:
+        futures.close(cancel=False)
+        if opened.keeper is not None:
+            futures.wait()
+        else:
+            futures.flush()
+    finally:
+        opened.close(futures)

@@ -9,6 +9,7 @@ import getpass
 import logging
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -17,12 +18,13 @@ from collections.abc import Callable, Iterable
 import zmq
 
 from deskgrid import wire
+from deskgrid.addresses import addresses, endpoints
 from deskgrid.client.conversation import Conversation, Handler, Question, Request
 from deskgrid.client.replies import wait_for
 from deskgrid.client.template import PYTHON, Template
 from deskgrid.errors import DeskgridError, GridClosed, GridUnreachable
-from deskgrid.wire.dealer import dealer_for, hear, say
-from deskgrid.wire.joinline import JoinLine
+from deskgrid.wire.dealer import connect, dealer_for, hear, say
+from deskgrid.wire.joinline import LOCAL, JoinLine
 
 log = logging.getLogger("deskgrid.client")
 
@@ -44,7 +46,7 @@ class Link:
     """The connection to the broker of ``join``. `open` it, ask, `close` it."""
 
     def __init__(self, join: JoinLine) -> None:
-        self.address = f"{join.host}:{join.port}"
+        self.address = join.address
         self.join = join
         self._conversation = Conversation(_hello())
         self._todo: deque[Callable[[float], Iterable[wire.Message]]] = deque()
@@ -55,6 +57,7 @@ class Link:
         self._settled = threading.Event()  # greeted or refused, for the first time
         self._closing = False
         self._lost = False
+        self._failures = 0  # connections in a row that led to no broker
         self._lock = threading.Lock()
         self._end: DeskgridError | None = None
         self._thread = threading.Thread(target=self._run, name="deskgrid-link", daemon=True)
@@ -127,6 +130,12 @@ class Link:
         elif self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(2 * LINGER_S)
 
+    def forked(self, error: GridClosed) -> None:
+        """Answer all requests with ``error`` from now on: in a forked child there is no thread for them."""
+        self._lock, self._end = threading.Lock(), error
+        self._wake.close()
+        self._woken.close()
+
     def _do(self, action: Callable[[float], Iterable[wire.Message]]) -> DeskgridError | None:
         """Have the thread do ``action``; if the thread has ended, return the reason instead."""
         with self._lock:
@@ -179,6 +188,7 @@ class Link:
                 finally:
                     dealer.disable_monitor()
                     monitor.close()
+                self._failures = 0 if self._conversation.joined else self._failures + 1
                 if self._closing:
                     self._take_leave(dealer)
                 elif not self._over:
@@ -240,7 +250,8 @@ class Link:
     def _connected(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
         # SNDHWM: no limit, because the submitting code limits the messages in flight.
         dealer = dealer_for(self.join, context, DEAD_LINK_S, {zmq.LINGER: 0, zmq.SNDHWM: 0})
-        dealer.connect(self.join.endpoint)
+        places = endpoints(self.join)
+        connect(dealer, places[self._failures % len(places)])
         _send(dealer, self._conversation.connected(time.monotonic()))
         return dealer
 
@@ -270,12 +281,30 @@ def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None
 
 
 def _diagnosis(join: JoinLine) -> str:
-    """Explain, by trying a plain TCP connection, why no broker answered."""
+    """Explain, by trying a plain connection to each of its addresses, why no broker answered."""
+    why = list[str]()
     try:
-        socket.create_connection((join.host.strip("[]"), join.port), PROBE_S).close()
-    except OSError as error:
-        return f"{error.strerror or error}; is the broker running, and is this its address?"
+        if join.is_local:
+            _try_local(join)
+        else:
+            for address in addresses(join):
+                try:
+                    socket.create_connection(address, PROBE_S).close()
+                    break
+                except OSError as error:
+                    why.append(f"{error.strerror or error} ({address[0]})")
+            else:
+                return f"{'; '.join(why)}; is the broker running, and is this its address?"
+    except (OSError, UnicodeError) as error:
+        return f"{getattr(error, 'strerror', None) or error}; is the broker running, and is this its address?"
     return (
         "something listens there, but it does not answer to this join line; "
         "is the line from that broker (a new home has new keys), or was it revoked?"
     )
+
+
+def _try_local(join: JoinLine) -> None:
+    if sys.platform != "win32":
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(PROBE_S)
+            line.connect(join.host.removeprefix(LOCAL))

@@ -33,6 +33,8 @@ _LOOK_S = 0.01
 STOP_S = 5.0
 # How long the keeper may take: the workers together, then the broker.
 KEEPER_STOP_S = 2 * STOP_S + 5.0
+# The longest path of a local socket is 107 bytes on Linux, and 103 on macOS.
+SOCKET_PATH = 100
 # How much of the end of the log is reported of a broker that does not start. Characters.
 TAIL = 2000
 
@@ -45,6 +47,12 @@ class Keeper:
         self.home = Path(home)
         self.pid = process.pid
         self._process = process
+
+    def forked(self) -> None:
+        """Let go of the grid in a forked child: it lives as long as anybody holds the other end of its input."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def stop(self) -> None:
         """End the grid and remove its home."""
@@ -127,8 +135,7 @@ class _Processes:
                 [
                     *self._program,
                     "broker",
-                    "--listen",
-                    "127.0.0.1:0",
+                    *_listen(self._home),
                     "--home",
                     str(self._home),
                     "--durability",
@@ -188,6 +195,18 @@ class _Processes:
             _end(worker, STOP_S)
         if self._broker is not None:
             _end(self._broker, STOP_S)
+
+
+def _listen(home: Path) -> list[str]:
+    """Return where the broker listens: on a socket in its home, which only this user can open, if that is possible.
+
+    So nothing needs to be encrypted, which takes longer than all else with large arguments. Windows has no such sockets
+    for ZeroMQ, and the path of one is short.
+    """
+    place = home / "socket"
+    if sys.platform != "win32" and len(os.fsencode(place)) <= SOCKET_PATH:
+        return ["--listen", f"ipc:{place}", "--insecure"]
+    return ["--listen", "127.0.0.1:0"]
 
 
 def keep(workers: int, options: Sequence[str], program: Sequence[str]) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deskgrid.client.bag import Bag
 from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
 from deskgrid.client.carried import ROWS_SEARCHED, Carried, Environments, modules_of_types, reached_by_command
+from deskgrid.client.empty_bag import EmptyBag
 from deskgrid.client.link import Link
-from deskgrid.client.options import BagKeywords, checked_env
+from deskgrid.client.options import BagKeywords
 from deskgrid.client.payload import pack_text
 from deskgrid.client.probing import checked_probes
 from deskgrid.client.submission import Row, Runtime, kept, submit_bag
@@ -16,6 +17,9 @@ from deskgrid.client.task import Task
 from deskgrid.client.template import PYTHON, Template, command_template, name_of, pickle_function
 from deskgrid.errors import BagRejected
 from deskgrid.wire import NAME_BYTES, Environment, Kind, Payload, TaskOptions, cut
+
+if TYPE_CHECKING:
+    from deskgrid.client.environments.asked import Env
 
 
 class NewBags:
@@ -76,6 +80,7 @@ class NewBags:
         options: TaskOptions,
         given: BagKeywords,
         *,
+        env: "Env | None",
         saving: Mapping[str, object],
         inputs: Iterable[str],
         outputs: Sequence[str],
@@ -85,7 +90,7 @@ class NewBags:
         files = self._files()
         trees, patterns = command_files(inputs, outputs)
         files.need(trees)
-        environment = self._environment_of(argv, given, files)
+        environment = self._environment_of(argv, env, files)
         template = command_template(argv, b"".join([tree.digest for tree in trees]), patterns, saving, environment)
         return self._submit(
             lambda rows: template,
@@ -100,9 +105,8 @@ class NewBags:
             owner=owner,
         )
 
-    def _environment_of(self, argv: Sequence[str], given: BagKeywords, files: BagFiles) -> Environment | None:
+    def _environment_of(self, argv: Sequence[str], wanted: "Env | None", files: BagFiles) -> Environment | None:
         """Bring the libraries of a command along."""
-        wanted = checked_env(given.get("env"))
         if wanted is None:
             return None
         script, reached = reached_by_command(argv)
@@ -146,4 +150,5 @@ class NewBags:
             files=files,
         )
         kind: Kind = "command" if python is None else "python"
-        return Bag(self._link, bag, name, total, items=held, note=note, kind=kind, owner=owner)
+        made = Bag if total else EmptyBag
+        return made(self._link, bag, name, total, items=held, note=note, kind=kind, owner=owner)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from deskgrid import wire
 from deskgrid.client.bag import Bag
 from deskgrid.client.needs import READERS, Gang, Labels, Size, SpeedupGiven, check_needs, read_gang
-from deskgrid.client.submission import Runtime, checked_seconds
+from deskgrid.client.submission import Runtime, Seconds, checked_seconds
 from deskgrid.errors import BagRejected
 from deskgrid.wire import TaskOptions
 
@@ -27,8 +27,19 @@ EnvGiven = str | Path | Iterable[str | Path] | None
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-class TaskKeywords(TypedDict, total=False):
-    """Options for tasks. An option that is None counts as not given.
+class _Keywords(TypedDict, total=False):
+    """What tasks, bags, and the defaults of a Grid have."""
+
+    copies: bool | None
+    min_piece: Seconds | None
+    env: EnvGiven
+    speedup: SpeedupGiven | None
+    memory: Size | None
+    labels: Labels | None
+
+
+class TaskKeywords(_Keywords, total=False):
+    """Options for tasks. An option that is None counts as not given. Seconds may be texts such as "1h30min".
 
     ``copies``: whether an idle PC may run a second attempt of a task that takes too long; the first success counts. Not
     for tasks that save checkpoints, or need several slots, and not for bags with a limit or licences. ``min_piece``:
@@ -52,14 +63,8 @@ class TaskKeywords(TypedDict, total=False):
     ``{"gpu", "matlab"}``.
     """
 
-    copies: bool | None
-    min_piece: float | None
-    env: EnvGiven
     slots: int | None
-    speedup: SpeedupGiven | None
     mpi: bool | None
-    memory: Size | None
-    labels: Labels | None
 
 
 class BagKeywords(TaskKeywords, total=False):
@@ -80,7 +85,7 @@ class BagKeywords(TaskKeywords, total=False):
     """
 
     name: str
-    timeout: float | None
+    timeout: Seconds | None
     retries: int | None
     priority: int | None
     limit: int | None
@@ -109,6 +114,34 @@ class CommandKeywords(BagKeywords, total=False):
     outputs: Sequence[str]
 
 
+class GridKeywords(_Keywords, total=False):
+    """Defaults for calls, bags and commands, as `Grid` takes them. `DefaultKeywords` describes them."""
+
+    name: str
+    retries: int | None
+    priority: int | None
+    limit: int | None
+    licences: Mapping[str, int] | None
+    runtime: Seconds | None
+    modules: Sequence[str]
+    checkpoint: bool | None
+    gang: Gang | None
+    keep: bool
+
+
+class DefaultKeywords(GridKeywords, total=False):
+    """Defaults for calls, bags and commands, which `task` and their own options override.
+
+    ``name``, ``timeout``, ``retries``, ``priority``, ``limit``, ``licences``, ``runtime``, ``modules``, ``checkpoint``:
+    see `Grid.bag`. ``keep``: whether the broker keeps the calls of `Grid.submit` and `Grid.map` as it keeps bags. By
+    default, it forgets them when all have their results.
+    """
+
+    timeout: Seconds | None
+    slots: int | None
+    mpi: bool | None
+
+
 def takes(*keywords: Any) -> Callable[[FunctionT], FunctionT]:
     """Have `help` show what the ``**options`` of a function are; type checkers know by ``Unpack``."""
 
@@ -128,9 +161,17 @@ def takes(*keywords: Any) -> Callable[[FunctionT], FunctionT]:
 
 
 def options_of(before: TaskOptions, gang: Gang | None, given: Mapping[str, Any], keywords: Any) -> TaskOptions:
-    """Return ``before``, changed by ``gang`` and by those of a program's keywords that are options of tasks; checked.
+    """Return ``before``, changed as `changes_of` says; checked.
 
-    Raises TypeError for one that is not among ``keywords``, and `BagRejected`.
+    Raises TypeError for a keyword that is not among ``keywords``, and `BagRejected`.
+    """
+    return checked_options(replace(before, **changes_of(gang, given, keywords)))
+
+
+def changes_of(gang: Gang | None, given: Mapping[str, Any], keywords: Any) -> dict[str, Any]:
+    """Return the options of tasks that ``gang`` and a program's keywords say, by field of `TaskOptions`.
+
+    Raises TypeError for a keyword that is not among ``keywords``, and `BagRejected`.
     """
     if unknown := [name for name in given if name not in keywords.__annotations__]:
         near = get_close_matches(unknown[0], keywords.__annotations__, 1)
@@ -139,7 +180,7 @@ def options_of(before: TaskOptions, gang: Gang | None, given: Mapping[str, Any],
     for name, value in given.items():
         if value is not None:
             changed |= _READERS[name](value) if name in _READERS else {name: value} if name in _FIELDS else {}
-    return checked_options(replace(before, **changed))
+    return changed
 
 
 def checked_env(env: EnvGiven) -> "Env | None":
@@ -158,6 +199,8 @@ def checked_options(options: TaskOptions) -> TaskOptions:
         raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {retries!r:.80}")
     if type(options.copies) is not bool:
         raise BagRejected(f"copies is True or False, not {options.copies!r:.80}")
+    if type(options.keep) is not bool:
+        raise BagRejected(f"keep is True or False, not {options.keep!r:.80}")
     if type(options.checkpoint) is not bool:
         raise BagRejected(f"checkpoint is True or False, not {options.checkpoint!r:.80}")
     options = replace(options, min_piece=checked_seconds(options.min_piece, "min_piece"))
@@ -232,9 +275,9 @@ def checked_modules(modules: Iterable[object]) -> tuple[str, ...]:
 
 
 def _ids(bags: str | Bag[Any, Any] | Iterable[Bag[Any, Any] | str]) -> tuple[Any, ...]:
-    """Return the ids of the bags that a bag comes after."""
+    """Return the ids of the bags that a bag comes after. The broker does not know empty ones, which have ended."""
     given = [bags] if isinstance(bags, str | Bag) else list(bags)
-    return tuple([bag.id if isinstance(bag, Bag) else bag for bag in given])
+    return tuple([bag.id if isinstance(bag, Bag) else bag for bag in given if not isinstance(bag, Bag) or len(bag)])
 
 
 _FIELDS = frozenset([field.name for field in fields(TaskOptions)])

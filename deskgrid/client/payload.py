@@ -5,8 +5,10 @@ worker. An exception that cannot be rebuilt becomes a `TaskError`.
 """
 
 import io
+import os
 import pickle
 import re
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -244,9 +246,21 @@ def value_of(result: BagResult, bag: str, files: "ResultFiles | None" = None) ->
     value, trouble = _tried(lambda: _unpickled(result.payload, files))
     if trouble is None:
         return value
-    unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {said_of(trouble)}")
+    why = f"{said_of(trouble)}{_why_unreadable(trouble)}"
+    unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {why}")
     unreadable.__cause__ = trouble
     return Raised(unreadable)
+
+
+def _why_unreadable(trouble: BaseException) -> str:
+    """Return what is known about a result that cannot be loaded here."""
+    name = str(getattr(trouble, "name", None) or "") if isinstance(trouble, ModuleNotFoundError) else ""
+    first = name.partition(".")[0]
+    if name != first and first in sys.modules:
+        return f": the task may have used another version of {first}; with env=... it uses yours"
+    if isinstance(trouble, NotImplementedError) and "Path" in said_of(trouble):
+        return ": it has a path of another system; return str(path) instead"
+    return ""
 
 
 def _tried(action: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -354,6 +368,9 @@ def _failure(result: BagResult, bag: str) -> Exception:
         rebuilt = _rebuilt(told.pickled, said)
         error = RemoteError(said) if rebuilt is None else rebuilt
         add_note(error, f"{RAISED_BY}{where}")
+        if path := _missing_path(error):
+            here = "this file is on your machine" if os.path.exists(path) else "tasks see the files of their PC"
+            add_note(error, f"deskgrid: {here}: File({path!r}) in an item brings a file of yours along")
         if told.kind == "TypeError" and (option := _OPTION.search(told.message)):
             add_note(error, f"deskgrid: if {option[1]} is meant for the grid, submit task(function, {option[1]}=...)")
     if told.trace:
@@ -362,6 +379,13 @@ def _failure(result: BagResult, bag: str) -> Exception:
             object.__setattr__(error, "__context__", cause)
         object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))
     return error
+
+
+def _missing_path(error: Exception) -> str:
+    """Return the path that a task did not find; empty if it failed for another reason."""
+    path, _ = _tried(lambda: error.filename if isinstance(error, FileNotFoundError) else "")
+    path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
+    return path if isinstance(path, str) else ""
 
 
 def _rebuilt(pickled: bytes, said: str) -> Exception | None:

@@ -1,6 +1,7 @@
 """Says in one sentence why something cannot be sent: which item or variable it is in, what it is, and what to do."""
 
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -12,9 +13,14 @@ from deskgrid.client.by_value import pickle_by_value
 from deskgrid.client.generators import importable, within
 from deskgrid.errors import BagRejected, PicklingFailed
 
+log = logging.getLogger("deskgrid.client")
+
+# A function that brings more than this is worth a warning. Bytes.
+HEAVY_BYTES = 10 * 2**20
 # Of one object, so many parts are looked at; and so many levels deep.
 _PARTS = 10_000
 _DEPTH = 30
+_warned: set[str] = set()
 
 _MAKE_IT = "it belongs to this process: make one in the task, or leave it out"
 # Types by their names, so that nothing is imported for them; what people call them, and what to do.
@@ -99,6 +105,24 @@ def not_picklable(what: str, parts: Mapping[str, object], error: Exception) -> P
                 where = f"the variable {where}"
             return PicklingFailed(f"{what} cannot be pickled: {where} is {kind}: {advice}")
     return PicklingFailed(f"{what} cannot be pickled: {error}")
+
+
+def warn_of_size(function: object, name: str, size: int) -> None:
+    """Name the largest variable of a function that brings ``size`` bytes; once for each function."""
+    if name in _warned:
+        return
+    _warned.add(name)
+    sizes = [(len(pickle_by_value(value)), called) for value, called in within(function, name)]
+    largest, variable = max(sizes, default=(size, name))
+    log.warning(
+        "%s brings %s bytes to each process that runs it, of which its variable %s has %s: "
+        "pass grid.share(%s), which each PC gets once, or a File",
+        name,
+        f"{size:,}",
+        variable,
+        f"{largest:,}",
+        variable,
+    )
 
 
 def _culprit(value: object, name: str, seen: set[int], depth: int) -> _Culprit | None:

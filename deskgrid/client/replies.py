@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from deskgrid import wire
 from deskgrid.client.conversation import Handler, Reply
+from deskgrid.client.forks import check_process, this_process
 from deskgrid.durations import precise
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
 
@@ -33,9 +34,10 @@ class Asked(Protocol):
 class Waiter:
     """One answer, for the thread that waits for it."""
 
-    __slots__ = ("_event", "_reply")
+    __slots__ = ("_event", "_process", "_reply")
 
     def __init__(self) -> None:
+        self._process = this_process()
         self._event = threading.Event()
         self._reply: Reply | DeskgridError | None = None
 
@@ -48,6 +50,7 @@ class Waiter:
 
         Raises the error that came instead of an answer.
         """
+        check_process(self._process)
         if not wait_for(self._event, seconds):
             return None
         if isinstance(self._reply, DeskgridError):

@@ -8,11 +8,16 @@ then, or one that is met too late, travels with the argument.
 import operator
 import pickle
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 from deskgrid.client.by_value import MAIN, pickle_by_value
+
+# How functions that unpickle are called; and the bytes of a class for them. More is data.
+_LOADING = frozenset({"load", "loads", "Unpickler", "read_pickle", "unpickle", "shelve"})
+_CLASS_BYTES = 64 * 2**10
 
 
 class ScriptClasses:
@@ -90,6 +95,22 @@ def _names(code: CodeType) -> Iterator[str]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _names(inner)
+
+
+def unnamed_classes(functions: Iterable[FunctionType], named: bytes) -> bytes:
+    """Return the other classes of the script for functions that may unpickle what refers to them, such as a file.
+
+    ``named``: those that travel anyway. A class that cannot travel is left out, and so is one that cannot be loaded.
+    """
+    if not any(not _LOADING.isdisjoint(_names(function.__code__)) for function in functions):
+        return b""
+    found = []
+    for value in list(vars(sys.modules[MAIN]).values()):
+        if isinstance(value, type) and value.__module__ == MAIN:
+            with suppress(Exception):
+                if (pickled := pickle_by_value(value)) not in named and len(pickled) <= _CLASS_BYTES:
+                    found.append(pickle.dumps(pickled))
+    return b"".join(found)
 
 
 class _Unnamed(Exception):

@@ -20,7 +20,7 @@ from deskgrid.client.conversation import Reply
 from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
 from deskgrid.client.template import Template
-from deskgrid.durations import precise
+from deskgrid.durations import precise, read_duration
 from deskgrid.errors import BagRejected, DeskgridError, PythonMismatch
 from deskgrid.wire import TaskOptions
 
@@ -32,8 +32,10 @@ WINDOW_BYTES = wire.PAYLOAD_LIMIT
 # How long cancelling an invalid bag may take. Seconds.
 ABANDON_S = 5.0
 
-# Seconds for all tasks, a number for each item, or a function of the item.
-Runtime = float | Iterable[float] | Callable[[Any], float] | None
+# Seconds, or a text such as "1h30min".
+Seconds = float | str
+# Of all tasks, of each item, or a function of the item.
+Runtime = Seconds | Iterable[Seconds] | Callable[[Any], Seconds] | None
 
 
 class Accepted(NamedTuple):
@@ -68,6 +70,8 @@ def submit_bag(
     ``template`` makes the template when the first rows are known. ``python``: the version that it needs, if any.
     ``files``: of this bag; they are sent before the tasks that need them.
 
+    Nothing is sent of a bag without items.
+
     Raises `BagRejected` (or `PicklingFailed`); then nothing of the bag is left on the grid.
     """
     if wire.is_longer(name, wire.NAME_BYTES):
@@ -100,8 +104,6 @@ def check_python(link: Link, python: str | None) -> None:
 
 
 def _check_count(count: int | None) -> None:
-    if count == 0:
-        raise BagRejected("the bag is empty: there is nothing to run")
     if count is not None and count > wire.BAG_LIMIT:
         raise BagRejected(f"the bag has more than {wire.BAG_LIMIT:,} items: make several bags of them")
 
@@ -234,17 +236,20 @@ class Runtimes:
         self.same: float | None = None
         self._function: Callable[[Any], Any] | None = None
         self._list: array[float] | None = None
-        if isinstance(runtime, numbers.Real):
+        if isinstance(runtime, numbers.Real | str):
             self.same = checked_seconds(runtime, "the runtime")
         elif callable(runtime):
             self._function = runtime
-        elif isinstance(runtime, Iterable) and not isinstance(runtime, str | bytes | Mapping):
+        elif isinstance(runtime, Iterable) and not isinstance(runtime, bytes | Mapping):
             named = ((value, f"the runtime of item {index}") for index, value in enumerate(runtime))
             self._list = array("d", (checked_seconds(value, what) for value, what in named))
             if count is not None:
                 self.check_length(count)
         elif runtime is not None:
-            raise BagRejected(f"runtime is seconds, a list of seconds or a function of the item, not {runtime!r:.80}")
+            raise BagRejected(
+                'runtime is seconds, a text such as "1h", a list of these or a function of the item, not '
+                f"{runtime!r:.80}"
+            )
 
     def of(self, index: int, item: Any) -> float | None:
         """Return the runtime of one item if each item has its own."""
@@ -271,9 +276,11 @@ class Runtimes:
 
 
 def checked_seconds(value: object, what: str) -> float:
-    """Return ``value`` as seconds, finite and not negative. Raises `BagRejected`."""
+    """Return ``value``, a number or a text such as "1h", as finite seconds, not negative. Raises `BagRejected`."""
+    if isinstance(value, str):
+        value = _read_seconds(value)
     if not isinstance(value, numbers.Real):
-        raise BagRejected(f"{what} is not a number of seconds: {value!r:.80}")
+        raise BagRejected(f'{what} is not a number of seconds or a text such as "90s" or "1h30min": {value!r:.80}')
     try:
         seconds = float(value)
     except OverflowError:
@@ -283,6 +290,14 @@ def checked_seconds(value: object, what: str) -> float:
     if seconds > wire.SECONDS_LIMIT:
         raise BagRejected(f"{what} is {precise(seconds)}; it has to be {precise(wire.SECONDS_LIMIT)} at most")
     return seconds
+
+
+def _read_seconds(text: str) -> float | str:
+    """Return the seconds in a text; the text itself if it has none."""
+    try:
+        return read_duration(text)
+    except ValueError:
+        return text
 
 
 def kept(items: Iterable[Any]) -> Sequence[Any] | None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 from deskgrid.client.needs import Gang
 from deskgrid.client.options import (
     BagKeywords,
+    DefaultKeywords,
     TaskKeywords,
+    changes_of,
     checked_env,
     checked_modules,
     checked_options,
@@ -16,7 +18,8 @@ from deskgrid.client.options import (
     takes,
 )
 from deskgrid.client.refusals import check_runs
-from deskgrid.client.submission import checked_seconds
+from deskgrid.client.submission import Seconds, checked_seconds
+from deskgrid.client.template import name_of
 from deskgrid.wire import TaskOptions
 
 if TYPE_CHECKING:
@@ -37,9 +40,21 @@ class Task(Generic[FunctionT]):
     options: TaskOptions = NO_OPTIONS
     modules: tuple[str, ...] = ()
     env: "Env | None" = None
+    # Which of the options were said, and which are only what they are by default.
+    said: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+    def over(self, defaults: "Task[Any]") -> "Task[FunctionT]":
+        """Return the task with ``defaults`` for what is not said of it. Raises `BagRejected` if they do not agree."""
+        return replace(
+            self,
+            runtime=defaults.runtime if self.runtime is None else self.runtime,
+            options=_changed(defaults.options, dict(self.said)),
+            modules=defaults.modules + self.modules,
+            env=self.env or defaults.env,
+        )
 
     def of_a_bag(
         self, modules: Sequence[str], checkpoint: bool | None, gang: Gang | None, given: BagKeywords
@@ -60,18 +75,20 @@ class Task(Generic[FunctionT]):
 
         runtime = None if self.runtime is None else checked_seconds(self.runtime * size, "the runtime")
         timeout = None if self.options.timeout is None else self.options.timeout * size
-        return Task(each, runtime, checked_options(replace(self.options, timeout=timeout)), self.modules, self.env)
+        each.__qualname__ = name_of(function)  # what people see of it
+        options = checked_options(replace(self.options, timeout=timeout))
+        return replace(self, function=each, runtime=runtime, options=options)  # type: ignore[arg-type]
 
 
 @takes(TaskKeywords)
 def task(
     function: FunctionT,
-    runtime: float | None = None,
-    timeout: float | None = None,
-    retries: int = 0,
+    runtime: Seconds | None = None,
+    timeout: Seconds | None = None,
+    retries: int | None = None,
     modules: Sequence[str] = (),
     *,
-    checkpoint: bool = False,
+    checkpoint: bool | None = None,
     gang: Gang | None = None,
     **options: Unpack[TaskKeywords],
 ) -> Task[FunctionT]:
@@ -83,11 +100,36 @@ def task(
 
     Raises `BagRejected` if one of these values is invalid.
     """
-    before = TaskOptions(timeout, retries, checkpoint=checkpoint)
+    given = {"timeout": timeout, "retries": retries, "checkpoint": checkpoint}
+    said = {name: value for name, value in given.items() if value is not None}
+    said |= changes_of(gang, options, TaskKeywords)
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
-    kept = options_of(before, gang, options, TaskKeywords)
+    env = checked_env(options.get("env"))
     check_runs(function)
-    return Task(function, seconds, kept, checked_modules(modules), checked_env(options.get("env")))
+    return Task(function, seconds, _changed(NO_OPTIONS, said), checked_modules(modules), env, (*said.items(),))
+
+
+def defaults_of(**given: Unpack[DefaultKeywords]) -> Task[Any]:
+    """Return what is said of all tasks of a Grid, as a task of no function. Raises TypeError and `BagRejected`."""
+    if not given:
+        return NO_DEFAULTS
+    said = changes_of(given.get("gang"), given, DefaultKeywords)
+    runtime, modules = given.get("runtime"), checked_modules(given.get("modules") or ())
+    seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
+    env = checked_env(given.get("env"))
+    return Task(_nothing, seconds, _changed(NO_OPTIONS, said), modules, env, (*said.items(),))
+
+
+def _changed(options: TaskOptions, said: dict[str, Any]) -> TaskOptions:
+    return checked_options(replace(options, **said)) if said else options
+
+
+def _nothing() -> None:
+    """Stand for a function that is not known yet."""
+
+
+# What is said of all tasks of a Grid for which nothing is said.
+NO_DEFAULTS = Task(_nothing)
 
 
 def chunks(calls: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:

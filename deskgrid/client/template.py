@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +20,7 @@ import msgpack
 
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
-from deskgrid.client.refusals import not_picklable
+from deskgrid.client.refusals import HEAVY_BYTES, not_picklable, warn_of_size
 from deskgrid.errors import BagRejected
 from deskgrid.wire import (
     ARGUMENTS_LIMIT,
@@ -57,10 +58,13 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
             if not has_to_travel_by_value(pickled):
                 return pickled
     try:
-        return pickle_by_value(function)
+        pickled = pickle_by_value(function)
     except Exception as error:
         name = name_of(function)
         raise not_picklable(f"the function {name}", {name: function}, error) from error
+    if len(pickled) >= HEAVY_BYTES:
+        warn_of_size(function, name_of(function), len(pickled))
+    return pickled
 
 
 def python_template(
@@ -168,9 +172,14 @@ def _stays_below(pattern: str) -> bool:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of ``function`` for messages."""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
-    return cut(str(name or repr(function)), NAME_BYTES)
+    """Return the name of ``function`` for people: what it is called, and where if it is called nothing."""
+    if isinstance(function, partial):
+        return cut(f"partial({name_of(function.func)})", NAME_BYTES)
+    own = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    name = str(own or f"a {type(function).__qualname__}").replace("<locals>.", "")
+    if name.endswith("<lambda>") and (code := getattr(function, "__code__", None)) is not None:
+        name = f"lambda at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    return cut(name, NAME_BYTES)
 
 
 def _template(table: dict[str, Any], python: str | None, what: str) -> Template:

@@ -16,13 +16,12 @@ _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
 def dealer_for(
     join: JoinLine, context: "zmq.Context[zmq.Socket[bytes]]", dead_link_s: float, options: Mapping[int, int]
 ) -> "zmq.Socket[bytes]":
-    """Return a socket that can be connected to the broker of ``join``, encrypted if ``join`` has keys.
+    """Return a socket that `connect` connects to the broker of ``join``, encrypted if ``join`` has keys.
 
     ``dead_link_s``: seconds until ZeroMQ's own heartbeats notice a connection that died silently.
     """
     dealer = context.socket(zmq.DEALER)
     settings = {
-        zmq.IPV6: int(join.host.startswith("[")),
         zmq.MAXMSGSIZE: wire.MESSAGE_LIMIT,
         zmq.HEARTBEAT_IVL: int(dead_link_s * 1000) // 3,
         zmq.HEARTBEAT_TIMEOUT: int(dead_link_s * 1000),
@@ -34,6 +33,12 @@ def dealer_for(
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(join.keys.public))
         dealer.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(join.keys.secret))
     return dealer
+
+
+def connect(dealer: "zmq.Socket[bytes]", endpoint: str) -> None:
+    """Connect to one address of the broker."""
+    dealer.setsockopt(zmq.IPV6, int("[" in endpoint))
+    dealer.connect(endpoint)
 
 
 def say(dealer: "zmq.Socket[bytes]", message: wire.Message) -> None:

@@ -5,6 +5,9 @@ own key pair, 32 bytes each, and a checksum of them. Without the checksum, a mis
 ZeroMQ cannot tell it from a broken link. A broker without encryption has ``SIDE@HOST:PORT/insecure``. No shell needs
 quotes around a join line. You may edit the host: trust does not depend on it.
 
+The line of a private grid is ``SIDE@ipc:PATH``: its broker listens on a local socket in a folder of one user, who alone
+can open it.
+
 The side is worker or client. The role of the holder is not in the line; the broker knows it from the key. Wherever you
 give a line, you may give ``@FILE`` instead, so that no list of processes shows it.
 """
@@ -26,6 +29,9 @@ _KEY_BYTES = 32
 # This makes 99 bytes in all, which base64 encodes without padding. One typing error in 16 million goes unnoticed.
 _CHECK_BYTES = 3
 _INSECURE = "insecure"
+# How the host begins that is the path of a local socket.
+LOCAL = "ipc:"
+_LOCAL_FORM = re.compile(rf"(?P<side>worker|client)@(?P<host>{LOCAL}/[^\0]+)")
 _LAST_PORT = 65_535
 _ANY_OTHER = 0o077
 
@@ -53,20 +59,39 @@ class JoinLine:
     keys: Keys | None
 
     def __str__(self) -> str:
-        place = f"{self.side}@{self.host}:{self.port}"
+        place = f"{self.side}@{self.address}"
+        if self.is_local:
+            return place
         if self.keys is None:
             return f"{place}/{_INSECURE}"
         raw = self.keys.server + self.keys.public + self.keys.secret
         return f"{place}/{base64.urlsafe_b64encode(raw + _checksum(raw)).decode()}"
 
     @property
+    def is_local(self) -> bool:
+        """Whether the broker listens on a local socket; then ``port`` is 0."""
+        return self.host.startswith(LOCAL)
+
+    @property
+    def address(self) -> str:
+        """The address for people: HOST:PORT, or ipc:PATH."""
+        return self.host if self.is_local else f"{self.host}:{self.port}"
+
+    @property
     def endpoint(self) -> str:
         """The ZeroMQ address."""
-        return f"tcp://{self.host}:{self.port}"
+        return endpoint_of(self.host, self.port)
+
+
+def endpoint_of(host: str, port: int | str) -> str:
+    """Return the ZeroMQ address of a host and a port."""
+    return f"ipc://{host.removeprefix(LOCAL)}" if host.startswith(LOCAL) else f"tcp://{host}:{port}"
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Parse ``HOST:PORT``; an IPv6 host is in brackets."""
+    """Parse ``HOST:PORT``; an IPv6 host is in brackets. Of a local socket, ``ipc:PATH``, the port is 0."""
+    if text.startswith(f"{LOCAL}/"):
+        return text, 0
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError(f"an address is HOST:PORT, not {text!r}")
@@ -95,15 +120,21 @@ def is_open_to_others(path: Path) -> bool:
 
 def parse_join_line(text: str, side: Side) -> JoinLine:
     """Parse the join line in ``text``, which must be one for ``side``; raises `JoinLineError`."""
+    if local := _LOCAL_FORM.fullmatch(text.strip()):
+        return JoinLine(_for_side(local["side"], side), local["host"], 0, None)
     found = _FORM.fullmatch(text.strip())
     if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError(
             "that is not a join line: copy the whole line that begins with worker@ (for PCs) or client@ (for people), "
             "as the broker printed it when it started"
         )
-    if found["side"] != side:
-        raise JoinLineError(f"that is a join line for a {found['side']}; you need the one that begins with {side}@")
-    return JoinLine(side, found["host"], int(found["port"]), _keys(found["keys"]))
+    return JoinLine(_for_side(found["side"], side), found["host"], int(found["port"]), _keys(found["keys"]))
+
+
+def _for_side(found: str, side: Side) -> Side:
+    if found != side:
+        raise JoinLineError(f"that is a join line for a {found}; you need the one that begins with {side}@")
+    return side
 
 
 def _keys(text: str | None) -> Keys | None:

@@ -57,8 +57,9 @@ class TaskOptions:
     ``ranks``: the least and the most ranks of each task, which run at once on PCs of one site. ``gang``: its result is
     the list of its ranks' results, also for one rank. ``slots``: of one PC, for each rank. ``memory``: bytes for each
     rank. ``labels``: what its PCs must have, sorted. ``speedup``: how much faster it is on more ranks; empty: its
-    runtime is that of the whole. ``mpi``: its ranks are MPI processes. ``program``: the program whose calls may run in
-    the same processes as this bag's; None: the bag has processes of its own.
+    runtime is that of the whole. ``mpi``: its ranks are MPI processes. ``program``: of calls that a program submits one
+    by one, that program, whose other calls may run in the same processes; None: the bag has processes of its own.
+    ``keep``: such calls are kept as bags are; otherwise nobody needs them when their program has the results.
     """
 
     timeout: Seconds | None = None
@@ -80,6 +81,7 @@ class TaskOptions:
     speedup: Annotated[PackedSpeedup, SpeedupField()] = ()
     mpi: bool = False
     program: Id | None = None
+    keep: bool = False
 
     def licence_needs(self) -> tuple[tuple[str, int], ...]:
         """The licences of each task: name and number, by name."""

@@ -2,6 +2,7 @@
 
 import random
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -232,6 +233,20 @@ def test_a_descriptor_that_another_connection_has_by_now_is_not_cut() -> None:
             near.send(b"on")
             assert far.recv(10) == b"on"
             tcp_info.cut(near.fileno(), other_end)
+            assert far.recv(10) == b""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such sockets there")
+def test_a_local_connection_has_an_address_too_and_can_be_cut(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as far:
+        server.bind(str(tmp_path / "socket"))
+        server.listen()
+        far.connect(str(tmp_path / "socket"))
+        near, _ = server.accept()
+        with near:
+            assert tcp_info.address(near.fileno()) == (str(tmp_path / "socket"), 0)
+            assert tcp_info.received(near.fileno()) == 0
+            tcp_info.cut(near.fileno(), (str(tmp_path / "socket"), 0))
             assert far.recv(10) == b""
 
 

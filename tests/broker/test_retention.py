@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker import clients as clients_module
-from deskgrid.broker.retention import DAY_S, LOOK_S
+from deskgrid.broker.retention import CALLS_DAYS, DAY_S, LOOK_S
 from tests.broker.office import OpenOffice
 from tests.peers import BareWorker, Client
 
@@ -54,6 +54,16 @@ def test_a_bag_is_forgotten_with_its_results_when_its_days_are_over(house: House
     assert house.bags() == []
     assert list(house.office.journal.recovery.bags()) == []
     assert any("bag-expired" in line for line in house.office.sessions.state.take_notices())
+
+
+def test_calls_of_a_program_are_kept_for_a_day_unless_it_asked_for_more(house: House) -> None:
+    calls = house.ended(options=wire.TaskOptions(program="p"))
+    kept = house.ended(options=wire.TaskOptions(program="p", keep=True))
+    house.later(LOOK_S)
+    house.later(CALLS_DAYS * DAY_S - LOOK_S - 1.0)
+    assert house.bags() == [calls, kept]
+    house.later(2 * LOOK_S)
+    assert house.bags() == [kept]
 
 
 def test_the_days_begin_when_the_last_task_has_ended(house: House) -> None:

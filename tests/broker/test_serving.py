@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -232,3 +233,18 @@ def test_on_loopback_it_may_serve_without_keys(tmp_path: Path) -> None:
         assert [result.payload for result in client.results(bag)] == [b"value"]
         assert not client.ask("status")["broker"]["encrypted"]
         assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such sockets there")
+def test_on_a_local_socket_it_serves_without_keys_and_notices_who_goes(tmp_path: Path) -> None:
+    socket = tmp_path / "socket"
+    with live_grid(tmp_path, insecure=True, listen=f"ipc:{socket}") as grid:
+        assert grid.broker.ready.client_line == f"client@ipc:{socket}"
+        assert grid.broker.ready.address == f"ipc:{socket}"
+        worker, client = grid.bare_worker(), grid.client()
+        worker.join()
+        bag = client.submit([b"0"])
+        worker.finish(*worker.work(), payload=b"value")
+        assert [result.payload for result in client.results(bag)] == [b"value"]
+        worker.close()
+        assert eventually(lambda: not client.ask("status")["workers"])

@@ -126,6 +126,10 @@ def test_without_encryption_it_listens_on_loopback_only(tmp_path: Path, listen: 
     assert "--insecure is only for this machine" in refusal(tmp_path, listen=listen, insecure=True)
 
 
+def test_a_local_socket_is_not_encrypted(tmp_path: Path) -> None:
+    assert "give --insecure, too" in refusal(tmp_path, listen=f"ipc:{tmp_path}/socket")
+
+
 def _file_as_home(home: Path) -> None:
     home.write_text("not a folder")
 

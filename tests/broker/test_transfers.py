@@ -486,6 +486,27 @@ def test_uploads_for_a_bag_that_never_comes_stay_for_a_day(open_office: OpenOffi
     assert office.sessions.state.quotas._bytes["client"] == 0
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_what_the_tasks_of_a_bag_needed_goes_a_day_after_it_was_sent_if_all_have_ended(
+    open_office: OpenOffice, again: bool
+) -> None:
+    office = open_office()
+    client = office.client()
+    ended, other = client.submit([b"0"]), client.submit([b"0"])
+    store(client, ended, ONE, TWO)
+    store(client, other, ONE)
+    client.ask("cancel", bag=ended)
+    if again:
+        office.settle()
+        office = open_office()
+        client = office.client()
+    later(office, UPLOADS_KEPT_S - 100.0)
+    assert held(office) == [2, 3, 2]
+    later(office, 200.0)
+    assert held(office) == [1, 1, 1], "the other bag still needs one of them"
+    assert office.client().ask("progress", bag=ended)["total"] == 1
+
+
 def test_a_large_part_is_a_file_that_goes_with_it(office: Office, client: Client) -> None:
     data = os.urandom(wire.LARGE_BYTES)
     value = wire.Chunks([memoryview(data)])

@@ -213,12 +213,12 @@ def test_what_the_client_warns_of_goes_to_stderr(grid: FakeGrid, monkeypatch: py
 
 def test_a_bag_that_is_rejected_is_one_line_and_exit_code_2(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
     def rejected(*_: object, **__: object) -> FakeBag:
-        raise BagRejected("the bag is empty: there is nothing to run")
+        raise BagRejected("the bag has too many items")
 
     monkeypatch.setattr(grid, "command", rejected)
     result = deskgrid("submit", "--each", "-", "--", "convert", stdin="")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "deskgrid: the bag is empty: there is nothing to run\n"
+    assert result.stderr == "deskgrid: the bag has too many items\n"
 
 
 # --- wait ------------------------------------------------------------------------------------------------------------
@@ -684,3 +684,10 @@ def test_shares_are_a_table(grid: FakeGrid) -> None:
     titles, row = deskgrid("shares").stdout.splitlines()
     assert titles.split() == ["SHARE", "WEIGHT", "USED", "PROMISED", "ON", "PCS", "WAITS", "KEYS"]
     assert row.split() == ["ann", "2", "1", "h", "10", "min", "0", "s", "3", "yes", "ann,", "ann-laptop"]
+
+
+def test_a_file_without_lines_makes_no_bag_and_is_no_error(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "command", lambda *_, **__: FakeBag(id=""))
+    result = deskgrid("submit", "--each", "-", "--", "convert", stdin="")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "deskgrid: there are no lines, so there is no bag\n"

@@ -95,6 +95,12 @@ def test_environments_are_kept_in_no_such_folder(bad: str) -> None:
         cache_folder()
 
 
+def test_a_worker_with_a_folder_that_is_named_asks_for_the_line(bad: str, tmp_path: Path) -> None:
+    result = deskgrid("worker", "--home", str(tmp_path / "mine"))
+    assert result.exit_code == 2
+    assert "the first time, give --join with the line that the broker printed" in " ".join(result.output.split())
+
+
 def test_a_folder_that_is_named_needs_no_home(bad: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DESKGRID_HOME", str(tmp_path / "mine"))
     with pytest.raises(GridUnreachable, match=f"{tmp_path}/mine/client.join is not there"):

@@ -5,7 +5,8 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -260,11 +261,51 @@ def test_what_the_broker_notes_is_kept_and_logged(fake: FakeGrid, grid: Grid, ca
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("explore", [False, True])
 @pytest.mark.parametrize("items", [[], iter([])])
-def test_an_empty_bag_is_refused(fake: FakeGrid, grid: Grid, items: Any) -> None:
-    with pytest.raises(BagRejected, match="the bag is empty"):
-        grid.bag(double, items)
-    assert fake.memory.of(wire.Submit) == []
+def test_an_empty_bag_has_ended(fake: FakeGrid, grid: Grid, items: Any, explore: bool) -> None:
+    for bag in (grid.bag(double, items, explore=explore), grid.command(["true"], items)):
+        assert (len(bag), bag.results(), list(bag.as_completed()), bag.wait(0), bag.fetch()) == (0, [], [], True, [])
+        assert (bag.progress().total, bag.eta().high, bag.cancel(), list(bag.follow())) == (0, 0.0, 0, [])
+        assert "empty" in bag.explain()
+        assert "it has ended" in bag.advise().line()
+        for order in (bag.pause, bag.resume, bag.forget, lambda bag=bag: bag.update_runtimes({})):
+            order()
+        questions: list[Callable[[], object]] = [
+            partial(bag.logs, 0),
+            partial(bag.explain, 0),
+            partial(next, bag.follow(0)),
+        ]
+        for question in questions:
+            with pytest.raises(RequestFailed, match="no item 0"):
+                question()
+        assert grid.bag(double, [1], after=bag).results() == [2]
+    assert [submit.options.after for submit in fake.memory.of(wire.Submit)] == [(), ()]
+
+
+def test_results_that_do_not_come_in_time_are_a_timeout_and_the_bag_goes_on(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [1, 2])
+    fake.broker.run(bag.id, 0)
+    with pytest.raises(TimeoutError, match=r"1 of 2 tasks of .* have not ended"):
+        bag.results(timeout=0.2)
+    found = bag.as_completed(timeout=0.2)
+    assert next(found) == (1, 2)
+    with pytest.raises(TimeoutError):
+        next(found)
+    fake.broker.run(bag.id, 1)
+    assert bag.results("1min") == [2, 4]
+
+
+def test_seconds_may_be_texts(fake: FakeGrid, grid: Grid) -> None:
+    grid.bag(task(double, runtime="1h", timeout="1h30min"), [1], checkpoint=True, min_piece="2min")
+    grid.bag(double, [1, 2], runtime=["90s", 3])
+    grid.bag(double, [1], runtime=lambda item: "2 min", timeout="1d")
+    one, two, three = fake.memory.of(wire.Submit)
+    assert (one.runtime, one.options.timeout, one.options.min_piece) == (3600.0, 5400.0, 120.0)
+    assert (two.runtimes, three.runtimes, three.options.timeout) == ((90.0, 3.0), (120.0,), 86_400.0)
+    with pytest.raises(BagRejected, match='such as "90s" or "1h30min": \'soon\''):
+        grid.bag(double, [1], runtime="soon")
 
 
 def test_what_cannot_be_called_is_refused(grid: Grid) -> None:

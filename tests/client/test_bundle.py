@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -151,8 +152,8 @@ PACKAGE = {
     "lab/.cache/old.py": "",
     "lab/node_modules/x.py": "",
 }
-NO_SOURCE = {"lab/data.csv", "lab/.cache/old.py", "lab/node_modules/x.py"}
-REACHED = ["lab/__init__.py", "lab/models/__init__.py", "lab/models/gas.py", "lab/tools.py"]
+FOREIGN = {"lab/.cache/old.py", "lab/node_modules/x.py"}
+REACHED = ["lab/__init__.py", "lab/data.csv", "lab/models/__init__.py", "lab/models/gas.py", "lab/tools.py"]
 
 
 def test_of_a_package_only_what_is_reached_travels_with_the_packages_around_it(tmp_path: Path) -> None:
@@ -161,12 +162,12 @@ def test_of_a_package_only_what_is_reached_travels_with_the_packages_around_it(t
     assert travelling(tmp_path, "import lab.models.gas\ndef f(item):\n    return lab.models.gas.x", {}) == REACHED
 
 
-def test_a_package_that_is_named_travels_whole_and_only_its_source(tmp_path: Path) -> None:
+def test_a_package_that_is_named_travels_whole_and_nothing_hidden_in_it(tmp_path: Path) -> None:
     found = travelling(tmp_path, "", PACKAGE, modules=["lab.models"])
-    assert found == [*REACHED[:3], "lab/models/ice.py", "lab/tools.py"]
-    assert travelling(tmp_path, "", {}, modules=["lab"]) == sorted(name for name in PACKAGE if name not in NO_SOURCE)
-    assert travelling(tmp_path, "", {}, modules=["lab.scripts"]) == ["lab/__init__.py", "lab/scripts/plot.py"]
-    assert travelling(tmp_path, "", {}, modules=["lab.tools"]) == ["lab/__init__.py", "lab/tools.py"]
+    assert found == [*REACHED[:4], "lab/models/ice.py", "lab/tools.py"]
+    assert travelling(tmp_path, "", {}, modules=["lab"]) == sorted(name for name in PACKAGE if name not in FOREIGN)
+    assert travelling(tmp_path, "", {}, modules=["lab.scripts"]) == [*REACHED[:2], "lab/scripts/plot.py"]
+    assert travelling(tmp_path, "", {}, modules=["lab.tools"]) == [*REACHED[:2], "lab/tools.py"]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,8 @@ def test_installed_files_are_told_by_where_they_are(tmp_path: Path) -> None:
     assert is_local(tmp_path / "helper.py")
     assert not is_local(tmp_path / "site-packages" / "helper.py")
     assert not is_local(Path(json.__file__))
-    assert not is_local(tmp_path / "helper.so")
+    assert is_local(tmp_path / f"helper{EXTENSION_SUFFIXES[0]}")
+    assert not is_local(tmp_path / "helper.txt")
 
 
 def test_a_link_to_an_installed_file_is_installed_too(tmp_path: Path) -> None:
@@ -276,3 +278,38 @@ def test_a_link_in_pythons_own_library_is_pythons_also_where_it_leads_out_of_it(
             assert is_local(tmp_path / "etc" / "sitecustomize.py")
         finally:
             bundle._library_folders.cache_clear()
+
+
+def test_the_data_of_a_package_travels_with_it(tmp_path: Path) -> None:
+    files = {
+        "lab/__init__.py": "",
+        "lab/table.json": "{}",
+        "lab/data/deep/table.csv": "1",
+        "lab/.hidden": "",
+        "lab/__pycache__/x.pyc": "",
+        "lab/inner/__init__.py": "",
+        "lab/inner/unused.json": "",
+        "beside.csv": "",
+    }
+    expected = ["lab/__init__.py", "lab/data/deep/table.csv", "lab/table.json"]
+    assert travelling(tmp_path, using("lab"), files) == expected
+
+
+def test_data_that_is_too_much_stays_and_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    package = tmp_path / "lab"
+    package.mkdir()
+    (package / "table.bin").write_bytes(b"1")
+    assert bundle._data_of(package) == [package / "table.bin"]
+    with open(package / "table.bin", "wb") as file:
+        file.truncate(bundle._DATA_BYTES + 1)
+    assert bundle._data_of(package) == []
+    assert bundle._data_of(package) == []
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert str(package) in said
+    assert "File(path)" in said
+
+
+def test_a_compiled_module_beside_the_script_travels(tmp_path: Path) -> None:
+    name = f"fast{EXTENSION_SUFFIXES[0]}"
+    assert travelling(tmp_path, "def f(item):\n    import fast", {name: ""}) == [name]
+    assert travelling(tmp_path, "f = len", {}, modules=["fast"]) == [name]

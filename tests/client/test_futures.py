@@ -1,20 +1,25 @@
 """`concurrent.futures` on the grid, with a fake broker: submit, map and shutdown as documented."""
 
 import gc
+import pickle
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import ALL_COMPLETED, CancelledError, Future, as_completed, wait
 from dataclasses import replace
 from functools import partial
+from itertools import count, islice
 from typing import Any
 
 import pytest
 
 from deskgrid import wire
 from deskgrid.client import call_stream
+from deskgrid.client.bag_files import KnownFiles
 from deskgrid.client.call_stream import WINDOW
 from deskgrid.client.futures import OWN_BAGS
 from deskgrid.client.grid import Grid
+from deskgrid.client.payload import share
 from deskgrid.client.task import task
 from deskgrid.errors import (
     BagRejected,
@@ -409,6 +414,44 @@ def test_map_takes_its_items_at_once_and_raises_where_a_call_did(grid: Grid) -> 
         next(results)
 
 
+def test_map_takes_no_more_of_its_items_than_its_buffer_until_results_are_taken(fake: FakeGrid, grid: Grid) -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in count():
+            taken.append(item)
+            yield item
+
+    found = grid.map(double, items(), buffersize=4)
+    assert taken == [0, 1, 2, 3]
+    assert list(islice(found, 3)) == [0, 2, 4]
+    assert taken == [0, 1, 2, 3, 4, 5, 6]
+    found.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("chunksize", [1, 7])
+def test_map_takes_endless_items(grid: Grid, monkeypatch: pytest.MonkeyPatch, chunksize: int) -> None:
+    monkeypatch.setattr("deskgrid.client.grid.BUFFERED", 20)
+    assert list(islice(grid.map(double, count(), chunksize=chunksize), 50)) == [2 * item for item in range(50)]
+
+
+@pytest.mark.parametrize(("bad", "error"), [(0, ValueError), (-1, ValueError), (2.0, TypeError), ("2", TypeError)])
+def test_a_buffer_that_is_none_is_refused(grid: Grid, bad: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="buffersize"):
+        grid.map(double, [1], buffersize=bad)
+
+
+def test_calls_whose_results_nobody_takes_any_more_are_cancelled(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    found = grid.map(double, count(), buffersize=3)
+    (bag_id,) = _bag_ids(fake, 3)
+    fake.broker.run(bag_id, 0)
+    assert next(found) == 0
+    found.close()  # type: ignore[attr-defined]
+    assert not grid._futures.open
+    assert eventually(lambda: sum(len(args["items"]) for args in fake.memory.asked("cancel")) >= 2)
+
+
 def test_map_raises_when_its_time_is_over(fake: FakeGrid, grid: Grid) -> None:
     fake.memory.hold = True
     results = grid.map(double, [1, 2], timeout=0.5)
@@ -572,3 +615,73 @@ def test_calls_that_have_not_left_when_the_program_ends_still_leave(fake: FakeGr
     (bag,) = fake.memory.bags.values()
     assert len(bag.payloads) == 5
     assert all(isinstance(future.exception(10), GridClosed) for future in futures)
+
+
+# --- many functions --------------------------------------------------------------------------------------------------
+
+
+def numbered(number: int) -> Callable[[], int]:
+    return lambda: number
+
+
+def test_a_function_that_is_called_again_has_a_bag_of_its_own_however_many_there_are(
+    fake: FakeGrid, grid: Grid
+) -> None:
+    for number in range(OWN_BAGS):
+        grid.submit(numbered(number)).result(10)
+    late = numbered(-1)
+    for _ in range(3):
+        assert grid.submit(late).result(10) == -1
+    before = len(fake.memory.templates)
+    for _ in range(5):
+        assert grid.submit(late).result(10) == -1
+    assert len(fake.memory.templates) == before
+    (bag,) = [bag for bag in fake.memory.bags.values() if len(bag.payloads) > 2]
+    assert len(bag.payloads) == 7  # all but the first, which went with others of its kind
+
+
+def test_the_bag_of_the_function_that_nobody_called_for_longest_is_closed(fake: FakeGrid, grid: Grid) -> None:
+    functions = [numbered(number) for number in range(OWN_BAGS)]
+    for function in [*functions, functions[0]]:
+        grid.submit(function).result(10)
+    late = numbered(-1)
+    for _ in range(2):
+        grid.submit(late).result(10)
+    assert eventually(lambda: [bag.closed for bag in fake.memory.bags.values()].count(True) == 1)
+    assert [bag.closed for bag in fake.memory.bags.values()][:2] == [False, True]
+
+
+def test_a_large_function_that_changes_between_calls_is_named_with_its_size(
+    grid: Grid, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = bytearray(400_000)
+    for place in range(10):
+        data[place] = 1
+        grid.submit(lambda: len(data)).result(10)
+    (warning,) = caplog.messages
+    assert "is sent again and again, 391 K each time" in warning
+    assert "changes between calls" in warning
+    assert "grid.share" in warning
+
+
+def test_more_large_functions_in_turn_than_have_bags_are_named(grid: Grid, caplog: pytest.LogCaptureFixture) -> None:
+    data = bytes(200_000)
+    functions = [lambda n=n: n + len(data) for n in range(OWN_BAGS + 4)]
+    for n, function in enumerate(functions):
+        function.__qualname__ = f"f{n}"
+    for _ in range(10):
+        for function in functions:
+            grid.submit(function).result(10)
+    assert any(f"calls more than {OWN_BAGS} functions in turn" in message for message in caplog.messages)
+    assert len(caplog.messages) <= len(functions)
+
+
+def test_a_shared_object_goes_when_nobody_has_its_handle_any_more() -> None:
+    known, array = KnownFiles(), bytearray(1_000)
+    shared = share(pickle.PickleBuffer(array))
+    assert known.shared(shared) is known.shared(shared)
+    gone = weakref.ref(shared)
+    del shared
+    gc.collect()
+    assert gone() is None
+    array.append(1)  # nobody holds its memory

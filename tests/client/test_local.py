@@ -75,7 +75,23 @@ def test_each_worker_joins_by_the_brokers_line_with_one_slot_of_speed_1(tmp_path
     options = (tmp_path / "started-local-1").read_text()
     own = f"--home {keeper.home} --name local-1 --slots 1 --speed 1 --nice 0"
     assert options == f"--join @{keeper.home / 'worker.join'} {own} --until-stdin-closes"
-    assert "--listen 127.0.0.1:0" in (tmp_path / "started-broker").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such sockets there")
+def test_the_broker_listens_on_a_socket_in_a_folder_that_only_this_user_can_open(tmp_path: Path) -> None:
+    keeper = local.start(1, program(tmp_path))
+    assert keeper.home.stat().st_mode & 0o777 == 0o700
+    keeper.stop()
+    assert f"--listen ipc:{keeper.home}/socket --insecure" in (tmp_path / "started-broker").read_text()
+
+
+@pytest.mark.parametrize(("platform", "longest"), [("win32", 100), ("linux", 10)])
+def test_without_such_a_socket_the_broker_listens_on_this_machine_with_keys(
+    monkeypatch: pytest.MonkeyPatch, platform: str, longest: int
+) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr(local, "SOCKET_PATH", longest)
+    assert local._listen(Path("/tmp/deskgrid-local-x")) == ["--listen", "127.0.0.1:0"]
 
 
 def test_a_program_that_is_killed_leaves_nothing(tmp_path: Path) -> None:

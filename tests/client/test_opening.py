@@ -215,3 +215,13 @@ def test_a_grid_says_where_it_is(fake: FakeGrid) -> None:
 def test_the_front_door_has_all_that_it_names() -> None:
     assert sorted(deskgrid.__all__) == deskgrid.__all__
     assert all(hasattr(deskgrid, name) for name in deskgrid.__all__)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_task_cannot_submit_and_hears_so_at_once(
+    fake: FakeGrid, nothing_known: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    monkeypatch.setenv("DESKGRID_TASK", "1")
+    with pytest.raises(GridRefused, match="a task cannot submit"):
+        Grid(fake.line if named else None)
+    assert fake.memory.seen == []

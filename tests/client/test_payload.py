@@ -6,6 +6,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -238,6 +239,27 @@ def test_an_error_that_is_not_one_is_an_error_all_the_same(payload: bytes) -> No
     value = ended(Outcome.ERROR, payload)
     assert isinstance(value, Raised)
     assert isinstance(value.error, RemoteError)
+
+
+def test_a_path_that_is_only_on_this_machine_is_said_to_be(tmp_path: Path) -> None:
+    here = tmp_path / "data.csv"
+    here.write_text("1")
+    for path, where in ((here, "on your machine"), (tmp_path / "none", "of their PC")):
+        error = failed(Outcome.ERROR, "FileNotFoundError", "", "", pickle.dumps(FileNotFoundError(2, "no", str(path))))
+        assert [where in note for note in error.__notes__ if f"File({str(path)!r})" in note] == [True]
+
+
+def test_a_result_of_another_version_of_a_library_says_so() -> None:
+    value = ended(Outcome.DONE, b"cmsgpack.nowhere\nx\n.")
+    assert isinstance(value, Raised)
+    assert "another version of msgpack" in str(value.error)
+
+
+def test_a_result_with_a_path_of_another_system_says_so() -> None:
+    other = "WindowsPath" if os.name == "posix" else "PosixPath"
+    value = ended(Outcome.DONE, f"cpathlib\n{other}\n(Vx\ntR.".encode())
+    assert isinstance(value, Raised)
+    assert "a path of another system" in str(value.error)
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

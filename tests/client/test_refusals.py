@@ -118,3 +118,16 @@ class Called:
 def test_a_function_whose_call_would_not_run_it_is_refused(make: Any, function: Any, words: str) -> None:
     with pytest.raises(BagRejected, match=words):
         make(function)
+
+
+def test_a_function_that_brings_much_names_its_largest_variable_once(caplog: pytest.LogCaptureFixture) -> None:
+    table, small = bytes(11 * 2**20), 1
+
+    def heavy() -> object:
+        return table, small
+
+    pickle_function(heavy)
+    pickle_function(heavy)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "its variable table has 11," in said
+    assert "grid.share(table)" in said

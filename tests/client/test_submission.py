@@ -48,7 +48,7 @@ def test_an_impossible_runtime_is_refused(bad: float) -> None:
         Runtimes(bad, None)
 
 
-@pytest.mark.parametrize("bad", [-1, NAN, INF, 10**400, None, "45", Decimal(3), [1]])
+@pytest.mark.parametrize("bad", [-1, NAN, INF, 10**400, None, "soon", Decimal(3), [1]])
 def test_an_impossible_runtime_of_one_item_is_refused_by_its_index(bad: Any) -> None:
     with pytest.raises(BagRejected, match="the runtime of item 1 "):
         Runtimes([1, bad, 3], 3)
@@ -62,9 +62,9 @@ def test_a_prediction_that_fails_is_refused_by_the_items_index_and_cause() -> No
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("bad", ["45", b"45", {"a": 1}, object()])
+@pytest.mark.parametrize("bad", [b"45", {"a": 1}, object()])
 def test_what_is_no_runtime_at_all_is_refused(bad: Any) -> None:
-    with pytest.raises(BagRejected, match="runtime is seconds, a list of seconds or a function"):
+    with pytest.raises(BagRejected, match=r"runtime is seconds, a text such as .*, a list of these or a function"):
         Runtimes(bad, None)
 
 
@@ -89,7 +89,7 @@ def test_a_timeout_is_in_seconds() -> None:
     assert (timeout, type(timeout)) == (30.0, float)
 
 
-@pytest.mark.parametrize("bad", [0, -1, NAN, INF, "1"])
+@pytest.mark.parametrize("bad", [0, -1, NAN, INF, "0s"])
 def test_an_impossible_timeout_is_refused(bad: Any) -> None:
     with pytest.raises(BagRejected, match="the timeout is"):
         checked_options(TaskOptions(timeout=bad))

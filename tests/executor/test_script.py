@@ -16,7 +16,7 @@ import pytest
 from deskgrid.errors import RemoteError
 from deskgrid.raised import put_together
 from tests.architecture.reading import ROOT
-from tests.executor.rig import Rig, error, value
+from tests.executor.rig import Rig, call, error, python_template, value
 
 SCRIPT = """
 import abc, collections, dataclasses, enum, functools, multiprocessing, pickle, sys
@@ -49,12 +49,14 @@ def row(x):
 """
 SEND = """
 from deskgrid.client.bag_files import KnownFiles, Noted
+from deskgrid.client.script_classes import unnamed_classes
 from deskgrid.client.script_lines import lines_of
 from deskgrid.client.template import pickle_function, python_template
 noted = Noted(KnownFiles())
 pickled = noted.pickled(lambda: pickle_function(f))
 payloads = [bytes(noted.pack_call((item,), {}, "it")) for item in ITEMS]
 classes = noted.pickled(noted.classes.pickled)
+classes += unnamed_classes(noted.functions.values(), classes)
 lines = lines_of(noted.functions.values())
 sys.stdout.buffer.write(pickle.dumps((python_template(pickled, "f", classes=classes, lines=lines).data, payloads)))
 """
@@ -244,3 +246,43 @@ def f(x):
     (ended,) = scripts.ended(f)
     again: Any = put_together(error(ended)[3], RemoteError, "")
     assert (type(again).__name__, str(again), again.step, isinstance(again, ValueError)) == ("Built", "at 7", 7, True)
+
+
+def test_a_function_that_unpickles_finds_the_other_classes_of_the_script(scripts: Scripts) -> None:
+    more = """
+class Broken:
+    there = sys.stdin
+def f(x):
+    return pickle.loads(x).a
+"""
+    assert scripts.values(more, "[pickle.dumps(Row(5))]") == [5]
+
+
+def test_a_name_of_the_script_that_did_not_travel_is_explained(scripts: Scripts) -> None:
+    (ended,) = scripts.ended("def f(x):\n    return sys.modules['__main__'].Row")
+    assert "only what the function refers to travels" in error(ended)[2]
+
+
+def test_a_result_that_cannot_be_pickled_says_what_to_return(rig: Rig) -> None:
+    assert error(rig.call(lambda: (x for x in [1])))[1].endswith("return a list, as in list(...)")
+    assert error(rig.call(lambda: __import__("threading").Lock()))[1].endswith(
+        "such as numbers, texts, lists or arrays"
+    )
+
+
+def test_a_module_that_the_version_of_a_library_here_lacks_is_explained(rig: Rig) -> None:
+    message = error(rig.call(lambda: __import__("msgpack.nowhere")))[1]
+    assert f"msgpack {msgpack.__version__} of " in message or "msgpack 1" in message
+    assert "another version of msgpack" in message
+
+
+def test_a_path_of_another_system_is_explained(rig: Rig) -> None:
+    def f() -> None:
+        raise NotImplementedError("cannot instantiate 'WindowsPath' on your system")
+
+    assert "pass str(path)" in error(rig.call(f))[2]
+
+
+def test_a_module_that_is_compiled_for_another_system_is_named(rig: Rig) -> None:
+    (ended,) = rig.run(rig.know(python_template(lambda: __import__("fast"), {"fast.cp311-win_arm64.pyd": b""})), call())
+    assert error(ended)[1].startswith("module 'fast' is compiled, and not for ")

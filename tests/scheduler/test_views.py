@@ -10,7 +10,7 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.model import Outcome, State, Window
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.views import explain as explanations
@@ -376,6 +376,8 @@ def test_only_windows_of_pcs_that_have_what_tasks_need_count() -> None:
     assert longest(grid.now, SINGLE, {"plain"}) == 80
     assert longest(grid.now, Need(labels=frozenset({"fpga"}))) == 0
     assert grid.scheduler.best_window(grid.now, much) == (60, 1.0)
+    grid.refresh("never seen", 0, windows=[Window(200, 70)])
+    assert longest(grid.now, much) == 70, "it may have what they need"
 
 
 def test_a_window_of_a_pc_that_lacks_something_fits_nothing() -> None:

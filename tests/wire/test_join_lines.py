@@ -26,6 +26,19 @@ def test_a_join_line_needs_no_quoting_in_any_shell(line: JoinLine) -> None:
     assert not special & set(str(line))
 
 
+def test_the_line_of_a_private_grid_names_its_socket() -> None:
+    line = parse_join_line("client@ipc:/tmp/deskgrid-local-x/socket\n", "client")
+    assert line == JoinLine("client", "ipc:/tmp/deskgrid-local-x/socket", 0, None)
+    assert (line.is_local, line.endpoint) == (True, "ipc:///tmp/deskgrid-local-x/socket")
+    assert (line.address, str(line)) == (line.host, "client@ipc:/tmp/deskgrid-local-x/socket")
+    assert parse_address(line.host) == (line.host, 0)
+    assert (LINE.is_local, LINE.address) == (False, "lab-server.example:7077")
+    with pytest.raises(JoinLineError, match="for a client; you need the one that begins with worker@"):
+        parse_join_line(str(line), "worker")
+    with pytest.raises(JoinLineError, match="not a join line"):
+        parse_join_line("client@ipc:relative/socket", "client")
+
+
 def test_blanks_around_a_pasted_line_do_not_matter() -> None:
     assert parse_join_line(f"  {LINE}\r\n", "worker") == LINE
 

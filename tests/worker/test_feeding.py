@@ -23,6 +23,7 @@ class Processes(WithoutCheckpoints, WithoutFiles):
     def __init__(self) -> None:
         self.given: list[list[int]] = []
         self.ends: list[int] = []
+        self.outcome = wire.Outcome.DONE
         self.trouble: TemplateError | None = None
         self.unknown: set[str] = set()
 
@@ -43,7 +44,7 @@ class Processes(WithoutCheckpoints, WithoutFiles):
 
     def poll(self, now: float) -> list[JobEnded]:
         ended, self.ends = self.ends, []
-        return [JobEnded(0, task, task, wire.Outcome.DONE, 0.05, b"", b"", b"") for task in ended]
+        return [JobEnded(0, task, task, self.outcome, 0.05, b"", b"", b"") for task in ended]
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         return []
@@ -88,6 +89,23 @@ def test_tasks_of_another_template_wait_until_it_has_none() -> None:
 
 def test_tasks_that_ask_for_other_memory_wait_until_it_has_none() -> None:
     assert fed([("a", 0.04)] * 3, [0, 1], memory=[5, 5, 7]) == [[[0, 1]], [[2]]]
+
+
+def test_when_no_process_starts_what_needs_another_like_it_goes_back_and_the_rest_is_done() -> None:
+    processes, now = Processes(), Instant(0.0, 0.0)
+    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session.tick(now)
+    owners = ["ann", "ann", "ben", "ann"]
+    rows = [
+        wire.Work(task, task, 0, "a", 1.0, wire.TaskOptions(), 0, b"", owner=owner) for task, owner in enumerate(owners)
+    ]
+    session.receive(wire.Assign(1, 0.0, tuple(rows)), now)
+    session.tick(now)
+    assert processes.given == [[0], [1]]
+    processes.ends, processes.outcome = [0, 1], wire.Outcome.NO_START
+    said = session.tick(now)
+    assert [message.attempts for message in said if isinstance(message, wire.Returned)] == [(wire.Ref(3, 3),)]
+    assert processes.given == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize(

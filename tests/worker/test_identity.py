@@ -213,10 +213,10 @@ def _seen() -> dict[str, Any]:
 def _is_ours(name: str) -> bool:
     """Whether an open file is one that a task's process has to have: two are its folders, to which it comes back.
 
-    The memory has how much of the output was read. libffi, which ctypes needs, opens itself on some systems.
+    One says how much of its output was read. libffi, which ctypes needs, opens itself on some systems.
     """
-    ours = ("/dev/null", os.getcwd(), "/memfd:deskgrid-counts (deleted)")
-    return name in ours or name.startswith("pipe:") or name.endswith(".tmp") or Path(name).name.startswith("libffi.so")
+    begins = name.startswith(("pipe:", "/memfd:deskgrid-counts")) or Path(name).name.startswith("libffi.so")
+    return begins or name in ("/dev/null", os.getcwd()) or name.endswith(".tmp")
 
 
 @linux_only

@@ -376,6 +376,7 @@ def describe(error: BaseException) -> bytes:
     """Make the error payload for an exception that a task raised, leaving this file's stack frames out."""
     if isinstance(error, TaskFailure):
         return error_payload(error.kind, str(error), error.trace)
+    script.explain(error)
     try:
         message = str(error)
     except Exception as second:
@@ -586,10 +587,16 @@ class Function:
 
     def _missing(self, module: str) -> str:
         """Return what to do about a module that cannot be imported."""
-        top = os.path.join(self._folder, module.partition(".")[0])
+        first = module.partition(".")[0]
+        top = os.path.join(self._folder, first)
         if self._folder and (os.path.isdir(top) or os.path.isfile(f"{top}.py")):
             return f"module '{module}' did not travel with the bag: name it in the bag's modules=[...]"
         advice = "a library can travel in the bag's env=[...], a module of yours in its modules=[...]"
+        if script.is_compiled(self._folder, first):
+            return f"module '{module}' is compiled, and not for {self._here()}: PCs of another system need its source"
+        if version := script.version_of(first, module):
+            here = f"{first} {version} of {self._here()} has no module '{module}'"
+            return f"{here}: the program may use another version of {first}, which can travel in the bag's env=[...]"
         if self._environment:
             return f"module '{module}' is not in the bag's environment: {advice}"
         return f"module '{module}' is not installed on {self._here()}: {advice}"
@@ -617,7 +624,8 @@ def _pickled(value: object) -> "bytes | Raw":
     except Exception as error:
         if lacks_room(error):
             raise
-        message = f"the result, of type {type(value).__qualname__}, cannot be pickled: {error}"
+        what = f"the result, of type {type(value).__qualname__}, cannot be pickled"
+        message = f"{what}: {error}: {script.instead_of(value)}"
         raise TaskFailure("ResultNotPicklable", message) from error
 
 

@@ -495,7 +495,7 @@ class Executor:
             self._lose(slot, outcome, f"not done after {precise(limit)}", now, ended)
 
     def _lose(self, slot: Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
-        """Release the process of a busy slot: end the job that it ran or was started for, go on with the others."""
+        """Release the process of a busy slot: end the job that it ran, or all for which none starts."""
         process, elapsed = slot.process, slot.elapsed(now)
         if process is not None and process.overran and process.served:
             # What others have left may be to blame: the job begins again, in a process of its own.
@@ -512,8 +512,10 @@ class Executor:
             what = f"no process for tasks could be started: {reason}" if outcome is Outcome.NO_START else reason
             kind = outcome.name.title().replace("_", "")
             payload = Failure(kind, what, last_lines(stderr)).packed()
-            job, spent = slot.jobs.popleft(), elapsed if started else 0.0
-            ended.append(JobEnded(slot.index, job.task, job.number, outcome, spent, payload, stdout, stderr))
+            # The other jobs would need the same process.
+            for _ in range(1 if started else len(slot.jobs)):
+                job, spent = slot.jobs.popleft(), elapsed if started else 0.0
+                ended.append(JobEnded(slot.index, job.task, job.number, outcome, spent, payload, stdout, stderr))
         if slot.jobs:
             self._start(slot)
             slot.since = now

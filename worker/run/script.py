@@ -7,6 +7,7 @@ Rule: as `child.py`, this file imports nothing of ours.
 """
 
 import importlib
+import importlib.util
 import io
 import linecache
 import os
@@ -29,6 +30,9 @@ import pickle
 with open(__file__.removesuffix("py") + "pickle", "rb") as file:
     globals().update(pickle.load(file))
 """
+# What is said of a name that the script has on the user's machine, perhaps.
+NOT_HERE = "deskgrid: of your script, only what the function refers to travels: use the name in the function, too"
+OTHER_PATH = "deskgrid: a path object of another system cannot be loaded here: pass str(path), a PurePath or a File"
 # What every module has.
 _OF_A_MODULE = frozenset(vars(types.ModuleType(NAME))) | {"__builtins__", "__file__", "__annotations__", "__path__"}
 
@@ -108,11 +112,49 @@ def know_sources(sources: Mapping[str, bytes]) -> None:
         linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
 
 
+def is_compiled(folder: str, module: str) -> bool:
+    """Whether a folder has a compiled module, of whichever system."""
+    with suppress(OSError):
+        names = os.listdir(folder) if folder else []
+        return any(name.startswith(f"{module}.") and name.endswith((".so", ".pyd")) for name in names)
+    return False
+
+
+def version_of(package: str, module: str) -> str:
+    """Return the version of a package that is here, and in which a module is missing; empty if that is not so."""
+    from importlib import metadata  # here, because few tasks need it
+
+    with suppress(ImportError, ValueError):  # the package is missing, too
+        if package != module and importlib.util.find_spec(package) is not None:
+            return metadata.version(package)
+    return ""
+
+
+def instead_of(value: object) -> str:
+    """Return what to do about a result that cannot be pickled."""
+    if isinstance(value, types.GeneratorType | types.AsyncGeneratorType):
+        return "return a list, as in list(...)"
+    if isinstance(value, types.CoroutineType):
+        return "return what it gives, as in asyncio.run(...)"
+    return "return what it is made of, such as numbers, texts, lists or arrays"
+
+
+def explain(error: BaseException) -> None:
+    """Say what to do about a name of the script, of which only a part is here, and about a path of another system."""
+    with suppress(Exception):  # its text may be code of the task
+        if isinstance(error, AttributeError) and f"module {NAME!r}" in str(error):
+            error.add_note(NOT_HERE)
+        if isinstance(error, NotImplementedError) and "cannot instantiate" in str(error):
+            error.add_note(OTHER_PATH)
+
+
 def load_all(pickled: bytes) -> None:
-    """Load one pickle after the other."""
+    """Load one pickle after the other. One in a pickle of its own is what the task may do without."""
     file = io.BytesIO(pickled)
     while file.tell() < len(pickled):
-        pickle.load(file)
+        if isinstance(found := pickle.load(file), bytes):
+            with suppress(Exception):  # it may do without
+                pickle.loads(found)
 
 
 def refers_to_script(pickled: bytes) -> bool:

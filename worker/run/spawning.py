@@ -236,9 +236,11 @@ class Spawner:
 def variables_of(given: Mapping[str, str], temporary: Path, threads: int) -> dict[str, str]:
     """Return the environment variables of a process. ``given``: those of its user. ``threads``: how many it may start.
 
+    DESKGRID_TASK tells our client, in whichever process, that it is in a task, which cannot submit.
+
     Who runs the worker may have set how many threads libraries start.
     """
-    variables = {**dict.fromkeys(THREADS, str(threads)), "MPLBACKEND": "Agg", **given}
+    variables = {**dict.fromkeys(THREADS, str(threads)), "MPLBACKEND": "Agg", **given, "DESKGRID_TASK": "1"}
     variables |= dict.fromkeys(TEMPORARY, str(temporary))
     with suppress(OSError):
         if not os.access(variables.get("HOME") or "/", os.W_OK):
