@@ -234,19 +234,26 @@ def logs(*, follow: bool, bag_id: str, item: int | None, join: str | None) -> No
     order of the ranks.
 
     Of a task that is running, you get the end of what it has printed so far. With --follow, you see up to 4 KiB of new
-    output a second, and the rest when the task ends; of a whole bag, up to 50 running tasks at a time.
+    output a second, and the rest when the task ends; of a whole bag, up to 50 running tasks at a time, and the newest
+    of those that have ended since the last look.
     """
     with open_grid(join) as grid:
         bag = grid.attach(bag_id)
         if follow:
             with suppress(KeyboardInterrupt):
-                _follow(bag.follow(item))
+                shown = _follow(bag.follow(item))
+                progress = bag.progress()
+                if item is None and (more := progress.done + progress.failed - shown) > 0:
+                    what = "1 more task" if more == 1 else f"{more:,} more tasks"
+                    say(f"deskgrid: {what} ended before, or too fast to be shown; see deskgrid logs {bag_id}", err=True)
             return
         for number in range(len(bag)) if item is None else (item,):
             _print_log(number, bag.logs(number))
 
 
-def _follow(pieces: "Iterator[LogPiece]") -> None:
+def _follow(pieces: "Iterator[LogPiece]") -> int:
+    """Print them; return of how many tasks the end was shown."""
+    shown = 0
     # A piece may end within a character, so each stream has a decoder of its own.
     decoders: dict[tuple[int, int | None, bool], IncrementalDecoder] = {}
     before: tuple[int, int | None] | None = None
@@ -254,6 +261,7 @@ def _follow(pieces: "Iterator[LogPiece]") -> None:
     for piece in pieces:
         name = f"task {piece.item}" if piece.rank is None else f"task {piece.item}, rank {piece.rank}"
         if piece.note:
+            shown += 1
             for key in [key for key in decoders if key[0] == piece.item]:
                 show_output(decoders.pop(key).decode(b"", True), err=key[2], goes_on=True)
         if unfinished and (piece.note or piece.missed or (piece.item, piece.rank) != before):
@@ -277,6 +285,7 @@ def _follow(pieces: "Iterator[LogPiece]") -> None:
                 if not data.endswith(b"\n") and (err or sys.stdout.isatty()):
                     unfinished.add(err)
         before = None if piece.note else (piece.item, piece.rank)
+    return shown
 
 
 def _print_log(item: int, log: "TaskLog") -> None:

@@ -385,6 +385,25 @@ def test_what_is_followed_comes_as_it_was_written_and_ctrl_c_ends_it_well(
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "item", "said"),
+    [
+        (1, [], []),
+        (2, [], [f"deskgrid: 1 more task ended before, or too fast to be shown; see deskgrid logs {BAG}"]),
+        (2001, [], [f"deskgrid: 2,000 more tasks ended before, or too fast to be shown; see deskgrid logs {BAG}"]),
+        (2001, ["7"], []),
+    ],
+)
+def test_who_follows_a_bag_is_told_how_many_tasks_were_not_shown(
+    monkeypatch: pytest.MonkeyPatch, count: int, item: list[str], said: list[str]
+) -> None:
+    pieces = [LogPiece(7, None, "pc1", b"out\n"), LogPiece(7, None, "pc1", note="done on pc1 after 2 s")]
+    use(monkeypatch, FakeGrid(FakeBag([(number, "") for number in range(count)], pieces=pieces)))
+    result = deskgrid("logs", "--follow", BAG, *item)
+    assert (result.exit_code, result.stdout) == (0, "out\n")
+    assert result.stderr.splitlines()[2:] == said
+
+
 def test_without_an_item_the_log_of_every_task_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = TaskLog("waiting", None, 0.0, "", "", None)
     sent = TaskLog("sent", None, 0.0, "", "", None)

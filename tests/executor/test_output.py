@@ -322,7 +322,7 @@ def test_the_result_of_a_command_is_what_it_printed_until_it_ended(
         assert run("echo one; exit 3") == b"one\n"
         assert run("exec >&-; sleep 0.1; exit 3") == b""
         assert run("yes | head -c 3000000; echo; exit 3") == b"y\n" * 1_500_000 + b"\n"
-        assert run("yes & echo $! > pid; sleep 0.1; exit 3").startswith(b"y\n")
+        assert run("while :; do echo y; done & echo $! > pid; sleep 0.1; exit 3").startswith(b"y\n")
         with suppress(ProcessLookupError):  # it ends by itself as soon as it writes again
             os.kill(int((tmp_path / "pid").read_text()), 9)
         with pytest.raises(child.TaskFailure, match="5 bytes; the limit is 4"):
@@ -349,8 +349,15 @@ def test_a_process_whose_task_marks_the_end_of_its_output_itself_is_killed(rig: 
 @linux
 def test_a_process_whose_task_takes_the_marks_out_of_the_pipe_is_killed(rig: Rig) -> None:
     def task() -> None:
-        ours = os.open("/proc/self/fd/1", os.O_RDONLY)
-        threading.Thread(target=lambda: [os.read(ours, 9) for _ in range(10**9)], daemon=True).start()
+        ours, begun = os.open("/proc/self/fd/1", os.O_RDONLY), threading.Event()
+
+        def take() -> None:
+            begun.set()
+            while True:
+                os.read(ours, 9)
+
+        threading.Thread(target=take, daemon=True).start()
+        begun.wait()
         print("so its end gets a mark")
 
     jobs = rig.jobs(rig.know(python_template(task)), *[call()] * 50)

@@ -265,9 +265,9 @@ def test_it_leaves_no_thread_and_closes_twice_or_without_a_start() -> None:
     it = Alarm(OpenEnded(), Bell())
     it.close()
     it.start()
-    assert set(threading.enumerate()) != before
+    assert set(threading.enumerate()) - before
     it.close()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # others may have ended
     it.close()
 
 

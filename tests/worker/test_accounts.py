@@ -25,7 +25,11 @@ from tests.worker.users import can_make_users, changed, users
 if sys.platform != "win32":
     import pwd
 
-pytestmark = pytest.mark.skipif(not can_make_users(), reason="only root can make users")
+pytestmark = [
+    pytest.mark.skipif(not can_make_users(), reason="only root can make users"),
+    # The program that clears has one thread, and tests have more.
+    pytest.mark.filterwarnings("ignore:.*is multi-threaded:DeprecationWarning"),
+]
 ONE, TWO = (
     Account(name, 60_001 + number, 60_001 + number, (60_001 + number,), "/") for number, name in enumerate("ab")
 )

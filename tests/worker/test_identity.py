@@ -213,9 +213,9 @@ def _seen() -> dict[str, Any]:
 def _is_ours(name: str) -> bool:
     """Whether an open file is one that a task's process has to have: two are its folders, to which it comes back.
 
-    One says how much of its output was read.
+    One says how much of its output was read. libffi, which ctypes needs, opens itself on some systems.
     """
-    begins = name.startswith(("pipe:", "/memfd:deskgrid-counts"))
+    begins = name.startswith(("pipe:", "/memfd:deskgrid-counts")) or Path(name).name.startswith("libffi.so")
     return begins or name in ("/dev/null", os.getcwd()) or name.endswith(".tmp")
 
 
