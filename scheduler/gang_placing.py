@@ -25,7 +25,7 @@ from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.policies.base import Policy, Requirement
 from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.state.gangs import Gang, Machine, Reservation
-from deskgrid.scheduler.state.shares import LEAD_S, Share, Turn
+from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Sent, Slot
 from deskgrid.scheduler.suitable import free_memory
 
@@ -210,21 +210,21 @@ class GangPlacing:
             self._parallel = parallel_policy(policy)
         return self._parallel
 
-    def _turns(self, queues: Sequence[JobQueue]) -> dict[JobQueue, tuple[Turn, int]]:
+    def _turns(self, queues: Sequence[JobQueue]) -> dict[JobQueue, tuple[bool, float, int]]:
         """When it is whose turn, the first the least: Rule 4."""
         grid = self._grid
-        shares: dict[Share, Turn] = {
+        shares: dict[Share, tuple[bool, float]] = {
             share: share.turn(grid.now) for share in {queue.category.account.share for queue in queues}
         }
-        served, began, least = min(shares.values())
-        most = served, began, least + LEAD_S * len(grid.slots.slots)
+        served, least = min(shares.values())
+        most = served, least + LEAD_S * len(grid.slots.slots)
         highest: dict[Share, int] = {}
         for queue in queues:
             share, priority = queue.category.account.share, queue.category.key.priority
             highest[share] = max(priority, highest.get(share, priority))
         return {
             queue: (
-                (served, began, 0.0) if (turn := shares[share := queue.category.account.share]) <= most else turn,
+                *((served, 0.0) if (turn := shares[share := queue.category.account.share]) <= most else turn),
                 highest[share] - queue.category.key.priority,
             )
             for queue in queues
@@ -325,9 +325,9 @@ def _most(queues: Sequence[JobQueue]) -> dict[JobQueue, int]:
     return {queue: max(SEEN // (len(shares) * shares[queue.category.account.share]), SEEN_OF_EACH) for queue in queues}
 
 
-def _in_turn(turns: dict[JobQueue, tuple[Turn, int]], most: dict[JobQueue, int]) -> list[list[Job]]:
+def _in_turn(turns: dict[JobQueue, tuple[bool, float, int]], most: dict[JobQueue, int]) -> list[list[Job]]:
     """The first jobs of several queues, ``most`` of each, by their turns, the first turn first."""
-    found: dict[tuple[Turn, int], list[Job]] = {turn: [] for turn in sorted(set(turns.values()))}
+    found: dict[tuple[bool, float, int], list[Job]] = {turn: [] for turn in sorted(set(turns.values()))}
     for queue, turn in turns.items():
         found[turn] += _first(queue.jobs, most[queue])
     for jobs in found.values():

@@ -19,7 +19,6 @@ from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.shares import Turn
 from deskgrid.scheduler.state.slots import Sent, Slot
 from deskgrid.scheduler.suitable import promise
 
@@ -48,7 +47,7 @@ class Pieces:
             if not (category.open and self._place_one(category, others if longer else ())):
                 waiting.remove(category)
 
-    def _turn(self, category: Category) -> tuple[Turn, int, float]:
+    def _turn(self, category: Category) -> tuple[tuple[bool, float], int, float]:
         """Categories with less come first."""
         return category.account.share.turn(self._grid.now), -category.key.priority, -(category.key.piece or 0.0)
 

@@ -1,8 +1,7 @@
 """Whose turn it is in a pass: the categories from which the policy may choose, one choice after the other.
 
-Rule 1: whoever has nothing running comes first; of several, the one who has waited longest since then. Then everybody
-who is not more than a minute of the whole grid ahead of the one who has used least has a turn. The policy chooses
-freely among their tasks.
+Rule 1: whoever has nothing running, and has not had a slot just now, comes first. Then everybody who is not more than a
+minute of the whole grid ahead of the one who has used least has a turn. The policy chooses freely among their tasks.
 Rule 2: of each share, only the categories of the highest priority have a turn.
 Rule 3: a category from which the policy took nothing more has had its turn in this pass, and the next ones follow. So
 no slot stays idle because of this.
@@ -24,7 +23,6 @@ from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.waiting import ReadableQueue
 from deskgrid.scheduler.state.avoided import Avoided
 from deskgrid.scheduler.state.shares import LEAD_S, PLANNED_LEAD_S, Share
-from deskgrid.scheduler.state.shares import Turn as Order
 
 # The most categories in one turn: a policy asks each of them for every task that it places.
 CATEGORIES = 32
@@ -43,11 +41,11 @@ LOOK_S = 10.0
 class _Contender:
     """A share with categories that have not had their turn, the highest priority last.
 
-    ``turn``: by whether it has anything running.
+    ``turn``: whether it has anything running, and its standing; the least comes first.
     """
 
     share: Share
-    turn: Order
+    turn: tuple[bool, float]
     categories: list[Category] = field(default_factory=list)
 
     def top(self) -> list[Category]:
@@ -65,7 +63,7 @@ class Turns:
         self.alone = len(self.categories) < 2
         self._contenders: list[_Contender] = []
         self._of: dict[Share, _Contender] = {}
-        self._most: Order = True, 0.0, math.inf
+        self._most = True, math.inf
         if not self.alone:
             self._meet()
 
@@ -98,8 +96,8 @@ class Turns:
             return self.categories
         if not self._contenders:
             return []
-        served, began, least = self._contenders[0].turn
-        self._most = served, began, least + LEAD_S * len(self._grid.slots.slots)
+        served, least = self._contenders[0].turn
+        self._most = served, least + LEAD_S * len(self._grid.slots.slots)
         chosen: list[Category] = []
         for contender in self._contenders:
             if contender.turn > self._most or len(chosen) >= CATEGORIES:
@@ -109,10 +107,10 @@ class Turns:
 
     def turn(self, categories: Sequence[Category], rare: float) -> Turn:
         """What a plan may choose when ``categories`` have their turn, if it is contested. ``rare``: as in `Turn`."""
-        (served, began, least), avoided = self._contenders[0].turn, self._grid.avoided
+        (served, least), avoided = self._contenders[0].turn, self._grid.avoided
         needs = _needs(categories[0], avoided)
         # Who has nothing on a slot waits for nobody's plan.
-        most = served, began, least + (PLANNED_LEAD_S * len(self._grid.slots.slots) if served else 0.0)
+        most = served, least + (PLANNED_LEAD_S * len(self._grid.slots.slots) if served else 0.0)
         near, others = list[ReadableQueue](), list[ReadableQueue]()
         for contender in self._contenders:
             for category in contender.top():
@@ -129,7 +127,7 @@ class Turns:
             return done
         contender = self._of[category.account.share]
         self._contenders.remove(contender)
-        contender.turn = contender.share.turn(self._grid.now, contender.turn[0] or begun)
+        contender.turn = contender.turn[0] or begun, contender.share.standing(self._grid.now)
         insort(self._contenders, contender, key=_turn)
         shut = [category] if done or not len(category) else []
         if category.key.licences:  # others need them, too
@@ -150,7 +148,7 @@ class Turns:
                 self._contenders.remove(contender)
 
 
-def _turn(contender: _Contender) -> Order:
+def _turn(contender: _Contender) -> tuple[bool, float]:
     return contender.turn
 
 

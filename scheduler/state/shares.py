@@ -18,6 +18,8 @@ HALF_LIFE_S = 3 * 86_400.0
 # Seconds of the whole grid that a share may be ahead of the one that has used least, before others have their turn.
 # So a policy is free to choose the task that suits a slot best most of the time.
 LEAD_S = 60.0
+# Who has had a slot within this time is served. Seconds.
+MOMENT_S = 1.0
 # The same where a plan for everybody's tasks would be spoiled otherwise. Two people who are this far apart after an
 # hour have used the same within a tenth.
 PLANNED_LEAD_S = 180.0
@@ -26,11 +28,6 @@ PLANNED_LEAD_S = 180.0
 def decayed(used_s: float, seconds: float) -> float:
     """What is left of ``used_s`` after ``seconds``."""
     return used_s * math.pow(0.5, max(0.0, seconds) / HALF_LIFE_S)
-
-
-# The order of turns, the least first: whether a share is served; if not, when it last was, so that nobody whose tasks
-# end at once keeps others waiting; and its `Share.standing`.
-Turn = tuple[bool, float, float]
 
 
 @dataclass(slots=True, eq=False)
@@ -70,11 +67,15 @@ class Share:
         """Slot-seconds used and promised, for a weight of 1."""
         return sum([account.used(now) + account.out_s for account in self.accounts]) / self.weight
 
-    def turn(self, now: float, served: bool | None = None) -> Turn:
-        """When it is its turn. ``served``: whether it has anything running; None: whether it has anything on a slot."""
+    def turn(self, now: float, served: bool | None = None) -> tuple[bool, float]:
+        """The order of turns: whether it is served, then `standing`; the least comes first.
+
+        ``served``: whether it has anything running; None: whether it has anything on a slot. Who has had a slot a
+        moment ago is served, too: or else nobody would get one beside somebody whose tasks end at once.
+        """
         if served is None:
             served = any(account.out for account in self.accounts)
-        return served, 0.0 if served else self.began, self.standing(now)
+        return served or now - self.began < MOMENT_S, self.standing(now)
 
 
 class Shares:

@@ -99,9 +99,9 @@ def _turn(grid: GridState, share: Share, now: float) -> dict[str, Any]:
     """Whether others have their turn before ``share``, and why: the last two fields of a `Restraint`."""
     waiting = [category for category in grid.categories.waiting.values() if len(category) and category.open]
     turns = [each.turn(now) for each in {category.account.share for category in waiting}]
-    served, _, standing = share.turn(now)
-    lead = standing - min([least for _, _, least in turns], default=math.inf)
-    beside = served and not all(others for others, _, _ in turns)
+    served, standing = share.turn(now)
+    lead = standing - min([least for _, least in turns], default=math.inf)
+    beside = served and not all(others for others, _ in turns)
     return {"lead_s": lead if lead > LEAD_S * len(grid.slots.slots) else 0.0, "beside": beside}
 
 
