@@ -29,7 +29,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick cover soak machines bench bench-scale bench-peers profile check docs types pictures format lock clean
+.PHONY: help demo test quick cover soak machines clients bench bench-scale bench-peers profile check docs types pictures format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,18 @@ soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a
 
 machines: ## the demo and the quick tests on bare machines of Debian 12, 13 and the next, as root; some: ARGS="bookworm"
 	tests/machines/run.sh $(ARGS)
+
+CLIENTS := .venv-clients$(VENV:.venv%=%)
+
+clients: $(CLIENTS)/.ready ## libraries of others (scipy, dask ...) and CPython's tests of executors, on a private grid
+	CLIENTS=1 $(CLIENTS)/bin/python -m pytest tests/clients $(ARGS)
+
+$(CLIENTS)/.ready: requirements-dev.txt tests/clients/requirements.txt
+	@echo 'Setting up $(CLIENTS) (once, and when its requirements change)'
+	@$(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check $(^:%=--requirement %)
+	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
 
 bench: $(READY) ## deskgrid and its peers, measured beside each other; smaller with ARGS=--quick; written with ARGS="--out FOLDER"
 	$(BIN)/python -m benchmarks $(ARGS)

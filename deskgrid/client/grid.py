@@ -400,9 +400,8 @@ class Grid(Executor):
                         futures.append(self._submit(job, args, {}))
                     left = None if end is None else end - time.monotonic()
                     with Interruptible():
-                        result = _result_of(futures.popleft(), left)
-                    yield result
-                    del result
+                        result = [_result_of(futures.popleft(), left)]
+                    yield result.pop()  # so that nothing here keeps it from being freed
             finally:
                 for future in futures:
                     future.cancel()

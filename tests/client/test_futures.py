@@ -452,6 +452,14 @@ def test_calls_whose_results_nobody_takes_any_more_are_cancelled(fake: FakeGrid,
     assert eventually(lambda: sum(len(args["items"]) for args in fake.memory.asked("cancel")) >= 2)
 
 
+def test_map_keeps_no_result_that_was_taken(grid: Grid) -> None:
+    for result in grid.map(frozenset, [[1], [2], [3]]):
+        gone = weakref.ref(result)
+        del result
+        gc.collect()
+        assert gone() is None
+
+
 def test_map_raises_when_its_time_is_over(fake: FakeGrid, grid: Grid) -> None:
     fake.memory.hold = True
     results = grid.map(double, [1, 2], timeout=0.5)

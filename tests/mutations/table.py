@@ -501,7 +501,7 @@ MUTATIONS = (
     Mutation(
         "forget bags before their days are over",
         "deskgrid.broker.retention:Retention._look",
-        "if known + days * DAY_S <= now and",
+        "if known + its * DAY_S <= now and",
         "if",
         "kept",
     ),

@@ -51,9 +51,9 @@ def test_it_joins_runs_tasks_and_says_so(grid: LiveGrid) -> None:
     (row,) = client.ask("status")["workers"]
     assert (row["name"], row["state"], row["kind"], row["site"]) == ("pc1", "up", "open-ended", "lab")
     assert (row["host"], len(row["slots"]), row["ended"]) == (socket.gethostname(), 2, 50)
-    assert "from now on this PC needs no --join" in worker.said[0]
-    assert worker.said[1] == "planned uptime: open-ended"
-    assert worker.said[2] == f"joined {grid.broker.ready.address} as pc1"
+    said = [text for text in worker.said if not text.startswith("no answer")]  # a busy machine takes its time
+    assert "from now on this PC needs no --join" in said[0]
+    assert said[1:3] == ["planned uptime: open-ended", f"joined {grid.broker.ready.address} as pc1"]
 
 
 def test_a_second_worker_of_a_pc_says_why_it_has_another_name(grid: LiveGrid) -> None:

@@ -118,9 +118,8 @@ def test_the_lines_of_a_running_task_are_in_its_log_and_are_followed(
     grid.worker("a")
     with Grid(grid.broker.ready.client_line) as program:
         bag = program.bag(task, [str(tmp_path)], runtime=30)
-        assert eventually(lambda: bag.logs(0).stdout == "line 0\n")
-        log = bag.logs(0)
-        assert (log.state, log.worker, log.stderr) == ("running", "a", "more 0\n")
+        expected = ("running", "a", "line 0\n", "more 0\n")
+        assert eventually(lambda: ((log := bag.logs(0)).state, log.worker, log.stdout, log.stderr) == expected)
         pieces: list[LogPiece] = []
         thread = threading.Thread(target=lambda: pieces.extend(bag.follow(0)))
         thread.start()
