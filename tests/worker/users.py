@@ -14,6 +14,8 @@ if os.name != "nt":
 
 PREFIX = "deskgridtest"
 PATIENCE_S = 30.0
+# The number of the first user that a process makes, and the most that it makes at a time.
+FIRST, MOST = 1_000_000, 16
 
 
 def can_make_users() -> bool:
@@ -36,7 +38,10 @@ def changed(name: str, *options: str) -> None:
 
 @contextmanager
 def users(count: int) -> Iterator[list[str]]:
-    """New users with groups of their own, without homes. Those of a test that was killed are removed."""
+    """New users with groups of their own, without homes. Those of a test that was killed are removed.
+
+    Their numbers are nobody else's: tests beside this one end all that runs as their users.
+    """
     for name in [entry.pw_name for entry in pwd.getpwall()]:
         found = re.fullmatch(rf"{PREFIX}(\d+)-\d+", name)
         if found and not os.path.exists(f"/proc/{found[1]}"):
@@ -44,8 +49,8 @@ def users(count: int) -> Iterator[list[str]]:
     names = [f"{PREFIX}{os.getpid()}-{number}" for number in range(count)]
     how = ("--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/false")
     try:
-        for name in names:
-            _run("useradd", *how, name)
+        for number, name in enumerate(names):
+            _run("useradd", *how, "--no-log-init", "--uid", str(FIRST + MOST * os.getpid() + number), name)
         yield names
     finally:
         for name in names:
