@@ -300,10 +300,12 @@ class Environments:
         build = None if system is None else environment.build_for(system)
         return None if build is None else ANYWAY_S + (build.size + build.unpacked) / self._bytes_per_s
 
-    def without(self, bag: OpenBag) -> list[str]:
+    def without(self, bag: OpenBag) -> set[str]:
         """The workers for which the environment of a bag has no wheels; none if it has no environment."""
         its = bag.environment
-        return [] if its is None else [name for name, pc in self._by_name.items() if self.preparing_s(its, pc) is None]
+        if its is None:
+            return set()
+        return {name for name, pc in self._by_name.items() if self.preparing_s(its, pc) is None}
 
     def prepares(self, name: str) -> tuple[Preparing, ...]:
         """How long a worker should take to prepare each environment, for a forecast; of one that is unknown nothing."""

@@ -4,7 +4,7 @@ import selectors
 import socket
 import time
 
-from deskgrid.wire.joinline import JoinLine
+from deskgrid.wire.joinline import JoinLine, endpoint_of
 
 # How long addresses may take to answer when there are several. Seconds.
 ANSWER_S = 1.0
@@ -30,7 +30,7 @@ def endpoints(join: JoinLine, seconds: float = ANSWER_S) -> list[str]:
     if len(found) > 1:
         answering = _answering(found, seconds)
         found.sort(key=lambda address: address not in answering)
-    return [f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}" for host, port in found]
+    return [endpoint_of(f"[{host}]" if ":" in host else host, port) for host, port in found]
 
 
 def _answering(found: list[tuple[str, int]], seconds: float) -> set[tuple[str, int]]:

@@ -116,7 +116,7 @@ def _is_own(kind: type, name: str) -> bool:
 def _elsewhere(error: BaseException) -> Iterator[tuple[str, object]]:
     """Yield what is not among the attributes in the dictionary of an exception."""
     kept = [names for kind, names in _KEPT_ELSEWHERE if isinstance(error, kind)]
-    for name in [*copyreg._slotnames(type(error)), *chain(*kept)]:  # type: ignore[attr-defined]
+    for name in [*copyreg._slotnames(type(error)), *chain(*kept)]:  # type: ignore[attr-defined]  # only pickle and copy know it
         if (value := getattr(error, name, None)) is not None:
             yield name, value
 

@@ -267,8 +267,7 @@ class GangPlacing:
         table.enter(gang, Running(job, ranks[0][0].site, tuple(ranks), grid.now, grid.now + seconds))
         for host, _ in ranks if grid.quarantine.workers or grid.rests else ():
             self._refresh(table.machines[host.name])  # a worker that is tried gets nothing else
-        bag.category.put_out(1, gang.out_s)
-        bag.category.account.share.began = grid.now
+        bag.category.begin(1, gang.out_s, grid.now)
         grid.tasks.move(task, State.SENT)
         grid.counters.attempts += 1
         return StartGang(attempt, places, seconds, considered)

@@ -110,8 +110,7 @@ class Pieces:
     def _begin(self, category: Category, entry: Entry, slot: Slot) -> None:
         grid = self._grid
         category.priority.take(entry)
-        category.put_out(1, entry.runtime)
-        category.account.share.began = grid.now
+        category.begin(1, entry.runtime, grid.now)
         if slot.copy is not None:
             grid.drop_copy(slot.copy.attempt.task)
         grid.slots.unindex(slot)

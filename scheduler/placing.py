@@ -256,8 +256,7 @@ class Placing:
             grid.tasks.move_all(tasks, State.BARRED)
             grid.budget -= 1
             return category
-        category.put_out(many, runtime * many)
-        category.account.share.began = grid.now
+        category.begin(many, runtime * many, grid.now)
         grid.slots.unindex(slot)
         for each in tasks:
             slot.queue.append((each, runtime))

@@ -68,15 +68,15 @@ class Turns:
             self._meet()
 
     def _meet(self) -> None:
+        shares = {category.account.share for category in self.categories}
+        looks = len(shares) > 1 and len(self._grid.slots.slots) <= SLOTS
+        running = self._running() if looks else None
         for category in sorted(self.categories, key=lambda category: category.key.priority):
             share = category.account.share
             if share not in self._of:
-                self._of[share] = _Contender(share, share.turn(self._grid.now))
+                served = None if running is None else share in running
+                self._of[share] = _Contender(share, share.turn(self._grid.now, served))
             self._of[share].categories.append(category)
-        if self.contested and len(self._grid.slots.slots) <= SLOTS:
-            running = self._running()
-            for share, contender in self._of.items():
-                contender.turn = share.turn(self._grid.now, share in running)
         self._contenders = sorted(self._of.values(), key=_turn)
 
     def _running(self) -> set[Share]:

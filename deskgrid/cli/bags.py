@@ -242,8 +242,8 @@ def logs(*, follow: bool, bag_id: str, item: int | None, join: str | None) -> No
         if follow:
             with suppress(KeyboardInterrupt):
                 shown = _follow(bag.follow(item))
-                progress = bag.progress()
-                if item is None and (more := progress.done + progress.failed - shown) > 0:
+                progress = None if item is not None else bag.progress()
+                if progress is not None and (more := progress.done + progress.failed - shown) > 0:
                     what = "1 more task" if more == 1 else f"{more:,} more tasks"
                     say(f"deskgrid: {what} ended before, or too fast to be shown; see deskgrid logs {bag_id}", err=True)
             return

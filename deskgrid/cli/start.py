@@ -18,7 +18,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed, as by >&-: the next file that is opened would be in its place
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
     from deskgrid.cli.front import main as front
 
     if catches:

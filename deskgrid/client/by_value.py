@@ -64,9 +64,9 @@ class _Done:
         return self._call
 
 
-# The wrapper that `functools.lru_cache` makes; and the code of each function that `functools.singledispatch` makes.
+# The wrapper that `functools.lru_cache` makes, and a function as `functools.singledispatch` makes them: with this code.
 _CACHED: Any = type(functools.lru_cache(len))
-_DISPATCHES: Any = getattr(functools.singledispatch(len), "__code__")  # noqa: B009 - it is a function
+_DISPATCHER: Any = functools.singledispatch(len)
 # Where what a dispatcher has registered is kept: any name will do.
 _REGISTERED = "__registered__"
 
@@ -86,7 +86,7 @@ def _dispatching(value: Any, make: Any, function: object, registry: Mapping[type
 
 def _of_functools(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
     """Return how to make what a decorator of `functools` has made, which only brings locks and weak references."""
-    if kind is FunctionType and value.__code__ is _DISPATCHES and is_by_value(value):
+    if kind is FunctionType and value.__code__ is _DISPATCHER.__code__ and is_by_value(value):
         registry = vars(value)["registry"]
         return _dispatching(value, functools.singledispatch, registry[object], registry)
     if kind is _CACHED and is_by_value(value):
@@ -106,7 +106,7 @@ def _pickler() -> Any:
 
     base: Any = cloudpickle.CloudPickler
 
-    class Noting(base):  # type: ignore[misc]
+    class Noting(base):  # type: ignore[misc]  # cloudpickle has no types
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             self._main = vars(sys.modules[MAIN])

@@ -20,6 +20,7 @@ from deskgrid import wire
 from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.conversation import Handler, Reply
 from deskgrid.client.downloads import ResultFiles
+from deskgrid.client.interrupts import Interruptible
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised, Unread, value_of
 from deskgrid.client.replies import results_of
@@ -52,22 +53,16 @@ class GridFuture(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the result of the call, as in `concurrent.futures`."""
-        try:
+        with Interruptible():
             value = _read(super().result(timeout))
-        except KeyboardInterrupt as interrupt:
-            interrupt.__traceback__ = None  # as in `deskgrid.client.interrupts`
-            raise
         if isinstance(value, Raised):
             raise value.error
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call, as in `concurrent.futures`."""
-        try:
+        with Interruptible():
             error = super().exception(timeout)
-        except KeyboardInterrupt as interrupt:
-            interrupt.__traceback__ = None
-            raise
         value = _read(super().result()) if error is None else None
         return value.error if isinstance(value, Raised) else error
 

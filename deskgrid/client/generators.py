@@ -110,7 +110,7 @@ def within(value: Any, name: str) -> Iterator[tuple[object, str]]:
 
 
 def _of_function(function: FunctionType) -> Iterator[tuple[object, str]]:
-    code, names = function.__code__, set(_names(function.__code__))
+    code, names = function.__code__, set(names_in(function.__code__))
     for name in sorted(names & function.__globals__.keys()):
         value = function.__globals__[name]
         yield value, name
@@ -125,11 +125,17 @@ def _of_function(function: FunctionType) -> Iterator[tuple[object, str]]:
     yield from ((value, name) for name, value in (function.__kwdefaults__ or {}).items())
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function, and of all functions in it."""
+    yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _names(inner)
+            yield from codes_in(inner)
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """Yield the names of globals and attributes in the code of a function; see `codes_in`."""
+    return (name for each in codes_in(code) for name in each.co_names)
 
 
 def _is_mine(module: str | None, file: str | None) -> bool:

@@ -14,6 +14,7 @@ from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 from deskgrid.client.by_value import MAIN, pickle_by_value
+from deskgrid.client.generators import names_in
 
 # How functions that unpickle are called; and the bytes of a class for them. More is data.
 _LOADING = frozenset({"load", "loads", "Unpickler", "read_pickle", "unpickle", "shelve"})
@@ -60,7 +61,7 @@ class _Seen:
         self.kind = kind
         self.pickled = pickled
         self._names = sorted(
-            {name for code in _codes_of(kind) for name in _names(code)} & vars(sys.modules[MAIN]).keys()
+            {name for code in _codes_of(kind) for name in names_in(code)} & vars(sys.modules[MAIN]).keys()
         )
         self._was = self._looks()
 
@@ -90,19 +91,12 @@ def _codes_of(kind: type) -> Iterator[CodeType]:
                 yield each.__code__
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner)
-
-
 def unnamed_classes(functions: Iterable[FunctionType], named: bytes) -> bytes:
     """Return the other classes of the script for functions that may unpickle what refers to them, such as a file.
 
     ``named``: those that travel anyway. A class that cannot travel is left out, and so is one that cannot be loaded.
     """
-    if not any(not _LOADING.isdisjoint(_names(function.__code__)) for function in functions):
+    if not any(not _LOADING.isdisjoint(names_in(function.__code__)) for function in functions):
         return b""
     found = []
     for value in list(vars(sys.modules[MAIN]).values()):

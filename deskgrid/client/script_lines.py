@@ -4,6 +4,8 @@ import linecache
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 
+from deskgrid.client.generators import codes_in, importable
+
 # More lines are not brought: a traceback shows a few of them. Bytes, of all files together.
 _BYTES = 256 * 2**10
 
@@ -12,7 +14,7 @@ def lines_of(functions: Iterable[FunctionType]) -> dict[str, bytes]:
     """Return files as they travel: with all lines of these functions where they are in the file; others are empty."""
     files: dict[str, set[int]] = {}
     for function in functions:
-        if function.__module__ == "__main__" or "<locals>" in function.__qualname__:
+        if not importable(function):
             files.setdefault(function.__code__.co_filename, set()).update(_lines(function.__code__))
     found, left = {}, _BYTES
     for name, numbers in sorted(files.items()):
@@ -26,8 +28,6 @@ def lines_of(functions: Iterable[FunctionType]) -> dict[str, bytes]:
 
 
 def _lines(code: CodeType) -> Iterator[int]:
-    numbers = [line for _, _, line in code.co_lines() if line]
-    yield from range(min(numbers, default=1), max(numbers, default=0) + 1)
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _lines(inner)
+    for each in codes_in(code):
+        numbers = [line for _, _, line in each.co_lines() if line]
+        yield from range(min(numbers, default=1), max(numbers, default=0) + 1)

@@ -77,7 +77,7 @@ class Task(Generic[FunctionT]):
         timeout = None if self.options.timeout is None else self.options.timeout * size
         each.__qualname__ = name_of(function)  # what people see of it
         options = checked_options(replace(self.options, timeout=timeout))
-        return replace(self, function=each, runtime=runtime, options=options)  # type: ignore[arg-type]
+        return Task(each, runtime, options, self.modules, self.env, self.said)
 
 
 @takes(TaskKeywords)

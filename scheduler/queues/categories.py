@@ -162,6 +162,11 @@ class Category:
         """Whether any of its tasks may be put on a slot."""
         return not self.restricted or self.room() > 0
 
+    def begin(self, tasks: int, seconds: float, now: float) -> None:
+        """``tasks`` of its tasks get onto slots: see `put_out`."""
+        self.put_out(tasks, seconds)
+        self.account.share.began = now
+
     def put_out(self, tasks: int, seconds: float) -> None:
         """``tasks`` more of its tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
         account = self.account

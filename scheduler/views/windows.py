@@ -36,11 +36,12 @@ def lacks(worker: Worker | None, need: Need) -> tuple[tuple[str, ...], float | N
 
 
 def _lengths(grid: GridState, now: float, need: Need, without: Container[str]) -> Iterator[tuple[float, float]]:
-    up = [worker for worker in grid.slots.workers.values() if worker.name not in without and _has(worker, need)]
-    yield from ((worker.uptime(now) * worker.speed, worker.speed) for worker in up)
-    yield from ((worker.windows.longest_s * worker.speed, worker.speed) for worker in up)
-    away = (away for name, away in grid.away.items() if name not in without and _has(away.was, need))
-    yield from ((each.windows.longest_s * each.speed, each.speed) for each in away)
+    for worker in grid.slots.workers.values():
+        if worker.name not in without and _has(worker, need):
+            yield max(worker.uptime(now), worker.windows.longest_s) * worker.speed, worker.speed
+    for name, away in grid.away.items():
+        if name not in without and _has(away.was, need):
+            yield away.windows.longest_s * away.speed, away.speed
 
 
 def _has(worker: Worker | None, need: Need) -> bool:

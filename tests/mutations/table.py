@@ -340,7 +340,7 @@ MUTATIONS = (
     Mutation(
         "let somebody wait who has nothing on a slot",
         "deskgrid.scheduler.turns:Turns._meet",
-        "share.turn(self._grid.now, share in running)",
+        "share.turn(self._grid.now, served)",
         "share.turn(self._grid.now, True)",
         "people",
     ),

@@ -330,17 +330,6 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         written += os.write(descriptor, memoryview(data)[written:])
 
 
-def pickle_by_value() -> Callable[..., bytes]:
-    """Return the pickler for objects that cannot be imported elsewhere; it pickles them by value.
-
-    The import is here because the worker also imports this file, and needs cloudpickle only later.
-    """
-    import cloudpickle
-
-    dumps: Callable[..., bytes] = cloudpickle.dumps
-    return dumps
-
-
 def error_payload(kind: str, message: str, trace: str = "", pickled: bytes = b"") -> bytes:
     """Make the payload of every outcome except success: the exception's type, message, traceback and pickle."""
     # "replace": a text may hold lone surrogates (from a file name, say), which msgpack refuses. `str.encode`: an
@@ -614,11 +603,8 @@ def _pickled(value: object) -> "bytes | Raw":
     with suppress(Exception):
         if type(value) is bytes and len(value) >= LARGE_BYTES:
             return _around(value)
-        plain = pickle.dumps(value, HIGHEST)
-        if not script.refers_to_script(plain):
-            return plain
     try:  # an object that cannot be imported elsewhere, such as a class of the user's script, travels with its code
-        return script.by_value(value)
+        return script.dumps(value)
     except TaskFailure:  # of a file in the result
         raise
     except Exception as error:
@@ -1016,7 +1002,7 @@ def _pickled_state(state: object) -> bytes:
     try:
         return pickle.dumps(state, HIGHEST)
     except Exception:  # an object of the user's script travels with its code
-        return pickle_by_value()(state, protocol=HIGHEST)
+        return script.pickle_by_value()(state, protocol=HIGHEST)
 
 
 # The modules of deskgrid that tasks load: for what they do, and for what travels.
@@ -1647,7 +1633,7 @@ def die_first() -> None:
 
 def prepare() -> None:
     """Import what every task needs: what the parent of a process has imported, it need not."""
-    pickle_by_value()
+    script.pickle_by_value()
     if sys.platform == "linux":
         for name in ("_multiprocessing", "_posixshmem"):
             importlib.import_module(name)

@@ -201,12 +201,10 @@ class Counts:
     def __init__(self) -> None:
         self.shared: list[int] = []
         self._counts: memoryview | list[int] = [0] * COUNTS
-        self._map: mmap.mmap | None = None
         if sys.platform == "linux":
             self.shared.append(os.memfd_create("deskgrid-counts"))
             os.ftruncate(self.shared[0], COUNTS_BYTES)
-            self._map = mmap.mmap(self.shared[0], COUNTS_BYTES)
-            self._counts = memoryview(self._map).cast("Q")
+            self._counts = memoryview(mmap.mmap(self.shared[0], COUNTS_BYTES)).cast("Q")
 
     def begin(self) -> None:
         """A pipe is about to be read."""
@@ -220,10 +218,7 @@ class Counts:
 
     def close(self) -> None:
         """Free the memory: the process has ended. It has a descriptor here."""
-        if self._map is not None:
-            self._counts = [0] * COUNTS
-            self._map.close()
-            self._map = None
+        self._counts = [0] * COUNTS
 
 
 class Outputs:

@@ -59,7 +59,7 @@ class Script(types.ModuleType):
         sys.modules[NAME] = self
 
     @property
-    def __spec__(self) -> None:  # type: ignore[override]
+    def __spec__(self) -> None:  # type: ignore[override]  # elsewhere it is no property
         """None. `multiprocessing` asks for it before it starts a process, which needs a file to run as its `__main__`.
 
         So does `loky`. Processes that are copies of this one (fork) have everything. Every import asks, too.
@@ -74,7 +74,7 @@ class Script(types.ModuleType):
             os.replace(new, self._file(ending))  # a process that was started before may be reading it
 
     @property
-    def __file__(self) -> str:  # type: ignore[override]
+    def __file__(self) -> str:  # type: ignore[override]  # elsewhere it is no property
         """The file for other processes if there is one, or the user's script, where that is on the user's machine."""
         if os.path.exists(self._file("py")):
             return self._file("py")
@@ -89,7 +89,7 @@ class Script(types.ModuleType):
 def _pickled_globals(names: Mapping[str, Any]) -> bytes:
     """Pickle the globals of a script, without those that cannot be pickled."""
     chosen = {name: value for name, value in names.items() if name not in _OF_A_MODULE}
-    dumps = _cloudpickle()
+    dumps = pickle_by_value()
     try:
         return dumps(chosen)
     except Exception:
@@ -102,11 +102,15 @@ def _is_picklable(value: object, dumps: Callable[[object], bytes]) -> bool:
     return False
 
 
-def _cloudpickle() -> Callable[[object], bytes]:
-    import cloudpickle  # here, because the worker imports this file, too
+def pickle_by_value() -> Callable[..., bytes]:
+    """Return the pickler for objects that cannot be imported elsewhere; it pickles them by value.
 
-    found: Callable[[object], bytes] = cloudpickle.dumps
-    return found
+    The import is here because the worker also imports this file, and needs cloudpickle only later.
+    """
+    import cloudpickle
+
+    dumps: Callable[..., bytes] = cloudpickle.dumps
+    return dumps
 
 
 def know_sources(sources: Mapping[str, bytes]) -> None:
@@ -161,16 +165,11 @@ def load_all(pickled: bytes) -> None:
                 pickle.loads(found)
 
 
-def refers_to_script(pickled: bytes) -> bool:
-    """Whether a pickle names `__main__`, where another program has other classes."""
-    return b"__main__" in pickled
-
-
 def dumps(value: object) -> bytes:
     """Pickle a value for the program: by value what only the script has. May raise anything."""
     with suppress(Exception):
         plain = pickle.dumps(value, HIGHEST)
-        if not refers_to_script(plain):
+        if b"__main__" not in plain:  # another program has other classes there
             return plain
     return by_value(value)
 
@@ -193,7 +192,7 @@ def _pickler() -> Any:
 
 @cache
 def _pickled_class(kind: type) -> bytes:
-    return _cloudpickle()(kind)
+    return pickle_by_value()(kind)
 
 
 def by_value(value: object) -> bytes:

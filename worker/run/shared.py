@@ -47,7 +47,7 @@ def watch(notes: str, noted: Callable[[], None]) -> None:
 
         base: Any = _multiprocessing.SemLock
 
-        class SemLock(base):  # type: ignore[misc]
+        class SemLock(base):  # type: ignore[misc]  # typeshed does not have it
             __slots__ = ()
 
             def __new__(cls, kind: int, value: int, maxvalue: int, name: str, unlink: bool) -> Any:
