@@ -24,7 +24,7 @@ from deskgrid.broker.state import BrokerState, GridFacts, WindowsSource
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import NAME, Durability, Journal, JournalError
 from deskgrid.broker.wall_clock import WallClock
-from deskgrid.private_files import write_private
+from deskgrid.private_files import is_private_folder, write_private
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from deskgrid.wire.joinline import LOCAL, JoinLine, JoinLineError, Side, parse_address
@@ -83,6 +83,8 @@ def serve(
         raise BrokerError(str(error)) from error
     if host.startswith(LOCAL) and not options.insecure:
         raise BrokerError("a local socket is not encrypted: give --insecure, too")
+    if host.startswith(LOCAL):
+        _check_private(Path(host.removeprefix(LOCAL)).parent)
     if options.insecure and host not in _LOOPBACK and not host.startswith(LOCAL):
         raise BrokerError(f"--insecure is only for this machine: listen on 127.0.0.1, not on {host}")
     try:
@@ -115,6 +117,15 @@ def serve(
         raise BrokerError(f"out of memory; start the broker again on {options.home}: nothing is lost") from error
     except sqlite3.DatabaseError as error:
         raise BrokerError(f"{options.home / NAME} cannot be read any more: {error}") from error
+
+
+def _check_private(folder: Path) -> None:
+    """Refuse a folder for a local socket that others can open: whoever reaches the socket can do everything."""
+    try:
+        if not is_private_folder(folder):
+            raise BrokerError(f"others can open {folder}: a local socket needs a folder of yours alone (chmod 700)")
+    except OSError as error:
+        raise BrokerError(f"cannot listen in {folder}: {error.strerror}") from error
 
 
 def _bind(sockets: Sockets, host: str, port: int) -> str:

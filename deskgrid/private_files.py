@@ -1,6 +1,7 @@
 """Folders and files that only their owner can read."""
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +24,15 @@ def make_private_folder(folder: Path) -> None:
     """Make ``folder``, if needed, and let only its owner read it."""
     folder.mkdir(mode=_OWNER_ONLY_FOLDER, exist_ok=True)
     folder.chmod(_OWNER_ONLY_FOLDER)
+
+
+def is_private_folder(folder: Path) -> bool:
+    """Whether only this user can open ``folder``; never on Windows, where modes do not say. Raises OSError."""
+    if sys.platform == "win32":
+        return False
+    else:
+        found = folder.stat()
+        return found.st_uid == os.geteuid() and not found.st_mode & 0o077
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -4,6 +4,7 @@ import ipaddress
 import os
 import socket
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -128,6 +129,15 @@ def test_without_encryption_it_listens_on_loopback_only(tmp_path: Path, listen: 
 
 def test_a_local_socket_is_not_encrypted(tmp_path: Path) -> None:
     assert "give --insecure, too" in refusal(tmp_path, listen=f"ipc:{tmp_path}/socket")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such sockets for ZeroMQ")
+def test_a_local_socket_is_only_in_a_folder_that_nobody_else_can_open(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o750)
+    assert f"others can open {shared}" in refusal(tmp_path, listen=f"ipc:{shared}/socket", insecure=True)
+    assert "cannot listen in /nowhere" in refusal(tmp_path, listen="ipc:/nowhere/socket", insecure=True)
 
 
 def _file_as_home(home: Path) -> None:
