@@ -45,7 +45,7 @@ def written(text: str) -> str:
 
 def commands(level: int) -> Iterator[str]:
     """What each command says of itself, in the order of `deskgrid --help`."""
-    top = click.Context(main, info_name="deskgrid", terminal_width=COLUMNS)
+    top = click.Context(main, info_name="deskgrid", terminal_width=COLUMNS, **main.context_settings)
     for heading, entries in COMMANDS.items():
         yield from (f"{'#' * level} {heading}", "")
         for name, *_ in entries:
@@ -55,6 +55,7 @@ def commands(level: int) -> Iterator[str]:
 def _command(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:
     """A command's help, and that of those below it."""
     command = command.load() if isinstance(command, Later) else command
+    vars(command)["_help_option"] = None  # click keeps it as it was when the command was called first, by whomever
     context = click.Context(command, parent=parent, info_name=name, terminal_width=COLUMNS)
     yield from (f"{'#' * level} {context.command_path}", "", "```text", command.get_help(context), "```", "")
     for below, its in command.commands.items() if isinstance(command, click.Group) else ():
