@@ -171,8 +171,13 @@ def test_stop_of_an_idle_slot_does_nothing(rig: Rig) -> None:
 
 def test_what_ended_but_was_not_polled_before_stop_is_not_heard_of(rig: Rig) -> None:
     rig.pid()
+
+    def all_ready() -> bool:
+        rig.poll()
+        return all(process.ready for process in rig.executor.processes)
+
+    assert eventually(all_ready), "so that only the end of the job wakes us"
     jobs = rig.jobs(rig.know(python_template(lambda: 1)), call())
-    rig.woken.clear()
     rig.executor.run(0, jobs)
     assert eventually(rig.woken.is_set)
     (held,) = rig.executor.stop(0, time.monotonic())
