@@ -106,7 +106,7 @@ def read_history(home: Path) -> History:
         with closing(_opened(path)) as db:
             found = format_of(db)
             if found != FORMAT:
-                raise HistoryError(_other_format(home, found))
+                raise HistoryError(f"{home} has a journal of format {found}; this deskgrid reads {FORMAT}")
             return _Reader(db).history()
     except sqlite3.Error as error:
         if "locked" in str(error):
@@ -118,12 +118,6 @@ def _opened(path: Path) -> sqlite3.Connection:
     # If there is no write-ahead log, nobody has the journal open. Then no other file has to be read or created.
     mode = "mode=ro" if path.with_name(f"{NAME}-wal").exists() else "mode=ro&immutable=1"
     return sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=0.5)
-
-
-def _other_format(home: Path, found: int) -> str:
-    if found > FORMAT:
-        return f"{home} has a journal of format {found}; this deskgrid reads {FORMAT}"
-    return f"{home} has a journal of format {found}; a broker of today that is started on it brings it up to {FORMAT}"
 
 
 class _Reader:

@@ -17,7 +17,7 @@ from deskgrid.broker.store.result_blocks import Block
 PAGE_BYTES = 4096
 _LOG_HEADER, _FRAME_HEADER = 32, 24
 # Blocks of results with more bytes than this have a checksum. A row of up to 4,061 bytes stays within one page, and the
-# columns that are not counted are far shorter than the difference. (`schema` has this number, too.)
+# columns that are not counted are far shorter than the difference.
 LONG_BYTES = 2048
 # Rows with checksums, and the columns that these cover.
 _CHECKED = (

@@ -52,7 +52,7 @@ from deskgrid.broker.store.result_blocks import (
     names_in,
 )
 from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, UsageRow
-from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
+from deskgrid.broker.store.schema import FORMAT, bring_up, format_of, refusal
 from deskgrid.broker.store.windows import WindowTable
 from deskgrid.private_files import make_private
 from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of
@@ -130,8 +130,8 @@ class Journal:
         self.db.execute("BEGIN IMMEDIATE")
         self._refuse(wrong_with_pages(self.db))
         found = format_of(self.db)
-        if not 0 <= found <= FORMAT:
-            raise JournalError(f"{home} has a journal of format {found}; this deskgrid reads and writes {FORMAT}")
+        if why := refusal(found):
+            raise JournalError(f"{home} has a journal that cannot be opened: {why}")
         try:
             bring_up(self.db, found)
             if dropped := drop_damaged_checkpoints(self.db):

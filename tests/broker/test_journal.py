@@ -329,7 +329,7 @@ def test_a_journal_of_a_newer_format_is_refused_and_left_as_it_was(journal: Jour
     with closing(sqlite3.connect(tmp_path / NAME)) as db:
         db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT + 1,))
         db.commit()
-    assert f"format {FORMAT + 1}; this deskgrid reads and writes {FORMAT}" in refusal(tmp_path)
+    assert f"format {FORMAT + 1}, of a later deskgrid; this one reads and writes {FORMAT}" in refusal(tmp_path)
     with closing(sqlite3.connect(tmp_path / NAME)) as db:
         assert db.execute("SELECT * FROM meta ORDER BY key").fetchall() == [("epoch", 1), ("format", FORMAT + 1)]
 

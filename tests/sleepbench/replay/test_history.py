@@ -208,16 +208,13 @@ os.kill(os.getpid(), 9)
     assert [(window.how, window.closed - T0) for window in history.windows] == [("broker", 5.0)]
 
 
-@pytest.mark.parametrize(
-    ("found", "said"), [(FORMAT + 1, f"reads {FORMAT}"), (1, "a broker of today that is started on it brings it up")]
-)
-def test_a_journal_of_another_format_is_refused(past: Past, tmp_path: Path, found: int, said: str) -> None:
+@pytest.mark.parametrize("found", [FORMAT + 1, FORMAT - 1])
+def test_a_journal_of_another_format_is_refused(past: Past, tmp_path: Path, found: int) -> None:
     past.ends(9.0)
     with closing(sqlite3.connect(tmp_path / NAME)) as db:
         db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (found,))
         db.commit()
-    assert f"format {found}" in refusal(tmp_path)
-    assert said in refusal(tmp_path)
+    assert f"format {found}; this deskgrid reads {FORMAT}" in refusal(tmp_path)
 
 
 def test_a_folder_without_a_journal_is_refused(tmp_path: Path) -> None:
