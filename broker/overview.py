@@ -26,7 +26,7 @@ from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options
 from deskgrid.scheduler.policies.base import Foresight
-from deskgrid.scheduler.views.snapshot import HoursView, Outlook, SlotView, queues_view, worker_view
+from deskgrid.scheduler.views.snapshot import HoursView, Occupancy, SlotView, queues_view, worker_view
 from deskgrid.wire.details import PlannedRow
 from deskgrid.wire.status import (
     BAG_ROWS,
@@ -79,13 +79,13 @@ class Overview:
         self._clients = clients
         self._etas = etas
         self._environments = environments
-        self._outlook = Shared(self._make_outlook, state.facts.heartbeat_s)
+        self._occupancy = Shared(self._make_occupancy, state.facts.heartbeat_s)
         self._document = Shared(self._make_document, state.facts.heartbeat_s)
 
-    def _make_outlook(self, now: float) -> Generator[int, None, Outlook]:
-        outlook = Outlook(self._state.scheduler.grid, now)
-        yield from outlook.pieces()
-        return outlook
+    def _make_occupancy(self, now: float) -> Generator[int, None, Occupancy]:
+        occupancy = Occupancy(self._state.scheduler.grid, now)
+        yield from occupancy.pieces()
+        return occupancy
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
@@ -93,23 +93,23 @@ class Overview:
         """The row of one bag. ``eta``: wait a moment for an estimate of when it will be done."""
         if eta:
             yield from self._etas.glance()
-        outlook = yield from self._outlook.get(self._state.now)
-        return self._row(bag, outlook)
+        occupancy = yield from self._occupancy.get(self._state.now)
+        return self._row(bag, occupancy)
 
     def page(self, after: int) -> Slices:
         """A page of bags in the order of their submission; ``after``: the number that came with the previous page."""
         yield from self._etas.glance()
-        outlook = yield from self._outlook.get(self._state.now)
+        occupancy = yield from self._occupancy.get(self._state.now)
         bags = self._state.book.by_number
         numbers = list(bags)
         start = bisect_right(numbers, after)
-        rows = [self._row(bags[number], outlook) for number in numbers[start : start + PAGE]]
+        rows = [self._row(bags[number], occupancy) for number in numbers[start : start + PAGE]]
         yield ROW_UNITS * len(rows)
         return {"bags": rows, "after": numbers[start + PAGE - 1] if start + PAGE < len(numbers) else None}
 
-    def _row(self, bag: OpenBag, outlook: Outlook) -> BagState:
+    def _row(self, bag: OpenBag, occupancy: Occupancy) -> BagState:
         now = self._state.now
-        view, eta = outlook.view(bag.row.number, now), self._etas.known(bag)
+        view, eta = occupancy.view(bag.row.number), self._etas.known(bag)
         median, low, high = (None, None, None) if isinstance(eta, str) else eta
         settled = view.done + view.failed + view.cancelled
         return {
@@ -190,7 +190,7 @@ class Overview:
 
     def _make_document(self, now: float) -> Generator[int, None, str]:
         yield from self._etas.glance()
-        outlook = yield from self._outlook.get(now)
+        occupancy = yield from self._occupancy.get(now)
         sessions = list(self._workers.by_name.values())
         states = {state: [session for session in sessions if session.state == state] for state in _STATES}
         yield len(sessions)
@@ -203,10 +203,10 @@ class Overview:
             yield ROW_UNITS * (len(some) + sum([min(most_slots, s.join.slots) for s in some]) // 4)
         under_way, ended = yield from self._sorted_bags()
         chosen = (under_way + ended)[:BAG_ROWS]
-        bags = [json.dumps(self._row(bag, outlook)) for bag in chosen if self._is_known(bag)]
+        bags = [json.dumps(self._row(bag, occupancy)) for bag in chosen if self._is_known(bag)]
         yield ROW_UNITS * len(bags)
         counts = {state: len(some) for state, some in states.items()}
-        totals = _totals(counts, len(under_way), len(ended), outlook.slots, outlook.busy)
+        totals = _totals(counts, len(under_way), len(ended), occupancy.slots, occupancy.busy)
         grid = json.dumps(self._grid(totals, now))
         return f'{grid[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
 

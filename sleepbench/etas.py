@@ -28,7 +28,6 @@ from deskgrid.scheduler.policies import DEFAULT, make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span, Stalled
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.views.snapshot import Outlook
 from deskgrid.sleepbench.workloads.fits import DAY_S, HOUR_S, WEEK_S
 from deskgrid.sleepbench.workloads.source import WorkloadError
 from deskgrid.sleepbench.workloads.task_log import LoggedTask, TaskLog
@@ -48,10 +47,8 @@ ASSUMED_S = 60.0
 EVENING, MORNING = 18, 8
 # This fraction of windows ends early, by up to so many seconds, because somebody needs the PC.
 EARLY, EARLY_S = 0.05, HOUR_S
-# The fluid estimate has no interval: it counts as right within a tenth.
-FLUID = 0.1
 
-FLUID_NAME, LIST_NAME, OWN_NAME = METHODS = ("fluid", "list-schedule", "deskgrid")
+LIST_NAME, OWN_NAME = METHODS = ("list-schedule", "deskgrid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +235,6 @@ class _Observed:
 
     def _tell(self, stage: float, now: float) -> None:
         grid, correction = self.simulator.scheduler.grid, self._estimator.correction
-        begun = process_time()
-        outlook = Outlook(grid, now)
-        for _ in outlook.pieces():
-            pass
-        fluid = outlook.view(0, now).eta_s
-        point = math.inf if fluid is None else fluid
-        cost_s = process_time() - begun
-        self._add(FLUID_NAME, stage, now, Estimate(point, (1 - FLUID) * point, (1 + FLUID) * point), cost_s)
         begun = process_time()
         look = Look(grid, now, self._learned)
         for _ in look.pieces():

@@ -17,7 +17,6 @@ class Job:
     """A parallel task that waits, or runs. ``runtime``: predicted, at speed 1, as `Need.seconds` takes it.
 
     ``arrived``: when it was submitted, and later by the time in which its bag was paused or waited for other bags.
-    ``not_before``: its last start failed, and it is not tried again before that.
     ``aside``: grows with each time at which it turned out that it can start at no time that is known
     (`deskgrid.scheduler.parallel.aside`); 0: it can, or nobody has asked.
     """
@@ -26,7 +25,6 @@ class Job:
     need: Need
     runtime: float
     arrived: float
-    not_before: float = 0.0
     aside: int = 0
 
 

@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from deskgrid.scheduler.parallel.base import Host, Job, ParallelView, Site, Start
 
@@ -94,7 +94,6 @@ class WhichNext(Protocol):
     (`deskgrid.scheduler.parallel.patience`).
     """
 
-    name: ClassVar[str]
     backfills: bool
     overtakes: bool
 
@@ -104,8 +103,6 @@ class WhichNext(Protocol):
 
 class HowMany(Protocol):
     """How many ranks a job gets."""
-
-    name: ClassVar[str]
 
     def notice(self, look: Look) -> None:
         """Called once at the beginning of each decision: for sizes that depend on what has been, or is only now."""
@@ -130,7 +127,6 @@ class HowMany(Protocol):
 class Where(Protocol):
     """On which PCs of which site a job starts. Windows are respected: it ends before the first of them closes."""
 
-    name: ClassVar[str]
     sharing: Sharing
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:

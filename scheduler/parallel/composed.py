@@ -56,7 +56,7 @@ class Composed:
         """The waiting jobs without those that wait aside, the next one first."""
         now, queue = view.now, list[Job]()
         for turn in view.turns:
-            jobs = [job for job in turn if job.not_before <= now and job not in aside]
+            jobs = [job for job in turn if job not in aside]
             ordered = self.which.order(jobs, now)
             if self.which.overtakes and (first := least_patient(jobs, view.sites, now)) is not None:
                 ordered.remove(first)

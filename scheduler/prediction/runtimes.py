@@ -52,14 +52,13 @@ class Features(NamedTuple):
     """What is known of a task before it runs.
 
     ``bag``, ``function``, ``program``: names, from the narrowest to the widest; an empty one is unknown. ``pc``: where
-    it runs. ``speed``: of that PC; tasks take half as long at 2.0. ``predicted``: seconds, as its user said.
+    it runs. ``predicted``: seconds, as its user said.
     """
 
     bag: str
     function: str = ""
     program: str = ""
     pc: str = ""
-    speed: float = 1.0
     predicted: float | None = None
 
 
@@ -104,15 +103,10 @@ class Runtimes:
         own, points, known = self._evidence(features, running)
         if not own and not points:
             return None
-        speed = features.speed
-        if speed != 1.0:
-            running = [seconds * speed for seconds in running]
         longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
         found = Mixture(own, points).quantiles(LEVELS, running)
         stage = stage_of(self._ended(features.bag), known)
         low, median, high, highest = self._calibration(features).corrected(stage, found, BEYOND * longest)
-        if speed != 1.0:
-            return Prediction(low / speed, median / speed, high / speed, highest / speed, stage)
         return Prediction(low, median, high, highest, stage)
 
     def spread(self, features: Features, running: Sequence[float] = ()) -> Spread | None:
@@ -122,7 +116,6 @@ class Runtimes:
             points = []  # what all tasks of the grid took says little
         if not own and not points:
             return None
-        running = [seconds * features.speed for seconds in running]
         found = Mixture(own, points).quantiles(SPREAD_LEVELS, running)
         return Spread(tuple(found), min(self._ended(features.bag), len(own)), self._wide(features, points, running))
 
@@ -173,9 +166,9 @@ class Runtimes:
         own = bag.sorted if bag is not None else []
         points, known = self._prior(features)
         longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
-        if longest and running and max(running) * features.speed > longest:
+        if longest and running and max(running) > longest:
             # These have run for longer than all that is known: they count with what they have shown.
-            longer = [seconds * features.speed for seconds in running if seconds * features.speed > longest]
+            longer = [seconds for seconds in running if seconds > longest]
             own = [*own, *sorted(map(_bounded, longer))]
         return own, points, known
 
@@ -195,7 +188,7 @@ class Runtimes:
         """A task took ``seconds``. ``predicted``: what `predict` said when it began, which is then judged."""
         if predicted is not None:
             self._calibration(features).learn(predicted.stage, predicted, seconds)
-        run, pc = _bounded(seconds * features.speed), features.pc
+        run, pc = _bounded(seconds), features.pc
         _add(self._bags, features.bag, run, pc)
         _add(self._functions, features.function, run, pc)
         _add(self._programs, features.program, run, pc)

@@ -4,25 +4,20 @@ All times are seconds from the moment of the snapshot. Infinite ones are None, b
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Window
 from deskgrid.scheduler.prediction.hours import Habit, usual
 from deskgrid.scheduler.prediction.spread import closings
-from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.slots import Slot, Worker
-from deskgrid.scheduler.views.forecast import Capacity, Span, spans_of_away, spans_of_worker
 from deskgrid.scheduler.views.windows import longest_window
 
 # Rows that are looked at in one piece: a few milliseconds.
 PIECE = 2_500
-
-RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,37 +75,12 @@ class WorkerView:
     hours: HoursView = UNKNOWN_HOURS
 
 
-class RankView(NamedTuple):
-    """Where one rank of a gang is that has not ended with all others on its PC."""
-
-    number: int
-    worker: str
-    slots: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GangView:
-    """A gang that has slots. ``runtime_s``: predicted on its PCs. ``elapsed_s``: since it began, or was started.
-
-    ``began``: whether it runs; else it is being prepared, or, after a restart, some of its ``ranks`` are missing.
-    """
-
-    task: int
-    attempt: int
-    bag: int
-    ranks: tuple[RankView, ...]
-    slots: int
-    runtime_s: float
-    elapsed_s: float
-    began: bool
-
-
 @dataclass(frozen=True, slots=True)
 class BagView:
-    """One bag. ``eta_s``: when it should be done if the predictions and plans hold; None when that cannot be seen.
+    """One bag. ``at_once_s``: what its longest task needs of a slot at once.
 
     ``running``: tasks that run; tasks that were sent ahead and wait on their slots do not count. ``copies``: how many
-    of them also have a copy that runs. ``at_once_s``: what its longest task needs of a slot at once.
+    of them also have a copy that runs.
     """
 
     number: int
@@ -122,7 +92,6 @@ class BagView:
     left_s: float
     longest_s: float
     at_once_s: float
-    eta_s: float | None
     copies: int = 0
 
 
@@ -135,101 +104,43 @@ class QueuesView:
     longest_s: float
 
 
-class Outlook:
-    """The outlook of all bags at one moment: how many tasks of each run, and when it should be done.
+class Occupancy:
+    """What the slots do at one moment: how many are busy, and how many tasks of each bag run.
 
-    Bags are served in the order they came, so each waits for the work of those before it. The outlook is made in pieces
-    (`pieces`), and the grid may go on between them. After that, `view` costs next to nothing.
+    It is counted in pieces (`pieces`), and the grid may go on between them. After that, `view` costs next to nothing.
     """
 
     def __init__(self, grid: GridState, now: float) -> None:
-        self.made = now
         # How many slots are busy, and how many there are.
         self.busy = self.slots = 0
         self._grid = grid
-        # By bag: its running tasks, the seconds that they have run, and the longest time that one of them still takes.
+        # By bag.
         self._running: Counter[int] = Counter()
         self._copies: Counter[int] = Counter()
-        self._elapsed: defaultdict[int, float] = defaultdict(float)
-        self._rest: defaultdict[int, float] = defaultdict(float)
-        self._capacity = Capacity()
         # The longest window that is open or announced, in seconds of speed 1; 0.0 if there is none.
         self.longest_window_s = longest_window(grid, now)
-        # Seconds of work before each bag that has not ended, by number; and before a bag that comes now.
-        self._ahead: dict[int, float] = {}
-        self._work = 0.0
 
     def pieces(self) -> Iterator[int]:
-        """Make the outlook. After each piece, yields how many rows it has looked at."""
-        spans: list[Span] = []
-        yield from self._looks(spans)
-        yield from self._capacity.build(spans)
-        for some in _in_pieces(list(self._grid.tasks.bags.values())):
-            for bag in some:
-                if bag.settled < bag.total and not bag.barred:
-                    self._ahead[bag.number] = self._work
-                    # A bag that can never end as things are does not delay later bags: their tasks are placed first.
-                    self._work += self._left(bag) if self._capacity.holds(self._longest(bag)[0]) else 0.0
-            yield len(some)
-
-    def _looks(self, spans: list[Span]) -> Iterator[int]:
-        """Look at the workers, and add their windows to ``spans``."""
+        """Count. After each piece, yields how many rows it has looked at."""
         rows = 0
         for worker in list(self._grid.slots.workers.values()):
-            spans += spans_of_worker(worker, self.made)
             for slot in worker.slots:
-                if slot.sent:
-                    self.busy += 1
-                    self._look_at(slot)
+                # A gang counts once.
+                if slot.sent and (slot.gang is None or slot is slot.gang.slots[0]):
+                    self._running[self._grid.tasks.known(slot.sent[0].attempt.task).bag.number] += 1
                 elif slot.copy is not None:
                     self._copies[self._grid.tasks.known(slot.copy.attempt.task).bag.number] += 1
+                self.busy += bool(slot.sent)
             self.slots += len(worker.slots)
-            rows += 1 + len(worker.slots) + len(worker.windows)
+            rows += 1 + len(worker.slots)
             if rows >= PIECE:
                 yield rows
                 rows = 0
-        for some in _in_pieces(list(self._grid.away.values())):
-            spans += (span for away in some for span in spans_of_away(away, self.made))
-            yield sum([1 + len(away.windows) for away in some])
         yield rows
 
-    def _look_at(self, slot: Slot) -> None:
-        """Count the task that runs on a slot. Tasks of its bag take longer or shorter than predicted by its pace."""
-        if slot.gang is not None and slot is not slot.gang.slots[0]:
-            return  # it counts once
-        bag, elapsed = self._grid.tasks.known(slot.sent[0].attempt.task).bag, self.made - slot.started
-        takes = slot.sent[0].runtime / slot.speed * bag.pace
-        self._running[bag.number] += 1
-        self._elapsed[bag.number] += min(elapsed, takes)
-        self._rest[bag.number] = max(self._rest[bag.number], takes - elapsed)
-
-    def _left(self, bag: Bag) -> float:
-        """Seconds of work left of a bag, by its predictions and its pace."""
-        if bag.category.parallel:
-            need = bag.need
-            left_s = need.seconds(bag.left_s * bag.pace, need.least) - self._elapsed[bag.number]
-            return max(0.0, left_s) * need.least * need.slots
-        return max(0.0, bag.left_s * bag.pace - self._elapsed[bag.number])
-
-    def _longest(self, bag: Bag) -> tuple[float, float]:
-        """The window that the longest task left needs, and how long it takes."""
-        if self._running[bag.number] >= bag.total - bag.settled:
-            return bag.needs_s(self._rest[bag.number]), self._rest[bag.number]
-        margin = self._grid.policy.requirement.margin
-        # `bag.longest` may have ended, but no task exceeds the work left.
-        longest = bag.need.seconds(min(bag.longest, bag.left_s), bag.need.least)
-        return bag.needs_s(longest) + margin, longest * bag.pace + margin
-
-    def view(self, number: int, now: float) -> BagView:
-        """The bag of that number, as it is ``now``."""
+    def view(self, number: int) -> BagView:
+        """The bag of that number, as it is now."""
         bag = self._grid.tasks.bags[number]
-        eta: float | None = 0.0
-        if bag.barred and bag.settled < bag.total:
-            eta = None  # nobody knows when it goes on
-        elif bag.settled < bag.total:
-            work = self._ahead.get(bag.number, self._work) + self._left(bag)
-            eta = self._capacity.time_to_do(work, *self._longest(bag))
-            eta = None if eta is None else max(0.0, eta - (now - self.made))
         return BagView(
             number=bag.number,
             total=bag.total,
@@ -240,14 +151,8 @@ class Outlook:
             left_s=max(0.0, bag.left_s),
             longest_s=bag.longest,
             at_once_s=bag.needs_s(bag.need.seconds(bag.longest, bag.need.least)),
-            eta_s=eta,
             copies=min(self._copies[bag.number], bag.total - bag.settled),
         )
-
-
-def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
-    for start in range(0, len(rows), PIECE):
-        yield rows[start : start + PIECE]
 
 
 def queues_view(grid: GridState) -> QueuesView:
@@ -300,30 +205,6 @@ def _hours(grid: GridState, worker: Worker, now: float) -> HoursView:
     likely = closings(worker.opened, worker.announced, lengths, now)
     soonest, latest = usual(likely)
     return HoursView(habit, (max(0.0, soonest - now), max(0.0, latest - now)) if latest < math.inf else None)
-
-
-def gang_views(grid: GridState, now: float, most: int) -> tuple[GangView, ...]:
-    """The gangs that have slots, in the order in which they came; ``most`` of them at most."""
-    gangs = sorted(grid.gangs.running.values(), key=lambda gang: gang.attempt)
-    return tuple([gang_view(gang, now) for gang in gangs[:most]])
-
-
-def gang_view(gang: Gang, now: float) -> GangView:
-    """One gang: one row."""
-    rows = zip(gang.numbers, gang.ranks, strict=True) if gang.ranks else ()
-    ranks = [RankView(number, place.worker, tuple(place.slots)) for number, place in rows]
-    for number, row in sorted(gang.back.items()):
-        ranks.append(RankView(number, row[0].worker.name, tuple([slot.position for slot in row])))
-    return GangView(
-        task=gang.attempt.task,
-        attempt=gang.attempt.number,
-        bag=gang.bag.number,
-        ranks=tuple(ranks),
-        slots=len(gang.slots),
-        runtime_s=gang.seconds,
-        elapsed_s=now - gang.since,
-        began=gang.began and gang.running is not None,
-    )
 
 
 def _slot(slot: Slot, now: float) -> SlotView:

@@ -48,9 +48,8 @@ def eta(*, tasks: Path | None, count: int, seed: int, file: Path | None, plot: P
     """Measure how good estimates of the ends of bags are.
 
     Bags of 20 to 2,000 tasks run one after the other, each on a grid of its own of 4 to 64 slots, whose PCs are
-    there at nights and on weekends. When 5, 25, 50 and 75 % of its tasks have ended, three methods say when it will be
-    done: the work that is left divided by the slots (fluid), list scheduling with tasks as long as those that have
-    ended, and deskgrid's own.
+    there at nights and on weekends. When 5, 25, 50 and 75 % of its tasks have ended, two methods say when it will be
+    done: list scheduling with tasks as long as those that have ended, and deskgrid's own.
     """
     from rich.console import Console
 

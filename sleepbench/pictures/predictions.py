@@ -17,7 +17,7 @@ HEIGHT = 2.6
 # Percent: where nine of ten intervals should hold, and where they nearly do.
 WANTED, LEAST, MOST = 90.0, 86.0, 94.0
 # Colour and marker of each method, our own in the colour of the default policy.
-METHOD_LOOKS = dict(zip(METHODS, (SPARE[4], SPARE[2], LOOKS["packing"]), strict=True))
+METHOD_LOOKS = dict(zip(METHODS, (SPARE[2], LOOKS["packing"]), strict=True))
 OWN = LOOKS["packing"][0]
 BAND = 0.22
 

@@ -22,7 +22,7 @@ from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.avoided import Person
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
-from deskgrid.scheduler.views.snapshot import GangView, RankView, gang_views, worker_view
+from deskgrid.scheduler.views.snapshot import worker_view
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 from tests.scheduler.test_views import bags
 
@@ -116,6 +116,13 @@ def told(commands: Sequence[cmd.Command]) -> list[Any]:
 
 
 # --- they start ------------------------------------------------------------------------------------------------------
+
+
+def places(lab: Lab, task: int) -> dict[int, str]:
+    """On which PC each rank is that has not ended with all others there, and is known to be there."""
+    gang = lab.grid.inside.gangs.running[task]
+    here = {number: place.worker for number, place in zip(gang.numbers, gang.ranks, strict=bool(gang.ranks))}
+    return here | {number: row[0].worker.name for number, row in gang.back.items()}
 
 
 def test_a_gang_starts_on_all_its_slots_or_not_at_all() -> None:
@@ -765,8 +772,7 @@ def test_ranks_that_have_ended_leave_their_slots_and_their_worker_may_leave() ->
     assert lab.grid.tell(ev.RanksEnded(attempt, [0])) == []  # it is known
     assert (account.out_s, account.used(0.0)) == (20.0, 4.0)
     assert lab.grid.tell(ev.WorkerLeft("a", planned=True)) == []
-    (view,) = gang_views(lab.grid.inside, lab.grid.now, 10)
-    assert [(rank.number, rank.worker) for rank in view.ranks] == [(1, "b"), (2, "c")]
+    assert places(lab, task) == {1: "b", 2: "c"}
     lab.grid.wait(6)
     assert lab.end(task, worker="a", elapsed=10.0) == [[task]]
     assert (account.out_s, account.used(0.0)) == (0.0, 24.0)
@@ -812,7 +818,7 @@ def test_after_a_restart_ranks_that_had_ended_are_not_awaited() -> None:
     assert lab.grid.tell(ev.RanksEnded(attempt, [0])) == []
     assert lab.grid.tell(ev.RanksEnded(attempt, [2])) == []
     lab.pcs("c", holds=[ev.HeldAttempt(attempt, 0, 3.0, 1)])
-    assert gang_views(lab.grid.inside, lab.grid.now, 10)[0].ranks == (RankView(1, "c", (0,)),)
+    assert places(lab, 0) == {1: "c"}
     assert lab.grid.scheduler.is_gang_back(attempt)
     assert lab.grid.tell(ev.GangBegan(attempt)) == []
     assert lab.grid.state(0) == State.SENT
@@ -905,15 +911,15 @@ def test_after_a_restart_a_gang_goes_on_when_all_its_ranks_are_back() -> None:
     assert lab.grid.scheduler.has_gang(lab.grid.attempts[task])
     lab.pcs("a", holds=held(lab, task, a="1")["a"])
     assert lab.starts() == {}
-    assert gang_views(lab.grid.inside, lab.grid.now, 9)[0].began is False
+    assert places(lab, task) == {1: "a"}
     with pytest.raises(IllegalEvent):
         lab.grid.tell(ev.GangBegan(lab.grid.attempts[task]))
     lab.pcs("b", holds=held(lab, task, b="0")["b"])
     lab.began(task)
     assert lab.grid.state(task) == State.SENT
-    assert gang_views(lab.grid.inside, lab.grid.now, 9) == (
-        GangView(task, 0, 0, (RankView(0, "b", (0,)), RankView(1, "a", (0,))), 2, 10.0, 4.0, True),
-    )
+    gang = lab.grid.inside.gangs.running[task]
+    assert places(lab, task) == {0: "b", 1: "a"}
+    assert (len(gang.slots), gang.seconds, lab.grid.now - gang.since, gang.began) == (2, 10.0, 4.0, True)
     assert lab.end(task) == [[task]]
 
 
@@ -1247,7 +1253,7 @@ def test_a_gang_is_one_task_and_its_slots_are_busy() -> None:
     lab.began(first)
     lab.grid.wait(4)
     (bag,) = bags(lab.grid.scheduler, lab.grid.now)
-    assert (bag.running, bag.total, bag.eta_s) == (1, 2, 16.0)
+    assert (bag.running, bag.total) == (1, 2)
     assert [worker_view(lab.grid.inside, name, 4.0, 9, 9).busy for name in "ab"] == [1, 1]
     attempt = lab.grid.attempts[first]
     assert AttemptLookup(lab.grid.inside).find(attempt) == ("a", 0.0)

@@ -14,7 +14,6 @@ from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.shares import HALF_LIFE_S, LEAD_S, decayed
 from deskgrid.scheduler.turns import CATEGORIES, LOOK_S
 from deskgrid.scheduler.views.explain import Restraint, Waiting, restraint, waiting_of
-from deskgrid.scheduler.views.snapshot import Outlook
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 from tests.scheduler.test_views import made
 
@@ -321,16 +320,12 @@ def test_the_answer_of_a_lost_pc_counts_although_the_bag_is_paused() -> None:
     assert grid.state(task) == State.DONE
 
 
-def test_a_paused_bag_has_no_end_in_sight_and_does_not_delay_others() -> None:
+def test_no_task_of_a_paused_bag_waits() -> None:
     grid = Grid(packing())
     tasks = grid.tasks(50, 50, bag=1)
     grid.tasks(10, bag=2)
     grid.pc("a")
     gate(grid, 1, True, tasks)
-    outlook = Outlook(grid.inside, grid.now)
-    assert list(outlook.pieces())
-    assert outlook.view(1, grid.now).eta_s is None
-    assert outlook.view(2, grid.now).eta_s == pytest.approx(10.0)
     assert made(waiting_of(grid.inside, 1)) == Waiting(0, 0, 2, None)
 
 

@@ -1,4 +1,4 @@
-"""Views of a grid: the snapshot, when bags should be done, and why a task waits."""
+"""Views of a grid: the snapshot, and why a task waits."""
 
 import json
 from collections.abc import Generator, Iterator
@@ -12,7 +12,6 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State, Window
 from deskgrid.scheduler.parallel.need import SINGLE, Need
-from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.views import explain as explanations
 from deskgrid.scheduler.views import snapshot
 from deskgrid.scheduler.views.explain import (
@@ -24,10 +23,9 @@ from deskgrid.scheduler.views.explain import (
     explain,
     waiting_of,
 )
-from deskgrid.scheduler.views.forecast import Capacity, spans_of_away, spans_of_worker
 from deskgrid.scheduler.views.snapshot import (
     BagView,
-    Outlook,
+    Occupancy,
     QueuesView,
     SlotView,
     WorkerView,
@@ -57,9 +55,9 @@ def explained(scheduler: Scheduler, task: int, now: float) -> Explanation:
     return made(explain(scheduler.grid, task, now))
 
 
-def outlook(scheduler: Scheduler, now: float) -> Outlook:
-    """An outlook, made to its end."""
-    whole = Outlook(scheduler.grid, now)
+def occupancy(scheduler: Scheduler, now: float) -> Occupancy:
+    """The occupancy, counted to its end."""
+    whole = Occupancy(scheduler.grid, now)
     list(whole.pieces())
     return whole
 
@@ -69,8 +67,8 @@ def workers(grid: Grid) -> list[WorkerView]:
 
 
 def bags(scheduler: Scheduler, now: float) -> list[BagView]:
-    whole = outlook(scheduler, now)
-    return [whole.view(number, now) for number in scheduler.grid.tasks.bags]
+    whole = occupancy(scheduler, now)
+    return [whole.view(number) for number in scheduler.grid.tasks.bags]
 
 
 def away(grid: Grid) -> dict[str, object]:
@@ -91,7 +89,7 @@ def test_a_snapshot_shows_every_worker_and_slot() -> None:
     assert away(grid) == {"c": ((40, 200), (990, 20))}
     assert worker_view(grid.inside, "c", grid.now, 1, 1) == WorkerView("c", 0.0, ((40, 200),), 0, 0, ())
     assert worker_view(grid.inside, "nobody", grid.now, 1, 1) == WorkerView("nobody", 0.0, (), 0, 0, ())
-    whole = outlook(grid.scheduler, grid.now)
+    whole = occupancy(grid.scheduler, grid.now)
     assert (whole.busy, whole.slots) == (1, 2)
 
 
@@ -127,9 +125,9 @@ def test_a_snapshot_counts_bags_and_queues() -> None:
     grid.tasks(80, bag=3)
     assert queues_view(grid.inside) == QueuesView(2, 0, 80)
     assert bags(grid.scheduler, grid.now) == [
-        BagView(1, 1, 1, 0, 0, 0, 0, 9, 9, 0),
-        BagView(2, 4, 0, 1, 1, 1, 11, 7, 7, None),
-        BagView(3, 1, 0, 0, 0, 0, 80, 80, 80, None),
+        BagView(1, 1, 1, 0, 0, 0, 0, 9, 9),
+        BagView(2, 4, 0, 1, 1, 1, 11, 7, 7),
+        BagView(3, 1, 0, 0, 0, 0, 80, 80, 80),
     ]
 
 
@@ -146,7 +144,7 @@ def test_a_snapshot_of_an_empty_grid_is_empty() -> None:
     assert (bags(Scheduler(pgs()), 0.0), queues_view(Scheduler(pgs()).grid)) == ([], QueuesView(0, 0, 0.0))
 
 
-def test_an_outlook_is_made_in_pieces_and_is_of_the_moment_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_are_counted_in_pieces_while_the_grid_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "PIECE", 4)
     monkeypatch.setattr(explanations, "PIECE", 4)
     grid = Grid()
@@ -156,17 +154,15 @@ def test_an_outlook_is_made_in_pieces_and_is_of_the_moment_it_was_begun(monkeypa
         grid.tell(ev.WorkerLeft(f"away{number}", planned=True, windows=[(5, 10)]))
     for bag in range(30):
         grid.tasks(10, bag=bag)
-    whole, pieces = Outlook(grid.inside, grid.now), 0
+    whole, pieces = Occupancy(grid.inside, grid.now), 0
     for rows in whole.pieces():
         assert rows <= 40
         pieces += 1
         grid.pc(f"new{pieces}")
-    assert pieces > 15
-    assert whole.slots == 40
-    views = [whole.view(number, grid.now + 1) for number in grid.inside.tasks.bags]
-    assert [view.eta_s for view in views[:3]] == [9, 9, 9]
+    assert pieces > 10
+    assert 40 <= whole.slots <= 40 + pieces
     late = grid.tasks(10, bag=99)
-    assert whole.view(99, grid.now + 1).eta_s == views[-1].eta_s
+    assert (whole.view(99).total, whole.view(99).running) == (1, 0)
     assert len(list(explain(grid.inside, late[0], grid.now))) > 10
 
 
@@ -175,115 +171,6 @@ def test_windows_that_have_begun_or_ended_meanwhile_are_no_longer_announced() ->
     grid.wait(400)
     assert workers(grid)[0].windows == ()
     assert away(grid) == {"c": ((590, 20),)}
-
-
-# --- when it should be done ----------------------------------------------------------------------------------------
-
-
-def capacity(grid: Grid) -> Capacity:
-    up = [span for worker in grid.inside.slots.workers.values() for span in spans_of_worker(worker, grid.now)]
-    away_ones = [span for each in grid.inside.away.values() for span in spans_of_away(each, grid.now)]
-    found = Capacity()
-    assert len(list(found.build([*up, *away_ones]))) == 3
-    return found
-
-
-def test_work_is_done_when_enough_slot_seconds_have_passed() -> None:
-    grid = Grid()
-    grid.pc("a", 100, slots=2)
-    grid.pc("b", 50)
-    assert capacity(grid).time_to_do(30, 10, 10) == 10
-    assert capacity(grid).time_to_do(150, 10, 10) == 50
-    assert capacity(grid).time_to_do(170, 10, 10) == 60
-    assert capacity(grid).time_to_do(250, 10, 10) == 100
-    assert capacity(grid).time_to_do(251, 10, 10) is None
-
-
-def test_announced_windows_count_of_workers_that_are_up_and_of_those_that_are_away() -> None:
-    grid = Grid()
-    grid.pc("a", 10, slots=2, windows=[(20, 10)])
-    grid.pc("b", 5)
-    grid.tell(ev.WorkerLeft("b", planned=True, windows=[(40, 10)]))
-    questions = capacity(grid)
-    assert questions.time_to_do(20, 1, 1) == 10
-    assert questions.time_to_do(30, 1, 1) == 25
-    assert questions.time_to_do(45, 1, 1) == 45
-    assert questions.time_to_do(51, 1, 1) is None
-    grid.wait(60)  # all these windows have closed meanwhile
-    grid.pc("c", 10)
-    assert capacity(grid).time_to_do(10, 1, 1) == 10
-    assert capacity(grid).time_to_do(11, 1, 1) is None
-
-
-def test_the_longest_task_needs_a_window_that_is_longer() -> None:
-    grid = Grid()
-    grid.pc("a", 10, windows=[(20, 60)])
-    assert capacity(grid).time_to_do(5, 10, 10) == 30
-    assert capacity(grid).time_to_do(5, 9, 9) == 9
-    assert capacity(grid).time_to_do(5, 60, 60) is None
-
-
-def test_an_open_ended_worker_ends_everything() -> None:
-    grid = Grid()
-    grid.pc("a")
-    assert capacity(grid).time_to_do(1e9, 1e9, 1e9) == 1e9
-
-
-def test_a_window_that_should_have_closed_gives_nothing_and_takes_nothing() -> None:
-    grid = Grid()
-    grid.pc("late", 10)
-    grid.wait(100)
-    grid.pc("a", 50)
-    assert capacity(grid).time_to_do(50, 1, 1) == 50
-    assert Capacity().time_to_do(1, 0, 0) is None
-
-
-def test_a_bag_waits_for_the_work_of_those_before_it() -> None:
-    grid = Grid()
-    grid.pc("a")
-    grid.tasks(10, 20, bag=1)
-    grid.tasks(5, bag=2)
-    assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [30, 35]
-
-
-def test_the_margin_is_part_of_what_the_longest_task_needs() -> None:
-    grid = Grid(pgs(margin=2))
-    grid.pc("a", 20)
-    grid.tasks(18, bag=1)
-    assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [None]
-    assert [bag.eta_s for bag in bags(at_work().scheduler, 10)] == [pytest.approx(30)]
-
-
-def test_the_time_that_a_task_has_run_is_not_to_go_any_more() -> None:
-    grid = Grid(pgs(margin=2))
-    grid.pc("a", 100)
-    (task,) = grid.tasks(60)
-    grid.expect(a=[task])
-    for elapsed, eta in ((0, 60), (20, 40), (30, 10), (40, 0)):
-        grid.wait(elapsed)
-        assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [eta]
-
-
-def test_with_others_behind_it_the_time_that_a_task_has_run_is_work_that_is_done() -> None:
-    grid = Grid(pgs(margin=0))
-    grid.pc("a")
-    first, _ = grid.tasks(10, 10)
-    grid.expect(a=[first])
-    grid.wait(4)
-    assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [16]
-
-
-def test_when_enough_tasks_are_done_the_rest_is_expected_at_their_pace() -> None:
-    grid = Grid(pgs(margin=0))
-    grid.pc("a")
-    grid.tasks(*[10.0] * (ENOUGH + 5))
-    for number in range(ENOUGH):
-        assert bags(grid.scheduler, grid.now)[0].eta_s == 10.0 * (ENOUGH + 5 - number)
-        grid.tell_pass()
-        grid.end(grid.running("a"), elapsed=2.0)
-    assert bags(grid.scheduler, grid.now)[0].eta_s == 5 * 2.0
-    grid.tell(ev.BagPredicted(0, 4.0))
-    assert bags(grid.scheduler, grid.now)[0].eta_s == 5 * 4.0
 
 
 # --- why it waits --------------------------------------------------------------------------------------------------

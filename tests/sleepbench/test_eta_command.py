@@ -44,10 +44,10 @@ def test_intervals_of_deskgrid_hold_and_those_of_others_do_not(tmp_path: Path) -
     assert all(list(row) == FIELDS.split() for row in found)
     rows = {(row["method"], row["stage"]): row for row in found}
     assert [stage for method, stage in rows if method == "deskgrid"] == ["5%", "25%", "50%", "75%", "small"]
-    own, fluid = rows["deskgrid", "small"], rows["fluid", "small"]
-    assert own["bags"] == fluid["bags"] == 96
+    own, plain = rows["deskgrid", "small"], rows["list-schedule", "small"]
+    assert own["bags"] == plain["bags"] == 96
     assert own["coverage90"] > 0.75
-    assert fluid["coverage90"] < 0.5
+    assert plain["coverage90"] < 0.5
     assert own["width_median"] < 3.0
     assert own["point_error_median"] < 0.5
     assert 0.0 < own["cost_ms"] < 200.0

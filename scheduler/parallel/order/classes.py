@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
@@ -20,7 +19,6 @@ class Classes:
     waiting job has its turn with the class above its own.
     """
 
-    name: ClassVar[str] = "classes"
     backfills = True
     overtakes = True
 

@@ -1,7 +1,6 @@
 """First come, first served: while the head waits, all wait."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
 
@@ -9,7 +8,6 @@ from deskgrid.scheduler.parallel.base import Job
 class FirstCome:
     """In the order of their arrival."""
 
-    name: ClassVar[str] = "fcfs"
     backfills = False
     overtakes = False
 

@@ -8,7 +8,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
-from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
 
@@ -22,7 +21,6 @@ RISE = 0.05
 class Shortest:
     """EASY backfilling in this order."""
 
-    name: ClassVar[str] = "shortest"
     backfills = True
     overtakes = True
 

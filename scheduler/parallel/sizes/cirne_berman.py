@@ -8,7 +8,7 @@ their turns. Nothing else arrives in this simulation, all PCs count as equal, an
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job
@@ -19,8 +19,6 @@ from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 class CirneBerman(HowMany):
     """``shrinks``: jobs choose among the sizes up to the one that suits them, and never a larger one."""
-
-    name: ClassVar[str] = "cirne-berman"
 
     def __init__(self, shrinks: bool = False) -> None:
         self.shrinks = shrinks

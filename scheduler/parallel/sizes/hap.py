@@ -3,8 +3,6 @@
 The load of others does not count for the part.
 """
 
-from typing import ClassVar
-
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_power, running
@@ -12,8 +10,6 @@ from deskgrid.scheduler.parallel.sizes.partition import by_power, running
 
 class HAP(HowMany):
     """``f``: how much a job that runs counts, from 0 to 1. (The paper prints f + Running; HAP multiplies.)"""
-
-    name: ClassVar[str] = "hap"
 
     def __init__(self, f: float = 0.5) -> None:
         self.f = f

@@ -1,7 +1,5 @@
 """MAP (Dandamudi, Yu 1999; Eq. 2 of the RHAP paper): as AP2, but those that run count, too."""
 
-from typing import ClassVar
-
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_processors, running
@@ -9,8 +7,6 @@ from deskgrid.scheduler.parallel.sizes.partition import by_processors, running
 
 class MAP(HowMany):
     """``f``: how much a job that runs counts, from 0 to 1. (The paper prints f + Running; MAP multiplies.)"""
-
-    name: ClassVar[str] = "map"
 
     def __init__(self, f: float = 0.5) -> None:
         self.f = f

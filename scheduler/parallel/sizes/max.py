@@ -1,7 +1,5 @@
 """RHAP's limit alone: each job gets as much as it may, however many there are."""
 
-from typing import ClassVar
-
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_power, units
@@ -9,8 +7,6 @@ from deskgrid.scheduler.parallel.sizes.partition import by_power, units
 
 class Max(HowMany):
     """``most``: the part of a grid's power that each job gets (Eq. 8 of the RHAP paper)."""
-
-    name: ClassVar[str] = "max"
 
     def __init__(self, most: float = 0.3) -> None:
         self.most = most

@@ -1,7 +1,5 @@
 """RHAP (Chhabra, Singh; Eqs. 6 to 8): as HAP, but of the power that others leave, and with a limit for each job."""
 
-from typing import ClassVar
-
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.partition import by_power, running, units
@@ -9,8 +7,6 @@ from deskgrid.scheduler.parallel.sizes.partition import by_power, running, units
 
 class RHAP(HowMany):
     """``f``: how much a job that runs counts, from 0 to 1. ``most``: the most of a grid's power that a job gets."""
-
-    name: ClassVar[str] = "rhap"
 
     def __init__(self, f: float = 0.5, most: float = 0.3) -> None:
         self.f = f

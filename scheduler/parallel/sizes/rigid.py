@@ -1,7 +1,6 @@
 """Rigid: a job gets what it asks for; a moldable one, whatever else waits, the size that makes the best use of it."""
 
 from functools import lru_cache
-from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
@@ -10,8 +9,6 @@ from deskgrid.scheduler.parallel.need import Need
 
 class Rigid(HowMany):
     """The processor working set of a moldable job; all that a job may have if nothing is known of its speed-up."""
-
-    name: ClassVar[str] = "rigid"
 
     def size(self, look: Look, job: Job) -> Size:
         """The same whenever it is asked."""

@@ -8,7 +8,7 @@ The factor of Fig. 4 is printed upside down, as work by room; here it is room by
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Site
@@ -29,8 +29,6 @@ PROMISES = 64
 
 class Scojo(HowMany):
     """``ideal``: the part of the slots that should be used. ``predicts``: jobs to come count, too (SCOJO-P)."""
-
-    name: ClassVar[str] = "scojo"
 
     def __init__(self, ideal: float = IDEAL, predicts: bool = False) -> None:
         self.ideal = ideal

@@ -4,8 +4,6 @@ A job never gets more ranks than it makes good use of (`working_set`), nor more 
 runs or waits: then nobody needs the rest, and it may have a whole site.
 """
 
-from typing import ClassVar
-
 from deskgrid.scheduler.parallel.base import Job
 from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
@@ -16,8 +14,6 @@ MOST = 0.3
 
 class Share(HowMany):
     """Power and jobs are counted once in a decision: a job that starts in it still counts."""
-
-    name: ClassVar[str] = "share"
 
     def __init__(self) -> None:
         self._total = self._largest = 0.0

@@ -1,7 +1,6 @@
 """AI2: best fit or fastest first, whichever makes use of more computing power now (TLA paper, Section 2.3)."""
 
 from operator import attrgetter
-from typing import ClassVar
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Start
@@ -18,7 +17,6 @@ class AdaptiveIntelligent2:
     best: it leaves more slots together for those that come.
     """
 
-    name: ClassVar[str] = "ai2"
     sharing = PLAIN
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:

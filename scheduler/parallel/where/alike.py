@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from math import ceil
 from operator import attrgetter
-from typing import ClassVar
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
@@ -30,7 +29,6 @@ _power = attrgetter("power")
 class Alike:
     """Of sites where a rigid job takes equally long, the one that it fills best."""
 
-    name: ClassVar[str] = "alike"
     sharing = PLAIN
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:

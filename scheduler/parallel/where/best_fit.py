@@ -1,7 +1,5 @@
 """Best fit: the site that has the fewest slots left afterwards (BF of the TLA paper, Section 2.3)."""
 
-from typing import ClassVar
-
 from deskgrid.scheduler.parallel.base import Job, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of
@@ -10,7 +8,6 @@ from deskgrid.scheduler.parallel.hosts import offers, site_of
 class BestFit:
     """Of sites that have equally few, the one where it takes the least time; then the first by name."""
 
-    name: ClassVar[str] = "bf"
     sharing = PLAIN
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:

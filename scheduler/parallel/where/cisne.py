@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import ClassVar
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
@@ -18,8 +17,6 @@ from deskgrid.scheduler.parallel.hosts import first, in_order
 
 class Normal:
     """The PCs with the least load: of others, and of what they run for us."""
-
-    name: ClassVar[str] = "normal"
 
     def __init__(self, mpl: float | None = None) -> None:
         if mpl is not None and not mpl >= 1:
@@ -46,8 +43,6 @@ class Normal:
 
 class Uniform(Normal):
     """PCs with equally many ranks; of these, those whose ranks compute when those of the job communicate."""
-
-    name: ClassVar[str] = "uniform"
 
     def _order(self, site: Site, job: Job) -> Callable[[Host], tuple[float, ...]]:
         cpu: defaultdict[Host, list[float]] = defaultdict(list)

@@ -1,7 +1,5 @@
 """Fastest first: the site where the job takes the least time (FF of the TLA paper, Section 2.3)."""
 
-from typing import ClassVar
-
 from deskgrid.scheduler.parallel.base import Job, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import offers
@@ -10,7 +8,6 @@ from deskgrid.scheduler.parallel.hosts import offers
 class Fastest:
     """Of sites where it takes equally long, the first by name."""
 
-    name: ClassVar[str] = "ff"
     sharing = PLAIN
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:

@@ -1,7 +1,5 @@
 """The first PCs that are free, in the order in which they are listed: whoever chose sizes alone did not choose PCs."""
 
-from typing import ClassVar
-
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
@@ -12,7 +10,6 @@ from deskgrid.scheduler.parallel.need import Need
 class Listed:
     """At the first site, by name, where the job can start."""
 
-    name: ClassVar[str] = "listed"
     sharing = PLAIN
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:

@@ -6,7 +6,6 @@ average from submission to end, if this one started there? The site with the low
 
 import random
 from itertools import islice
-from typing import ClassVar
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Job, Start
@@ -27,7 +26,6 @@ class TemporalLookAhead:
     ``explain``: score the only possible site, too, for people who watch.
     """
 
-    name: ClassVar[str] = "tla"
     sharing = PLAIN
 
     def __init__(

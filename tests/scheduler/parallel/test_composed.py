@@ -69,14 +69,6 @@ def test_easy_fills_a_pc_of_many_slots_beside_what_is_reserved() -> None:
     assert began(grid) == {1: 0.0, 2: 10.0, 3: 0.0, 4: 15.0, 5: 0.0}
 
 
-def test_a_job_that_is_not_to_be_tried_yet_holds_up_nobody() -> None:
-    grid = Grid(hosts_of("A", 2)).submit([gang(1, 2, 10.0), gang(2, 2, 5.0)])
-    grid.at(0.0, lambda: setattr(grid.waiting[0], "not_before", 3.0))
-    grid.at(5.0, lambda: None)
-    grid.play(parallel("ff"))
-    assert began(grid) == {2: 0.0, 1: 5.0}
-
-
 def test_nothing_is_tried_where_no_slot_is_idle() -> None:
     grid = Grid(hosts_of("A", 2)).submit([gang(1, 2, 10.0), gang(2, 2, 5.0), gang(3, 1, 1.0, 1.0)])
     grid.play(parallel("easy"))

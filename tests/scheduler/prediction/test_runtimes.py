@@ -54,15 +54,6 @@ def test_the_runs_of_a_bag_soon_count_more_than_those_of_its_function() -> None:
     assert median(runtimes, Features("new", "f")) == 10.0
 
 
-def test_tasks_take_half_as_long_on_a_pc_that_is_twice_as_fast() -> None:
-    runtimes = taught(Features("b", "f", speed=2.0), [5.0] * 5)
-    assert median(runtimes, Features("b", "f")) == 10.0
-    assert median(runtimes, Features("b", "f", speed=4.0)) == 2.5
-    found = runtimes.predict(Features("b", "f", speed=4.0), running=[3.0])
-    assert found is not None
-    assert (found.median, found.highest) == (2.5, 3.0)
-
-
 def test_a_task_that_has_run_for_longer_than_all_others_makes_the_bag_longer() -> None:
     runtimes = taught(Features("b", "f"), [1.0] * 5)
     alone, beside = runtimes.predict(Features("b", "f")), runtimes.predict(Features("b", "f"), running=[0.5, 600.0])
@@ -292,13 +283,6 @@ def test_what_other_bags_took_is_not_mixed_into_a_bag_of_another_function() -> N
     found = runtimes.spread(Features("other", ""), running=[1.5])
     assert found is not None
     assert set(found.points) == {2.0}
-
-
-def test_running_tasks_are_seen_at_the_speed_of_their_pc() -> None:
-    runtimes = taught(Features("b", "f"), [1.0] * 5)
-    found = runtimes.spread(Features("b", "f", speed=2.0), running=[300.0])
-    assert found is not None
-    assert found.points[-1] == 600.0
 
 
 def wide(ended: Sequence[float], running: Sequence[float] = (), bag: str = "b") -> tuple[float, ...]:

@@ -24,13 +24,13 @@ def test_coverage_and_width_are_drawn_by_stage_and_small_bags_are_left_out() -> 
         EtaRow("deskgrid", "5%", 10, 0.9, 1.5, 0.2, 7.0),
         EtaRow("deskgrid", "25%", 10, 0.8, 1.0, 0.1, 7.0),
         EtaRow("deskgrid", "small", 10, 0.1, 9.0, 0.9, 7.0),
-        EtaRow("fluid", "25%", 10, 0.2, 0.3, 0.4, 1.0),
+        EtaRow("list-schedule", "25%", 10, 0.2, 0.3, 0.4, 1.0),
     ]
     holds, width = coverage(rows).axes
     assert [x for x, _ in lines(holds)["deskgrid"]] == [0, 1]
     assert [y for _, y in lines(holds)["deskgrid"]] == pytest.approx([90.0, 80.0])
     assert lines(width)["deskgrid"] == [(0, 1.5), (1, 1.0)]
-    assert lines(width)["fluid"] == [(1, 0.3)]
+    assert lines(width)["list-schedule"] == [(1, 0.3)]
     assert [label.get_text() for label in holds.get_xticklabels()] == ["5%", "25%"]
 
 
