@@ -40,7 +40,8 @@ GROUP = "deskgrid.policies"
 # The policy that a grid starts with.
 DEFAULT = "packing"
 
-POLICIES: dict[str, Callable[..., Policy]] = {each.name: each for each in (Packing, PGS, Longest, FCFS, *PARALLEL)}
+POLICIES: dict[str, Callable[..., Policy]] = {each.name: each for each in (Packing, PGS, Longest, FCFS)}
+POLICIES |= {each.name: each for each in PARALLEL}
 
 
 def policy_names() -> list[str]:

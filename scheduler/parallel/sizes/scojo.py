@@ -16,6 +16,7 @@ from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.classes import Classes, optimum
 from deskgrid.scheduler.parallel.sizes.coming import Coming
+from deskgrid.scheduler.parallel.sizes.partition import fraction
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 # The part of the slots that should be used (the paper's best, Section 5.2), and how far off it may be.
@@ -31,7 +32,7 @@ class Scojo(HowMany):
     """``ideal``: the part of the slots that should be used. ``predicts``: jobs to come count, too (SCOJO-P)."""
 
     def __init__(self, ideal: float = IDEAL, predicts: bool = False) -> None:
-        self.ideal = ideal
+        self.ideal = fraction("ideal", ideal)
         self.classes = Classes()
         self.coming = Coming(len(self.classes.limits) + 1) if predicts else None
         self._noted = -1  # the newest task that was noted

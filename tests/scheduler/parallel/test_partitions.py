@@ -7,11 +7,7 @@ import pytest
 from deskgrid.scheduler.parallel.base import Host, Job
 from deskgrid.scheduler.parallel.choices import HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.ap2 import AP2
-from deskgrid.scheduler.parallel.sizes.hap import HAP
-from deskgrid.scheduler.parallel.sizes.map import MAP
-from deskgrid.scheduler.parallel.sizes.max import Max
-from deskgrid.scheduler.parallel.sizes.rhap import RHAP
+from deskgrid.scheduler.parallel.sizes.partition import AP2, HAP, MAP, MAX, RHAP
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, running
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
@@ -55,7 +51,7 @@ def test_hap_divides_the_speeds_whatever_the_load_is() -> None:
 def test_rhap_divides_what_others_leave_and_has_a_limit() -> None:
     assert size_of(RHAP(), 1, going=4, load=0.25) == Size(1, 5 * 0.5)  # 18 / 4 + 0.5 BPUs
     assert size_of(RHAP(), 1, load=0.25).power == pytest.approx(0.3 * 24 * 0.5)
-    assert size_of(Max(), 5, load=0.25) == Size(1, 0.3 * 24 * 0.5)
+    assert size_of(MAX(), 5, load=0.25) == Size(1, 0.3 * 24 * 0.5)
 
 
 def test_a_partition_is_never_more_than_all() -> None:
@@ -80,7 +76,7 @@ def test_pcs_that_lack_a_label_do_not_count() -> None:
     assert HAP().size(look, job) == Size(1, 0.0)
 
 
-@pytest.mark.parametrize("sizes", [AP2(), MAP(), HAP(), RHAP(), Max()])
+@pytest.mark.parametrize("sizes", [AP2(), MAP(), HAP(), RHAP(), MAX()])
 def test_a_rigid_job_gets_what_it_asks_for(sizes: HowMany) -> None:
     look = look_at(grid_of(lab(), [gang(0, 7, 10.0)]), sizes)
     assert sizes.size(look, look.queue[0]).ranks == 7

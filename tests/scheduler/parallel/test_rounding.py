@@ -11,7 +11,7 @@ from deskgrid.scheduler.parallel.hosts import offer, strongest
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.reservation import earliest
 from deskgrid.scheduler.parallel.sizes.cirne_berman import CirneBerman
-from deskgrid.scheduler.parallel.sizes.hap import HAP
+from deskgrid.scheduler.parallel.sizes.partition import HAP
 from deskgrid.scheduler.parallel.sizes.rigid import Rigid
 from deskgrid.scheduler.parallel.sizes.scojo import Scojo
 from deskgrid.scheduler.parallel.speedup import Measured
