@@ -37,9 +37,10 @@ help: ## this list
 demo: $(READY) ## a broker, four workers that come and go, and a real bag of tasks, in under two minutes
 	$(BIN)/deskgrid demo $(ARGS)
 
+# What has a bound of time runs alone, and is tried twice: the first time, another program may have had the machine.
 test: $(READY) types ## all tests; then that the pure parts are covered completely
 	$(BIN)/python -m pytest $(if $(COVER),-m 'not alone' --cov --cov-report= --numprocesses $(BESIDE) --dist worksteal) $(ARGS)
-	$(if $(COVER),$(BIN)/python -m pytest -m alone)
+	$(if $(COVER),$(BIN)/python -m pytest -m alone || $(BIN)/python -m pytest -m alone --last-failed)
 	$(if $(COVER),@$(MAKE) --no-print-directory cover)
 
 # Generated tests try the same examples on each Python, and those with a bound of time need a quiet machine.

@@ -239,7 +239,7 @@ class Attempts:
         if after is not None and after is not before:
             self._state.note("worker-quarantined", by=who, name=name, for_s=after.lasts, why=after.why)
         elif before is not None and after is None:
-            self._state.note("worker-works-again", by=who, name=name)
+            self._state.note("worker-recovered", by=who, name=name)
 
     def _hold(self, command: cmd.Hold) -> None:
         """Hold the bags whose environment does not start."""

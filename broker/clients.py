@@ -241,7 +241,7 @@ class Clients:
         """Why the disk has no room for a batch; empty when it has, or when the whole batch was accepted before."""
         why, bag = self._state.disk.refusal_of(to_write), self._state.book.by_id.get(submit.bag)
         repeated = bag is not None and submit.first < bag.total and (bag.closed or not submit.last)
-        return f"bag {submit.bag} is not taken: {why}" if why and not repeated else ""
+        return f"bag {submit.bag} was rejected: {why}" if why and not repeated else ""
 
     def _refusal_by_quota(self, peer: bytes, submit: wire.Submit, size: int) -> str:
         """Why a batch is over its owner's quota; empty when it is not, or when it was accepted before."""
@@ -253,7 +253,7 @@ class Clients:
         why = why or self._state.quotas.refusal(owner, len(submit.payloads), size)
         if not why and submit.payloads and (bag is None or not self._state.book.may_join(bag)):
             why = self._state.quotas.no_batch(owner)
-        return f"bag {submit.bag} is not taken: {why}" if why else ""
+        return f"bag {submit.bag} was rejected: {why}" if why else ""
 
     def _refusal_by_files(self, peer: bytes, submit: wire.Submit) -> str:
         """Why a batch names files that it may not; empty when it does not, or when it was accepted before."""
@@ -268,7 +268,7 @@ class Clients:
         """Why a bag may not name these trees: an owner has what it sent, not what it only knows the digest of."""
         if all(self._state.journal.parts.has(owner, tree) for tree in trees):
             return ""
-        return f"bag {bag_id} is not taken: it names files that {owner} has not sent to this broker, or not lately"
+        return f"bag {bag_id} was rejected: it names files that {owner} has not sent to this broker, or not lately"
 
     def _has_template(self, owner: str, template: str) -> bool:
         """Whether an owner has sent a template."""
@@ -279,7 +279,7 @@ class Clients:
         client = self.by_peer[peer]
         digest, size = client.refused_template
         why = self._refusal_of_template(client, size, size) if digest == submit.template else ""
-        return f"bag {submit.bag} is not taken: its template has {size} bytes; {why}" if why else ""
+        return f"bag {submit.bag} was rejected: its template has {size} bytes; {why}" if why else ""
 
     def _refusal_of_template(self, client: ClientSession, size: int, to_write: int) -> str:
         """Why a client's template is refused, or "". ``to_write``: how many of its bytes are not in a file yet."""

@@ -22,7 +22,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "worker-lost": "everyone",
     "worker-silent": "everyone",
     "worker-quarantined": "everyone",
-    "worker-works-again": "everyone",
+    "worker-recovered": "everyone",
     "worker-gets-no-gangs": "everyone",
     "worker-has-no-room": "everyone",
     "worker-fails-bag": "everyone",

@@ -24,7 +24,7 @@ class Garbage:
         self._collected_at = 0.0
 
     @contextmanager
-    def in_charge(self) -> Iterator[None]:
+    def full_collections_deferred(self) -> Iterator[None]:
         """Keep Python from full collections in the meantime."""
         before = gc.get_threshold()
         gc.set_threshold(*before[:2], _NEVER)

@@ -119,7 +119,7 @@ class Loop:
         state = self._sessions.state
         state.waiting, state.crowded = self._sockets.waiting, self._sockets.crowded
         self._look_at_files()
-        with self._garbage.in_charge():
+        with self._garbage.full_collections_deferred():
             while not stopping():
                 arrived = self._sockets.wait(self._patience)
                 self._gone += self._sockets.tend(self._now())
@@ -202,7 +202,7 @@ class Loop:
             arrival = Arrival(peer, who, data, chunks)
             size += arrival.size
             if not self._fair_queue.put(arrival):
-                self._warn("too-much-said credential=%r: one of its connections is cut off", who.name)
+                self._warn("message-limit credential=%r: one of its connections is cut off", who.name)
                 self._sockets.give_up(peer)
         return False
 
@@ -211,7 +211,7 @@ class Loop:
         name, held = self._fair_queue.heaviest()
         if held <= HEAVY_BYTES:
             return False
-        self._warn("too-much-held credential=%r bytes=%d: its connections are cut off", name, held)
+        self._warn("queue-limit credential=%r bytes=%d: its connections are cut off", name, held)
         for peer in self._fair_queue.drop(name):
             self._sockets.give_up(peer)
         return True

@@ -85,9 +85,9 @@ class Operations:
         """Why a credential may not ask anything more now; empty when it may."""
         mine = len(self._by_owner.get(owner, ())) + len(self._parked.get(owner, ()))
         if mine >= WAITING_LIMIT or self._characters.get(owner, 0) + size > WAITING_CHARACTERS:
-            return f"{mine} questions and orders of {owner} wait already: ask again when some have been answered"
+            return f"{mine} questions and orders of {owner} are pending already: retry when some have been answered"
         if self._waiting >= WAITING_LIMIT_ALL:
-            return f"{self._waiting} questions and orders wait already: ask again later"
+            return f"{self._waiting} questions and orders are pending already: retry later"
         return ""
 
     def knows(self, peer: bytes, request: int) -> bool:

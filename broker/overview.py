@@ -141,7 +141,7 @@ class Overview:
     def _note(self, bag: OpenBag, at_once_s: float) -> str:
         """The note of a bag as of now: workers may have come since it was submitted."""
         if bag.waits_for and not bag.complete:
-            return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
+            return f"it waits for {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
         if bag.note.startswith(NO_WORKER) or bag.note.endswith(WAIT):
             return self._workers.need_note(bag.row.options) or self._time_note(bag, at_once_s)
         kept_away = "" if bag.complete else kept_from(self._state, self._workers.by_name, bag, self._state.now)

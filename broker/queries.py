@@ -463,7 +463,7 @@ def _of_a_good_one(slot: SlotReason, kept_back: bool) -> str:
         left = f"{precise(slot.left_s)} left" if slot.left_s > 0.0 else "nothing left"
         return f"{left}, {precise(slot.short_s)} short{_early(slot)}"
     fits = "fits" if kept_back else "fits, but is busy with other work"
-    return "is taken by a gang, or kept for one" if slot.gang else fits
+    return "runs a gang, or is reserved for one" if slot.gang else fits
 
 
 def _early(slot: SlotReason) -> str:

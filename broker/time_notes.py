@@ -11,7 +11,7 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.durations import precise
 
 # How the note begins of a bag that was submitted before any worker joined.
-NO_WORKER = "no worker is known yet: the bag waits"
+NO_WORKER = "no worker has connected yet: the bag waits"
 
 
 def time_note(

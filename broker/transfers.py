@@ -163,7 +163,7 @@ class Transfers:
         bag = self._state.book.by_id.get(holder) if fetches else None
         if worker is not None and bag is not None and bag.environment_key in worker.environments:
             return Place(holder, bag.row.owner, from_worker=True)
-        return "this attempt was not given to you"
+        return "this worker does not hold that attempt"
 
     def _offer(self, place: Place, offer: wire.Offer, now: float) -> wire.Message | str:
         digests, parts = wire.split_digests(offer.parts), self._state.journal.parts
@@ -180,9 +180,9 @@ class Transfers:
     def _refusal(self, place: Place, size: int, to_write: int) -> str:
         """Why there is no room for more files; empty when there is. ``size``: bytes in the owner's quota."""
         if refusal := self._state.quotas.refusal(place.owner, 0, size):
-            return f"the files of bag {place.bag} are not taken: {refusal}"
+            return f"the files of bag {place.bag} were rejected: {refusal}"
         if to_write and (refusal := self._state.disk.refusal_of(to_write)):
-            return NoRoom(f"the files of bag {place.bag} are not taken: {refusal}")
+            return NoRoom(f"the files of bag {place.bag} were rejected: {refusal}")
         return ""
 
     def _charge(self, place: Place, rows: int, size: int) -> None:

@@ -23,7 +23,7 @@ EVENTS = {
 _WORDS = {Why.NO_ROOM: "no room", Why.FAILS: "fails there", Why.NO_START: "no start", Why.SILENT: "silent"}
 # Why a PC gets no tasks like the one that is explained.
 _REASONS = {
-    Why.NO_ROOM: "has no room for such tasks",
+    Why.NO_ROOM: "its disk is too full for such tasks",
     Why.FAILS: "tasks of this bag fail there, and not elsewhere",
     Why.NO_START: "could start no process for such tasks",
     Why.SILENT: "did not answer for such tasks",
@@ -105,7 +105,7 @@ def reason(slot: SlotReason) -> str:
 def rests(rest: Rest, said: str, now: float) -> str:
     """Why a worker gets no tasks of a kind, and for how long. ``said``: what the last one there said; may be empty."""
     because = f" ({said})" if said and rest.why is not Why.NO_ROOM else ""
-    return f"{_REASONS[rest.why]}{because}, and is tried again in {precise(max(0.0, rest.until - now))}"
+    return f"{_REASONS[rest.why]}{because}; it is tried again in {precise(max(0.0, rest.until - now))}"
 
 
 def in_quarantine(stay: Quarantined, now: float) -> str:

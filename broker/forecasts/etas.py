@@ -142,7 +142,7 @@ class Etas:
         if bag.paused:
             return "it is paused"
         if bag.waits_for:
-            return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
+            return f"it waits for {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
         return ""
 
     # --- forecasts ---------------------------------------------------------------------------------------------------

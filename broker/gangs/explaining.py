@@ -84,7 +84,7 @@ class Explaining:
         if reserved is None:
             return []
         late = reserved.at <= now
-        begins = "as soon as what is late there has ended" if late else f"by {self._when(reserved.at - now, now)}"
+        begins = "when the overdue tasks there end" if late else f"by {self._when(reserved.at - now, now)}"
         return [f"slots have been kept for it for {precise(now - reserved.since)}; it should begin {begins}"]
 
     def _impatient(self, need: Need, task: int, now: float) -> list[str]:
@@ -114,7 +114,7 @@ class Explaining:
             return f"{what}; {self._too_few(need, found, now)}"
         if found.starts_in_s > 0.0:
             return f"{what}; so many are together {self._from(found.starts_in_s, now)}"
-        return f"{what}; so many are together now, but other work is there, or comes first"
+        return f"{what}; enough slots exist now, but they are busy or reserved"
 
     def never(self, need: Need, runtime: float, now: float) -> str:
         """What is told of tasks for which there are never enough slots together for long enough; empty if there are."""

@@ -228,7 +228,7 @@ class Sockets:
         if found:
             who, size = self._who(found[0].key), sum(each.size for each in found) // 2**20
             row = "-" if who is None else who.name, found[0].address, len(found), size
-            log.warning("too-much-unread first-of=%s address=%s cut-off=%d MiB=%d", *row)
+            log.warning("receive-limit first-of=%s address=%s cut-off=%d MiB=%d", *row)
 
     def _forget(self, peer: bytes) -> None:
         self._send_queue.drop(peer)

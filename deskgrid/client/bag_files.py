@@ -275,5 +275,5 @@ def _named(text: str) -> tuple[str, str]:
 
 def _expect(reply: Reply | None, kind: type[Reply], what: str) -> Reply:
     if not isinstance(reply, kind):
-        raise BagRejected(f"{what if what != ': ' else ''}{getattr(reply, 'reason', 'an answer to something else')}")
+        raise BagRejected(f"{what if what != ': ' else ''}{getattr(reply, 'reason', 'an unexpected reply')}")
     return reply

@@ -418,7 +418,7 @@ def _read(value: Any) -> Any:
 
 
 def _error_in(reply: Reply | DeskgridError, kind: type[DeskgridError]) -> DeskgridError:
-    return reply if isinstance(reply, DeskgridError) else kind(getattr(reply, "reason", "an answer to something else"))
+    return reply if isinstance(reply, DeskgridError) else kind(getattr(reply, "reason", "an unexpected reply"))
 
 
 def _ignore(_reply: Reply | DeskgridError) -> None:

@@ -84,7 +84,7 @@ _COLUMNS = fields_of(Build)
 def read_environment(source: Source) -> Environment:
     """Read the entry of a template."""
     if source.array() != 1 + len(_COLUMNS):
-        raise Wrong("an environment has not the columns of its builds")
+        raise Wrong("an environment has the wrong number of columns for its builds")
     label = _LABEL.read(source)
     columns = source.columns(len(_COLUMNS), BUILDS_LIMIT)
     if not columns[0] or len({*map(len, columns)}) > 1:

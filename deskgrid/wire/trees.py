@@ -115,7 +115,7 @@ def read_tree(data: bytes) -> Tree:
     entries = tuple(map(Entry._make, zip(paths, sizes, flags, parts, strict=True)))
     for entry in entries:
         if not 0 <= entry.size <= FILE_BYTES or len(entry.parts) != DIGEST_BYTES * count_of_parts(entry.size):
-            raise TreeRefused(f"the file {entry.path!r:.80} has not the parts of its size")
+            raise TreeRefused(f"the file {entry.path!r:.80} has the wrong number of parts for its size")
     return Tree(entries, tuple(folders))
 
 

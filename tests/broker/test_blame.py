@@ -45,7 +45,7 @@ def test_status_explain_the_note_of_the_bag_and_an_event_say_which_pc_why_and_un
     (row,) = status["bags"]
     assert row["note"] == f"kept from bad for 6 s ({why}), where its tasks fail"
     answer = client.ask("explain", bag=bag)
-    line = f"bad slot 0: tasks of this bag fail there, and not elsewhere ({why}), and is tried again in 6 s"
+    line = f"bad slot 0: tasks of this bag fail there, and not elsewhere ({why}); it is tried again in 6 s"
     assert line in answer["text"]
     assert {slot["worker"]: slot["reason"] for slot in answer["slots"]} == {"bad": "fails there", "good": "busy"}
     assert (row["failed"], row["done"]) == (0, 1)
@@ -86,7 +86,7 @@ def test_that_no_process_starts_is_told_and_no_task_pays_for_it(office: Office) 
     assert [row["note"] for row in status["workers"]] == [note]
     assert (status["counters"]["no_start"], status["counters"]["crashes"]) == (1, 0)
     answer = client.ask("explain", bag=bag)
-    assert f"pc slot 0: could start no process for such tasks ({why}), and is tried again in 10 s" in answer["text"]
+    assert f"pc slot 0: could start no process for such tasks ({why}); it is tried again in 10 s" in answer["text"]
     assert f"pc could start no process for it: {why}" in answer["text"]
     assert [slot["reason"] for slot in answer["slots"]] == ["no start"]
 

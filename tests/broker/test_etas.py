@@ -234,7 +234,7 @@ def test_a_bag_that_may_not_run_has_no_end(office: Office, client: Client) -> No
     client.ask("pause", bag=bag)
     assert why(client, bag) == "it is paused"
     after = client.submit(tasks(3), runtime=10.0, options=_after(bag))
-    assert why(client, after) == "it comes after 1 other bag"
+    assert why(client, after) == "it waits for 1 other bag"
 
 
 def test_a_bag_ends_later_if_it_waits_for_a_licence_and_never_if_the_grid_has_too_few(

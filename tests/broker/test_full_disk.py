@@ -225,7 +225,7 @@ def test_the_batch_that_did_not_fit_leaves_no_trace_and_is_refused_with_the_reas
     came_back(client)
     answer = client.answer_to(batch)
     assert isinstance(answer, wire.Failed)
-    assert answer.reason.startswith("bag large is not taken: the disk of the broker's home ")
+    assert answer.reason.startswith("bag large was rejected: the disk of the broker's home ")
     assert "is full (database or disk is full)" in answer.reason
     assert [row["bag"] for row in client.ask("bags")["bags"]] == [kept]
     assert list(office.journal.recovery.bags()) == [office.bag(kept).row]

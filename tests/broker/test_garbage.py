@@ -21,7 +21,7 @@ class Knot:
 )
 def test_old_garbage_goes_while_nobody_waits_or_when_it_is_overdue(now: float, idle: bool, is_gone: bool) -> None:
     garbage = Garbage()
-    with garbage.in_charge():
+    with garbage.full_collections_deferred():
         knot = Knot()
         gc.collect(1)
         gc.collect(1)  # it is old now
@@ -33,7 +33,7 @@ def test_old_garbage_goes_while_nobody_waits_or_when_it_is_overdue(now: float, i
 
 def test_garbage_that_is_left_often_goes_although_somebody_waits() -> None:
     garbage = Garbage()
-    with garbage.in_charge():
+    with garbage.full_collections_deferred():
         gc.collect()
         for left in (OVERDUE_PARTIAL - 1, 0):
             while gc.get_count()[2] < OVERDUE_PARTIAL - (left > 0):
@@ -50,7 +50,7 @@ def test_python_does_not_begin_full_collections_meanwhile_and_does_so_again_afte
 
     gc.callbacks.append(note)
     try:
-        with Garbage().in_charge():
+        with Garbage().full_collections_deferred():
             kept = [Knot() for _ in range(300_000)]
         assert full
         assert not any(full)

@@ -153,7 +153,7 @@ def test_a_bag_begins_when_all_tasks_of_the_bags_before_it_are_done(open_office:
     last = client.submit([b"2"], runtime=0.6, options=options(after=(first, second)))
     worker.finish(*worker.work())
     row = client.ask("progress", bag=last)
-    assert (row["note"], row["waiting"]) == ("it comes after 1 other bag", 1)
+    assert (row["note"], row["waiting"]) == ("it waits for 1 other bag", 1)
     assert client.ask("explain", bag=last)["text"] == [f"1 task waits: its bag comes after {second}"]
     office = open_office()
     client, worker = office.client(), joined(office)

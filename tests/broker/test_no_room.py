@@ -27,7 +27,7 @@ def test_everybody_sees_which_pc_has_no_room_and_why(office: Office) -> None:
     assert event["facts"]["reason"] == "the disk is full"
     office.now += 4.0
     answer = client.ask("explain", bag=bag)
-    assert "full slot 0: has no room for such tasks, and is tried again in 6 s" in answer["text"]
+    assert "full slot 0: its disk is too full for such tasks; it is tried again in 6 s" in answer["text"]
     assert "full had no room for it: the disk is full" in answer["text"]
     assert [slot["reason"] for slot in answer["slots"]] == ["no room"]
     status = client.ask("status")

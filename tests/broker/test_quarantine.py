@@ -79,7 +79,7 @@ def test_the_log_says_when_a_rest_begins_and_when_it_is_over(lab: tuple[Office, 
     assert "worker-quarantined name='bad' for_s=20.0 why='4 crashes in a row'" in office.sessions.state.take_notices()
     pass_time(office, 2 * FIRST_QUARANTINE_S, good, bad)
     bad.finish(*bad.work())
-    assert "worker-works-again name='bad'" in office.sessions.state.take_notices()
+    assert "worker-recovered name='bad'" in office.sessions.state.take_notices()
 
 
 def test_a_task_that_is_given_up_names_every_pc_on_which_it_crashed(lab: tuple[Office, BareWorker, BareWorker]) -> None:

@@ -139,7 +139,7 @@ def test_a_template_over_the_quota_is_refused_with_the_reason_and_does_not_count
         answer = client.answer_to(client.batch(bag, [b"0"], template=large))
         assert isinstance(answer, wire.Failed)
         assert answer.reason == (
-            f"bag {bag} is not taken: its template has {len(large_template)} bytes; client has "
+            f"bag {bag} was rejected: its template has {len(large_template)} bytes; client has "
             f"{5_400 + len(small_template)} bytes of arguments and results here, of 10000; "
             f"{4_600 - len(small_template)} are free: forget some bags"
         )
@@ -229,14 +229,14 @@ def test_batches_are_bounded_for_each_submitter_and_for_all_but_those_that_join_
         office = open_office()
         client = office.client()
     assert one_by_one(client, "one", "two", each=1) == [
-        "bag two is not taken: client has submitted 9 batches that are here, of 9: "
+        "bag two was rejected: client has submitted 9 batches that are here, of 9: "
         "submit more tasks at once, and forget some bags that have ended"
     ]
     assert isinstance(client.answer_to(client.batch("one", [b"0"], first=1)), wire.Accepted), "it joins the last one"
     assert refusal(office, [b"0"]) == "", "others have a share of their own"
     others = knowing(office.client(Credential("third", "submitter")))
     assert one_by_one(others, "three", "four", each=1) == [
-        "bag four is not taken: there are 11 batches here, of 11: some bags have to be forgotten"
+        "bag four was rejected: there are 11 batches here, of 11: some bags have to be forgotten"
     ]
     client.ask("cancel", bag="in")
     client.ask("forget", bag="in")

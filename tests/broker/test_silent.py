@@ -80,7 +80,7 @@ def test_the_log_and_the_status_say_who_does_not_answer(office: Office, silent: 
     rows = {row["name"]: (row["quarantine_s"], row["note"]) for row in client.ask("status")["workers"]}
     assert rows["hole"] == (None, "does not answer on 4 of its slots")
     answer = client.ask("explain", bag=bag)
-    assert "hole slot 0: did not answer for such tasks, and is tried again in 9.9 s" in answer["text"]
+    assert "hole slot 0: did not answer for such tasks; it is tried again in 9.9 s" in answer["text"]
     assert {slot["reason"] for slot in answer["slots"] if slot["worker"] == "hole"} == {"silent"}
 
 

@@ -320,11 +320,11 @@ def test_a_credential_may_have_only_so_much_waiting_and_others_are_heard(
     assert isinstance(other.ask("bags"), dict)
     answers = [client.receive() for _ in range(5)]
     assert [type(answer) for answer in answers] == [wire.Failed] * 2 + [wire.Answer] * 3
-    assert answers[0].reason.startswith("3 questions and orders of client wait already")  # type: ignore[union-attr]
+    assert answers[0].reason.startswith("3 questions and orders of client are pending already")  # type: ignore[union-attr]
     monkeypatch.setattr(operations_module, "WAITING_LIMIT_ALL", 0)
-    assert "wait already: ask again later" in client.failed("bags")
+    assert "are pending already: retry later" in client.failed("bags")
     monkeypatch.setattr(operations_module, "WAITING_CHARACTERS", 1)
-    assert "wait already" in client.failed("bags")
+    assert "are pending already" in client.failed("bags")
     assert client.ask("ping") == {}, "a sign of life waits for nothing"
 
 

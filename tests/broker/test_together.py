@@ -71,7 +71,7 @@ def test_a_gang_that_waits_for_others_says_so(office: Office) -> None:
     begun(office, 2)
     bag = gang_bag(office, 2)
     office.settle()
-    assert why(office, bag)[0].endswith("so many are together now, but other work is there, or comes first")
+    assert why(office, bag)[0].endswith("enough slots exist now, but they are busy or reserved")
 
 
 def test_a_gang_says_since_when_slots_are_kept_for_it_and_that_nothing_overtakes_it_any_more(office: Office) -> None:
@@ -84,7 +84,7 @@ def test_a_gang_says_since_when_slots_are_kept_for_it_and_that_nothing_overtakes
     for _ in range(72):
         office.wait(10.0, *workers)
     assert why(office, bag)[1:] == [
-        "slots have been kept for it for 12 min; it should begin as soon as what is late there has ended",
+        "slots have been kept for it for 12 min; it should begin when the overdue tasks there end",
         "it has waited for 12 min, so nothing that comes later delays it",
     ]
     office.client(ADMIN).ask("policy", name="easy")
@@ -119,7 +119,7 @@ def test_a_single_task_is_told_that_a_gang_has_the_slot(office: Office) -> None:
     begun(office, 1)
     bag = office.client().submit([b"1"], runtime=10.0)
     office.settle()
-    assert why(office, bag)[1:] == ["pc0 slot 0: is taken by a gang, or kept for one"]
+    assert why(office, bag)[1:] == ["pc0 slot 0: runs a gang, or is reserved for one"]
 
 
 def test_a_gang_that_is_under_way_says_how_far_it_is(open_office: OpenOffice) -> None:

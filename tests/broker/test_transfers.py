@@ -150,9 +150,9 @@ def test_a_worker_sends_and_fetches_for_the_attempts_that_it_was_given(office: O
     assert fetched(client, bag, TWO) == TWO, "they belong to the owner of the bag"
     for strange in (holder, bag, "999.1", f"{work.task}.{work.number + 1}", "1.", "x"):
         for answer in (offer(other, strange, ONE), send(other, strange, ONE), fetched(other, strange, ONE)):
-            assert "was not given to you" in str(answer)
+            assert "does not hold that attempt" in str(answer)
     worker.finish(work)
-    assert "was not given to you" in str(fetched(worker, holder, ONE)), "it has ended"
+    assert "does not hold that attempt" in str(fetched(worker, holder, ONE)), "it has ended"
 
 
 def test_whoever_did_not_introduce_himself_is_asked_to(office: Office) -> None:
@@ -181,8 +181,8 @@ def test_files_count_in_their_owners_quota_each_part_once(
     size = 1_000 + 2 * HOLD_BYTES
     assert office.sessions.state.quotas._bytes["client"] == size
     large = bytes(3_000 - size)
-    assert "the files of bag one are not taken: client has" in str(offer(client, "one", large))
-    assert "the files of bag one are not taken: client has" in str(send(client, "one", large))
+    assert "the files of bag one were rejected: client has" in str(offer(client, "one", large))
+    assert "the files of bag one were rejected: client has" in str(send(client, "one", large))
     (peer,) = office.sessions.clients.by_peer
     assert office.sessions.records(peer, CLIENT, part_of(ONE))
     assert not office.sessions.records(peer, CLIENT, part_of(bytes(3_000))), "it is not even written"
@@ -276,7 +276,7 @@ def refusal(client: Client, template: bytes, payload: wire.Payload = b"0", *, se
     return answer.reason if isinstance(answer, wire.Failed) else ""
 
 
-NOT_SENT = "bag new is not taken: it names files that ben has not sent to this broker, or not lately"
+NOT_SENT = "bag new was rejected: it names files that ben has not sent to this broker, or not lately"
 
 
 def named(tree: bytes) -> list[tuple[bytes, wire.Payload]]:
@@ -371,7 +371,7 @@ def test_a_worker_is_told_what_the_owner_of_its_attempt_lacks(office: Office, cl
     assert _answer(worker) == wire.Lacks(7, digest(ONE))
     assert isinstance(fetched(worker, holder, ONE), str)
     worker.send(wire.Claim(8, "99.1", digest(TWO)))
-    assert _answer(worker) == wire.Failed(8, "this attempt was not given to you")
+    assert _answer(worker) == wire.Failed(8, "this worker does not hold that attempt")
     ben.send(wire.Claim(9, "bens", digest(TWO)))
     assert isinstance(ben.receive(), wire.Refused)
 

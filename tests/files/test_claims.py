@@ -218,9 +218,9 @@ def test_a_broker_that_does_not_answer_a_question_says_why() -> None:
     claims.ask("1.1", "ann", bytes(32), [], said.append)
     (claim,) = claims.say(0.0)
     assert isinstance(claim, wire.Claim)
-    assert claims.failed(claim.request, "this attempt was not given to you")
+    assert claims.failed(claim.request, "this worker does not hold that attempt")
     assert not claims.failed(claim.request, "again")
-    assert said == ["this attempt was not given to you"]
+    assert said == ["this worker does not hold that attempt"]
 
 
 def test_the_oldest_answers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_the_reserve_takes_results_and_no_submissions(small: Path, tmp_path: Pat
         gate.wait_for(1)
         ballast = fill(small, 500_000)
         assert eventually(lambda: disk_of(grid) == "low", PATIENCE_S)
-        with pytest.raises(BagRejected, match=r"is not taken: the disk of the broker's home .* is nearly full"):
+        with pytest.raises(BagRejected, match=r"was rejected: the disk of the broker's home .* is nearly full"):
             # Not a function, with which the tests themselves would travel: for these there is no room at all.
             grid.command([sys.executable], ["a"], runtime=0.1)
         gate.open()
@@ -53,7 +53,7 @@ def test_a_broker_starts_without_a_byte_left_and_begins_when_there_is_room(small
     with live_grid(small, workers=1, listen=address) as live, Grid(live.broker.ready.client_line) as grid:
         assert disk_of(grid) == "full"
         bag = grid.attach(bag_id)
-        with pytest.raises(BagRejected, match=r"is not taken: the disk of the broker's home .* is full"):
+        with pytest.raises(BagRejected, match=r"was rejected: the disk of the broker's home .* is full"):
             grid.bag(abs, range(3), runtime=0.1)
         assert bag.progress().done == 0
         ballast.unlink()
@@ -79,7 +79,7 @@ def test_nothing_is_lost_when_there_is_no_byte_left_and_it_goes_on_by_itself(sma
         ballast = fill(small, 0)
         gate.open()
         assert eventually(lambda: disk_of(grid) == "full", PATIENCE_S)
-        with pytest.raises(BagRejected, match=r"is not taken: the disk of the broker's home .* is full"):
+        with pytest.raises(BagRejected, match=r"was rejected: the disk of the broker's home .* is full"):
             grid.bag(abs, range(3), runtime=0.1)
         assert bag.progress().done == 0
         ballast.unlink()
@@ -96,7 +96,7 @@ def test_files_that_do_not_fit_are_refused_and_others_are_kept(
     for name, size in (("little", 2 * 2**20), ("large", 2 * SIZE)):
         Path(name).write_bytes(os.urandom(size))
     with live_grid(small, workers=1) as live, Grid(live.broker.ready.client_line) as grid:
-        with pytest.raises(BagRejected, match=r"the files of bag .* are not taken: the disk .* has no room for"):
+        with pytest.raises(BagRejected, match=r"the files of bag .* were rejected: the disk .* has no room for"):
             grid.command(["true"], [""], inputs=["large"])
         assert grid.bags() == []
         bag = grid.command(["true"], [""], runtime=1, inputs=["little"], outputs=["little"])

@@ -298,10 +298,10 @@ class Reports(Frames):
         self._end += len(data)
         count = self._unpacker.read_array_header()
         if count > REPORT_VALUES:
-            raise ValueError("no report has so many values")
+            raise ValueError("malformed report: too many values")
         message = [self._unpacker.unpack() for _ in range(count)]
         if self._unpacker.tell() != self._end or len(self._raws) > 1:
-            raise ValueError("no report is like that")
+            raise ValueError("malformed report")
         return message
 
 

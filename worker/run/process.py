@@ -413,13 +413,13 @@ def _saved(slot: int, message: list[Any]) -> JobSaved:
     _, task, number, progress, elapsed, cost, data = message
     for seconds in (elapsed, cost):
         if type(seconds) is not float or not 0.0 <= seconds <= SECONDS_LIMIT:
-            raise ValueError("no checkpoint takes so long")
+            raise ValueError("malformed report: times must be seconds")
     if type(task) is not int or type(number) is not int:
-        raise ValueError("no attempt is called so")
+        raise ValueError("malformed report: task and attempt must be integers")
     if progress is not None and not (type(progress) is float and 0.0 <= progress <= 1.0):
-        raise ValueError("no task is so far")
+        raise ValueError("malformed report: progress must be between 0 and 1")
     if type(data) not in (bytes, bytearray) or len(data) > PAYLOAD_LIMIT:
-        raise ValueError("no checkpoint is like that")
+        raise ValueError(f"malformed report: a checkpoint must be bytes, {PAYLOAD_LIMIT} at most")
     return JobSaved(
         slot, task, number, progress, elapsed, cost, data if isinstance(data, bytes) else Chunks([memoryview(data)])
     )
@@ -429,11 +429,11 @@ def _meets(message: list[Any]) -> RankMeets:
     """Return the report of a rank that has come to a meeting; raises ValueError."""
     _, task, number, serial, gathers, overdue, value = message
     if type(task) is not int or type(number) is not int or type(serial) is not int or not 0 < serial < 2**32:
-        raise ValueError("no rank is called so")
+        raise ValueError("malformed meeting: task, attempt and serial must be integers")
     if type(gathers) is not bool or type(overdue) is not bool:
-        raise ValueError("no rank meets so")
+        raise ValueError("malformed meeting")
     if type(value) is not bytes or len(value) > SAID_AT_MEETING_BYTES:
-        raise ValueError("no rank says so much")
+        raise ValueError(f"malformed meeting: a value must be bytes, {SAID_AT_MEETING_BYTES} at most")
     return RankMeets(task, number, serial, gathers, overdue, value)
 
 
