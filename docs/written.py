@@ -16,7 +16,8 @@ from typing import Any
 import click
 import griffe
 
-from deskgrid.cli.front import COMMANDS, Later, main
+from deskgrid.cli.front import COMMANDS, main
+from deskgrid.lazy_commands import LazyCommand
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("docs/reference/python.md", "docs/reference/command-line.md")
@@ -54,7 +55,7 @@ def commands(level: int) -> Iterator[str]:
 
 def _command(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:
     """A command's help, and that of those below it."""
-    command = command.load() if isinstance(command, Later) else command
+    command = command.load() if isinstance(command, LazyCommand) else command
     vars(command)["_help_option"] = None  # click keeps it as it was when the command was called first, by whomever
     context = click.Context(command, parent=parent, info_name=name, terminal_width=COLUMNS)
     yield from (f"{'#' * level} {context.command_path}", "", "```text", command.get_help(context), "```", "")

@@ -15,19 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import (
-    Folder,
-    Refusal,
-    Seconds,
-    Whole,
-    join_option,
-    open_grid,
-    say,
-    show,
-    show_output,
-    when_interrupted,
-)
+from deskgrid.cli.base import join_option, open_grid, say, show, show_output, when_interrupted
 from deskgrid.durations import precise
+from deskgrid.option_types import Folder, Refusal, Seconds, Whole
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog

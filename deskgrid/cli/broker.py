@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, default_home, expanded, is_loopback, key_values
+from deskgrid.cli.base import default_home, expanded, is_loopback
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.durations import DAY_S, read_duration
+from deskgrid.option_types import Folder, Refusal, key_values
 from deskgrid.wire import SECONDS_LIMIT
 from deskgrid.wire.joinline import LOCAL, JoinLineError, parse_address
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.cli.base import join_option, open_link, say, table
-from deskgrid.cli.front import LaterGroup
+from deskgrid.lazy_commands import LazyGroup
 from deskgrid.wire import clean
 
 if TYPE_CHECKING:
     from deskgrid.client.environments.kept import KeptEnvironment
 
 
-@click.group(name="env", cls=LaterGroup)
+@click.group(name="env", cls=LazyGroup)
 def env() -> None:
     """List and delete environments: the libraries that bags bring.
 

@@ -11,10 +11,11 @@ import errno
 import signal
 import sys
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 
 import click
+
+from deskgrid.lazy_commands import LazyCommand, LazyGroup
 
 # What a write to stdout fails with when there is no room for the file that it is, or it is damaged.
 UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -58,40 +59,7 @@ COMMANDS = {
 }
 
 
-class Later(click.Command):
-    """A placeholder for a command, which is imported when it is called. ``place`` is MODULE:NAME."""
-
-    def __init__(self, name: str, place: str, short_help: str) -> None:
-        super().__init__(name, short_help=short_help)
-        self.place = place
-
-    def load(self) -> click.Command:
-        """Import the command."""
-        module, _, name = self.place.partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
-
-
-class LaterGroup(click.Group):
-    """A group of such commands."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Import the command that is called."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, Later) else command, rest
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that is called; a usage error names this command, also where click's parser does not."""
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            error.ctx = error.ctx or click.Context(self, parent=ctx, info_name=ctx.invoked_subcommand)
-            raise
-
-
-class Front(LaterGroup):
+class Front(LazyGroup):
     """The group of all commands, which also reports errors."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -154,7 +122,7 @@ def main(ctx: click.Context) -> None:
 
 for _entries in COMMANDS.values():
     for _entry in _entries:
-        main.add_command(Later(*_entry))
+        main.add_command(LazyCommand(*_entry))
 
 if __name__ == "__main__":
     main()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskgrid.cli.base import join_option, key_values, open_grid, open_link, say, table
+from deskgrid.cli.base import join_option, open_grid, open_link, say, table
 from deskgrid.durations import duration
+from deskgrid.option_types import key_values
 from deskgrid.wire import clean
 
 if TYPE_CHECKING:

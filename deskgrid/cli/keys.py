@@ -10,7 +10,7 @@ import click
 
 from deskgrid.broker.auth.roles import ROLES, Role
 from deskgrid.cli.base import join_option, open_link, say, table
-from deskgrid.cli.front import LaterGroup
+from deskgrid.lazy_commands import LazyGroup
 
 if TYPE_CHECKING:
     from deskgrid.client.link import Link
@@ -30,7 +30,7 @@ def _ask(link: "Link", what: str, **args: object) -> dict[str, Any]:
     return ask(link, what, args)
 
 
-@click.group("keys", cls=LaterGroup)
+@click.group("keys", cls=LazyGroup)
 def keys() -> None:
     """Manage the keys of people and PCs while the broker runs.
 

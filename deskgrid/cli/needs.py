@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Whole
+from deskgrid.option_types import Whole
 from deskgrid.sizes import read_size
 from deskgrid.wire import MEMORY_LIMIT, RANKS_LIMIT, SLOTS_LIMIT
 

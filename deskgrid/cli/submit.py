@@ -14,8 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from deskgrid.cli.base import Seconds, Whole, join_option, open_grid, say
+from deskgrid.cli.base import join_option, open_grid, say
 from deskgrid.cli.needs import check_needs, needs_options
+from deskgrid.option_types import Seconds, Whole
 from deskgrid.wire import LICENCE
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deskgrid.cli.bags import bag_argument
-from deskgrid.cli.base import Seconds, Whole, join_option, open_grid, say, table
+from deskgrid.cli.base import join_option, open_grid, say, table
 from deskgrid.client.eta import clock
 from deskgrid.client.whatif import AS_IT_IS, Change
 from deskgrid.durations import duration
+from deskgrid.option_types import Seconds, Whole
 from deskgrid.wire import BAG_LIMIT
 from deskgrid.wire.limits import CHANGES_LIMIT, GROUPS_LIMIT, MORE_PCS, SPLIT_LIMIT
 

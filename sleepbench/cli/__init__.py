@@ -2,7 +2,7 @@
 
 import click
 
-from deskgrid.cli.front import Later, LaterGroup
+from deskgrid.lazy_commands import LazyCommand, LazyGroup
 
 # Name, import path, short help.
 COMMANDS = (
@@ -19,10 +19,10 @@ COMMANDS = (
 )
 
 
-@click.group("sleepbench", cls=LaterGroup)
+@click.group("sleepbench", cls=LazyGroup)
 def sleepbench_group() -> None:
     """The paper's sleep benchmark (Section 4.2): PGS against first come, first served."""
 
 
 for _entry in COMMANDS:
-    sleepbench_group.add_command(Later(*_entry))
+    sleepbench_group.add_command(LazyCommand(*_entry))

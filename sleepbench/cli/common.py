@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from deskgrid.cli.base import Whole
+from deskgrid.option_types import Whole
 from deskgrid.sleepbench.scenarios import Row, rows_as_json
 
 

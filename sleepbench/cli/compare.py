@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Refusal, Whole
+from deskgrid.option_types import Refusal, Whole
 from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import (
     SCALE_OPTION,

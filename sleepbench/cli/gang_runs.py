@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Refusal
+from deskgrid.option_types import Refusal
 from deskgrid.sleepbench.cli.common import progress_bar, write_json
 
 if TYPE_CHECKING:

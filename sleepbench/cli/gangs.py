@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from deskgrid.cli.base import Refusal
+from deskgrid.option_types import Refusal
 from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, write_json
 from deskgrid.sleepbench.cli.values import gang_policies

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Whole
+from deskgrid.option_types import Whole
 from deskgrid.sleepbench.cli.common import Factor, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.grids import (
     BEST,

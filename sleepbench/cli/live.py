@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from deskgrid.cli.base import Whole
+from deskgrid.option_types import Whole
 from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import (
     SCALE_OPTION,

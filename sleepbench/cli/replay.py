@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Refusal
+from deskgrid.option_types import Refusal
 from deskgrid.sleepbench.cli.common import check_writable, json_option
 
 if TYPE_CHECKING:

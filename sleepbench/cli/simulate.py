@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from deskgrid.cli.base import Refusal, Whole
+from deskgrid.option_types import Refusal, Whole
 from deskgrid.sleepbench.cli.chosen import Chosen, Sweep, new_policies
 from deskgrid.sleepbench.cli.common import SEED_OPTION, Factor, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import Pictures, picture_options

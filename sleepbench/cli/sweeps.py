@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Whole
+from deskgrid.option_types import Whole
 from deskgrid.sleepbench.cli.common import check_writable, json_option, write_json
 from deskgrid.sleepbench.sweeps import GOALS, ORDERS, POINTS, PREDICTORS, SweepRow, measure, needed
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Seconds, key_values
+from deskgrid.option_types import Seconds, key_values
 from deskgrid.scheduler.policies import policy_names, single_policy_names
 
 # Far beyond any real prediction error.

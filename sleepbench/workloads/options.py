@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from deskgrid.cli.base import Whole
+from deskgrid.option_types import Whole
 from deskgrid.sleepbench.workloads.fits import DEFAULT_DISTRIBUTION, find_fit, fit_names, fitted_lab
 from deskgrid.sleepbench.workloads.fta import read_fta
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from deskgrid.cli.front import COMMANDS, Later, main
+from deskgrid.cli.front import COMMANDS, main
+from deskgrid.lazy_commands import LazyCommand
 from deskgrid.wire import VERSION
 from tests.cli.fakes import deskgrid
 
@@ -40,7 +41,7 @@ atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr)); main()"
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
     )
     ours = {name for name in ran.stderr.split() if name.startswith("deskgrid")}
-    assert ours == {"deskgrid", "deskgrid.cli", "deskgrid.cli.front"}
+    assert ours == {"deskgrid", "deskgrid.cli", "deskgrid.cli.front", "deskgrid.lazy_commands"}
     assert not {"zmq", "rich", "msgpack", "apscheduler"} & set(ran.stderr.split())
 
 
@@ -121,7 +122,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     vars(module).update(command=command, group=group)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for name, attribute in (("stub", "command"), ("stubs", "group")):
-        later = Later(name, f"{module.__name__}:{attribute}", "A stub.")
+        later = LazyCommand(name, f"{module.__name__}:{attribute}", "A stub.")
         monkeypatch.setitem(main.commands, name, later)
     return module
 

@@ -11,7 +11,8 @@ import click
 import pytest
 
 import deskgrid
-from deskgrid.cli.front import Later, main
+from deskgrid.cli.front import main
+from deskgrid.lazy_commands import LazyCommand
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import WindowsFile, read_cycle, read_windows
 from tests.docs.pages import ALL_BLOCKS, PAGES, RUN, Block, commands, exists, headings, inline_code, links, text_of
@@ -40,7 +41,7 @@ def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
     command: click.Command = main
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         command, words = command.commands[words[0]], words[1:]
-        command = command.load() if isinstance(command, Later) else command
+        command = command.load() if isinstance(command, LazyCommand) else command
     return command, words
 
 
