@@ -14,7 +14,7 @@ from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.hours import DAY, HOUR, WEEK, Hours, Week
 from deskgrid.scheduler.simulation.runs import Arrival, SimulatedPC
 from deskgrid.scheduler.simulation.simulator import Simulator
-from deskgrid.scheduler.simulation.timetable import Span, Timetable
+from deskgrid.scheduler.simulation.timetable import RealWindow, Timetable
 
 PCS, WEEKS, RUNS = 10, 10, 4
 SHORT, LONG = (60, 1.0, 8.0), (6, 20.0, 40.0)
@@ -31,13 +31,13 @@ class NoWeek(Week):
 def nights(seed: int) -> Timetable:
     """From a while after 18:00 on each working day until a while before 8:00 on the next."""
 
-    def spans() -> Iterator[Span]:
+    def spans() -> Iterator[RealWindow]:
         chance, day = Random(seed), 0
         while True:
             if day % 7 < 5:
                 opens = day * DAY + (18.0 + 0.5 * chance.random()) * HOUR
                 next_day = day + (3 if day % 7 == 4 else 1)
-                yield Span(opens, next_day * DAY + (8.0 - 0.5 * chance.random()) * HOUR, OPEN_ENDED)
+                yield RealWindow(opens, next_day * DAY + (8.0 - 0.5 * chance.random()) * HOUR, OPEN_ENDED)
             day += 1
 
     return spans

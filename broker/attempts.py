@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.checkpoints import EACH_S, Checkpoints, drop_ended
+from deskgrid.broker.checkpoints import EACH_S, CheckpointRecorder, drop_ended
 from deskgrid.broker.crash_report import with_places
-from deskgrid.broker.gangs.gangs import Gangs
+from deskgrid.broker.gangs.gangs import GangParts
 from deskgrid.broker.holders import Holders
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
@@ -75,8 +75,8 @@ class Attempts:
         self._results: dict[Attempt, wire.Result] = {}
         self._crashes: dict[int, Sequence[str]] = {}
         self._from = ""
-        self._checkpoints = Checkpoints(state)
-        self.gangs = Gangs(state, by_name, self.handle, self.send_template)
+        self._checkpoints = CheckpointRecorder(state)
+        self.gangs = GangParts(state, by_name, self.handle, self.send_template)
 
     def handle(self, event: ev.Event, now: float) -> None:
         """Pass an event to the scheduler, and carry out its commands."""

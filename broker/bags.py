@@ -130,7 +130,7 @@ class BegunCheckpoint(NamedTuple):
         return (self.attempt, self.serial, self.size) == (attempt.number, saved.serial, saved.size)
 
 
-class Told(NamedTuple):
+class ToldEstimate(NamedTuple):
     """An estimate of when a bag will be done, as of ``made`` by the broker's clock; it had ``total`` tasks then.
 
     ``raw``: before it was corrected.
@@ -195,7 +195,7 @@ class OpenBag:
     begun_checkpoints: dict[int, BegunCheckpoint] = field(default_factory=dict)
     alone_since: float | None = None
     deserted: bool = False
-    told: dict[int, Told] = field(default_factory=dict)
+    told: dict[int, ToldEstimate] = field(default_factory=dict)
     journal_eta_at: float = -inf
     under_way: str = ""
     paused: bool = False

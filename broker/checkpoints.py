@@ -27,7 +27,7 @@ TURN_CHECKPOINTS = 16
 EACH_S = 0.25
 
 
-class Checkpoints:
+class CheckpointRecorder:
     """Records checkpoints in the journal, and tells the scheduler."""
 
     def __init__(self, state: BrokerState) -> None:

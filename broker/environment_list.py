@@ -12,7 +12,7 @@ from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
-from deskgrid.broker.workers import Workers
+from deskgrid.broker.workers import WorkerSessions
 
 # Environments in one answer, those of the newest bags first; bags named with each; and how much of its key names it.
 ROWS = 200
@@ -25,7 +25,7 @@ _BAG_UNITS, _PART_UNITS = 5, 40
 class EnvironmentList:
     """``workers``: all that are known, also those that are away."""
 
-    def __init__(self, state: BrokerState, workers: Workers) -> None:
+    def __init__(self, state: BrokerState, workers: WorkerSessions) -> None:
         self._state = state
         self._workers = workers
         # Drops files that a bag of an owner holds, and returns how many bytes less the owner has: `Transfers.release`.

@@ -73,7 +73,7 @@ class _Known:
         return f"its environment cannot be prepared on {pc}: {f'{package}: ' if package else ''}{reason}"
 
 
-class Environments:
+class EnvironmentTable:
     """``by_name``, ``by_peer``: the sessions of workers."""
 
     def __init__(

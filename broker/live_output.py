@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deskgrid import wire
-from deskgrid.broker.gangs.table import GangTable
+from deskgrid.broker.gangs.table import GangAttempts
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import WorkerSession
@@ -61,7 +61,7 @@ class Live:
 class LiveOutput:
     """``by_name``: the sessions of all workers. ``gangs``: those that have workers."""
 
-    def __init__(self, state: BrokerState, by_name: Mapping[str, WorkerSession], gangs: GangTable) -> None:
+    def __init__(self, state: BrokerState, by_name: Mapping[str, WorkerSession], gangs: GangAttempts) -> None:
         self._state = state
         self._by_name = by_name
         self._gangs = gangs

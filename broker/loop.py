@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from deskgrid import wire
 from deskgrid.broker.garbage import Garbage
-from deskgrid.broker.port.fair_queue import SHORT_S, Arrival, FairQueue
+from deskgrid.broker.port.fair_queue import SHORT_S, FairQueue, ReadMessage
 from deskgrid.broker.port.penalties import Penalties
 from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.port.value_writer import ValueWriter
@@ -199,7 +199,7 @@ class Loop:
             peer, who, data, chunks = received
             if who is None:
                 continue  # its key was revoked, or it was cut off
-            arrival = Arrival(peer, who, data, chunks)
+            arrival = ReadMessage(peer, who, data, chunks)
             size += arrival.size
             if not self._fair_queue.put(arrival):
                 self._warn("message-limit credential=%r: one of its connections is cut off", who.name)
@@ -236,16 +236,16 @@ class Loop:
                 break
         return anything
 
-    def _has_to_wait(self, arrival: Arrival) -> bool:
+    def _has_to_wait(self, arrival: ReadMessage) -> bool:
         if self._journal.log_is_long and len(arrival.data) >= LONG_BYTES:
             return True
         return not self._value_writer.has_room(arrival.peer, arrival.who.name, bool(arrival.chunks))
 
-    def _waits_for_a_turn(self, arrival: Arrival) -> bool:
+    def _waits_for_a_turn(self, arrival: ReadMessage) -> bool:
         is_long = len(arrival.data) >= LONG_BYTES or self._fair_queue.is_behind(arrival.who)
         return is_long or self._has_to_wait(arrival)
 
-    def _handle(self, arrival: Arrival) -> None:
+    def _handle(self, arrival: ReadMessage) -> None:
         peer, who = arrival.peer, arrival.who
         if peer in self._ignored:
             return

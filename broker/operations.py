@@ -181,7 +181,7 @@ def _answer(request: int, answer: dict[str, Any] | str) -> wire.Message:
 CHEAP_UNITS = 10_000
 
 
-class Shared(Generic[Made]):
+class SharedResult(Generic[Made]):
     """A result made in slices, once for all who ask in the meantime. A costly one is kept for ``kept_s`` seconds."""
 
     def __init__(self, make: Callable[[float], Generator[int, None, Made]], kept_s: float) -> None:

@@ -12,17 +12,17 @@ from itertools import islice
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.environments import Environments
+from deskgrid.broker.environments import EnvironmentTable
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.need_notes import WAIT
-from deskgrid.broker.operations import Shared, Slices
+from deskgrid.broker.operations import SharedResult, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
-from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.throughput import SlidingCount
 from deskgrid.broker.time_notes import NO_WORKER, time_note
 from deskgrid.broker.worker_health import kept_from, trouble
 from deskgrid.broker.worker_session import WorkerSession
-from deskgrid.broker.workers import Workers
+from deskgrid.broker.workers import WorkerSessions
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options
 from deskgrid.scheduler.policies.base import Foresight
@@ -66,12 +66,12 @@ class Overview:
     def __init__(
         self,
         state: BrokerState,
-        workers: Workers,
-        throughput: Throughput,
+        workers: WorkerSessions,
+        throughput: SlidingCount,
         clients: Callable[[], list[str]],
         etas: Etas,
         *,
-        environments: Environments,
+        environments: EnvironmentTable,
     ) -> None:
         self._state = state
         self._workers = workers
@@ -79,8 +79,8 @@ class Overview:
         self._clients = clients
         self._etas = etas
         self._environments = environments
-        self._occupancy = Shared(self._make_occupancy, state.facts.heartbeat_s)
-        self._document = Shared(self._make_document, state.facts.heartbeat_s)
+        self._occupancy = SharedResult(self._make_occupancy, state.facts.heartbeat_s)
+        self._document = SharedResult(self._make_document, state.facts.heartbeat_s)
 
     def _make_occupancy(self, now: float) -> Generator[int, None, Occupancy]:
         occupancy = Occupancy(self._state.scheduler.grid, now)

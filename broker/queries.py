@@ -15,7 +15,7 @@ from deskgrid.broker.auth.admission import Admission
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.environment_list import EnvironmentList
-from deskgrid.broker.environments import Environments
+from deskgrid.broker.environments import EnvironmentTable
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
 from deskgrid.broker.need_notes import lacks_text, which_pcs
@@ -26,10 +26,10 @@ from deskgrid.broker.query_catalog import QUESTIONS, SHORT, AskError, Json, argu
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.task_list import task_rows
 from deskgrid.broker.task_logs import bag_output, printed_now, task_log
-from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.throughput import SlidingCount
 from deskgrid.broker.usage import Usage
 from deskgrid.broker.worker_health import in_quarantine, kept_from, kinds_of, reason, rests
-from deskgrid.broker.workers import Workers
+from deskgrid.broker.workers import WorkerSessions
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
@@ -40,7 +40,7 @@ from deskgrid.scheduler.views.explain import (
     Explanation,
     Restraint,
     SlotReason,
-    Waiting,
+    WaitingCounts,
     explain,
     restraint,
     waiting_of,
@@ -67,8 +67,8 @@ class Queries:
     def __init__(
         self,
         state: BrokerState,
-        workers: Workers,
-        throughput: Throughput,
+        workers: WorkerSessions,
+        throughput: SlidingCount,
         usage: Usage,
         clients: Callable[[], list[str]],
     ) -> None:
@@ -78,7 +78,7 @@ class Queries:
         self._clients = clients
         self.operations = Operations(state)
         self.orders = Orders(state, self.operations)
-        self.environments = Environments(state, workers.by_name, workers.by_peer)
+        self.environments = EnvironmentTable(state, workers.by_name, workers.by_peer)
         self.orders.gates.resumed = self.environments.forgive
         self.etas = Etas(state, self.operations, state.forecaster)
         self.etas.lacking = workers.need_note
@@ -341,7 +341,7 @@ class Queries:
             return f"its bag is held: {bag.held}" if bag.held else "its bag is paused"
         return f"its bag comes after {', '.join(self.orders.gates.waits_for(bag)) or 'another one'}"
 
-    def _nothing_waits(self, bag: OpenBag, tasks: Waiting) -> Generator[int, None, Json]:
+    def _nothing_waits(self, bag: OpenBag, tasks: WaitingCounts) -> Generator[int, None, Json]:
         row = yield from self._overview.row(bag)
         assert isinstance(row, dict)
         cancelled = f", {row['cancelled']} cancelled" if row["cancelled"] else ""

@@ -21,10 +21,10 @@ from deskgrid.broker.state import BrokerState, Leaving
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import HOLD, BatchRow
-from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.throughput import SlidingCount
 from deskgrid.broker.transfers import Transfers
 from deskgrid.broker.usage import Usage
-from deskgrid.broker.workers import Workers
+from deskgrid.broker.workers import WorkerSessions
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.events import SavedTask
 from deskgrid.scheduler.model import Attempt, IllegalEvent
@@ -53,10 +53,10 @@ class Sessions:
     def __init__(self, state: BrokerState, keep_days: float | None = None) -> None:
         """``keep_days``: how long bags are kept after they ended; None: until somebody forgets them."""
         self.state = state
-        self.workers = Workers(state)
+        self.workers = WorkerSessions(state)
         self._enrolment = Enrolment(state)
         self.usage = Usage(state)
-        self._throughput = Throughput()
+        self._throughput = SlidingCount()
         self.queries = Queries(state, self.workers, self._throughput, self.usage, lambda: self.clients.credentials)
         self._gates = self.queries.orders.gates
         self.clients = Clients(state, self.queries)

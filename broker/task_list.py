@@ -5,7 +5,7 @@ import re
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.state import BrokerState
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State
 from deskgrid.wire.details import TaskRow
 
@@ -51,7 +51,7 @@ def name_of(state: State) -> str:
     return "waiting" if state in (State.BARRED, State.PAUSED) else state.name.lower()
 
 
-def _row(grid: GridState, task: int, item: int, now: float) -> TaskRow:
+def _row(grid: SchedulerState, task: int, item: int, now: float) -> TaskRow:
     state, slot = grid.tasks.state(task), grid.bound.get(task)
     name, elapsed, runtime = name_of(state), None, grid.tasks.runtime(task)
     gang = grid.gangs.running.get(task)

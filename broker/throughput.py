@@ -6,7 +6,7 @@ from collections import deque
 OVER_S = 10.0
 
 
-class Throughput:
+class SlidingCount:
     """A sliding count; one entry per drained batch, not per task."""
 
     def __init__(self) -> None:

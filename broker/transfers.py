@@ -21,7 +21,7 @@ from deskgrid.broker.operations import Operation, Operations
 from deskgrid.broker.quotas import BAGS_LIMIT
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.parts import HolderKey, HolderRow
-from deskgrid.broker.workers import Workers
+from deskgrid.broker.workers import WorkerSessions
 from deskgrid.scheduler.model import Attempt
 
 # Uploads for a bag that is never submitted, or has ended, are dropped after this time. Until then an interrupted upload
@@ -55,13 +55,13 @@ SAY_S = 60.0
 FromBoth = wire.Offer | wire.Part | wire.Want | wire.Claim
 
 
-class NoRoom(str):
+class NoDiskRoom(str):
     """Why the disk has no room now."""
 
     __slots__ = ()
 
 
-class Place(NamedTuple):
+class TransferPlace(NamedTuple):
     """Whose files these are: of ``bag``, which belongs to ``owner``."""
 
     bag: str
@@ -74,7 +74,7 @@ class Place(NamedTuple):
         return self.bag, self.owner, self.from_worker
 
 
-class Wanted(NamedTuple):
+class WantedPart(NamedTuple):
     """A part that a peer waits for."""
 
     message: wire.Want
@@ -84,7 +84,7 @@ class Wanted(NamedTuple):
 class Transfers:
     """The files of all bags."""
 
-    def __init__(self, state: BrokerState, workers: Workers, clients: Clients, operations: Operations) -> None:
+    def __init__(self, state: BrokerState, workers: WorkerSessions, clients: Clients, operations: Operations) -> None:
         self._state = state
         self._workers = workers
         self._clients = clients
@@ -95,7 +95,7 @@ class Transfers:
         self._next = 1
         self._dropping: set[int] = set()
         # The parts that wait to be sent, by credential and peer.
-        self._wanted: OrderedDict[str, OrderedDict[bytes, deque[Wanted]]] = OrderedDict()
+        self._wanted: OrderedDict[str, OrderedDict[bytes, deque[WantedPart]]] = OrderedDict()
         self._sweep_at = 0.0
         self._said_at = -SAY_S
 
@@ -119,7 +119,7 @@ class Transfers:
     def records(self, peer: bytes, who: Credential, part: wire.Part) -> bool:
         """Whether the bytes of a part may be written to a file, as far as is known before it is handled."""
         place = self._place(peer, who, part.holder)
-        return isinstance(place, Place) and not self._state.quotas.refusal(place.owner, 0, len(part.data))
+        return isinstance(place, TransferPlace) and not self._state.quotas.refusal(place.owner, 0, len(part.data))
 
     def receive(self, peer: bytes, who: Credential, message: FromBoth, now: float) -> None:
         """Handle a message of a worker or a client."""
@@ -136,14 +136,14 @@ class Transfers:
             self._state.send(peer, wire.Lacks(message.request, b"".join(lacking)))
         else:
             answer = self._offer(place, message, now) if isinstance(message, wire.Offer) else self._part(place, message)
-            if isinstance(answer, NoRoom) and place.from_worker:
+            if isinstance(answer, NoDiskRoom) and place.from_worker:
                 if now >= self._said_at + SAY_S:
                     self._said_at = now
                     self._state.note("files-wait", bag=place.bag, why=answer)
                 return
             self._state.send(peer, wire.Failed(message.request, answer) if isinstance(answer, str) else answer)
 
-    def _place(self, peer: bytes, who: Credential, holder: str, fetches: bool = False) -> Place | str:
+    def _place(self, peer: bytes, who: Credential, holder: str, fetches: bool = False) -> TransferPlace | str:
         """Whose files ``holder`` means; or why its sender has nothing to do with them.
 
         ``fetches``: it asks for a part, or about some. A worker may do that for a bag, too, whose environment it is to
@@ -152,20 +152,20 @@ class Transfers:
         if peer in self._clients.by_peer:
             bag = self._state.book.by_id.get(holder)
             if bag is None:
-                return Place(holder, who.name, from_worker=False)
-            return owner_refusal(who, holder, bag.row.owner) or Place(holder, bag.row.owner, from_worker=False)
+                return TransferPlace(holder, who.name, from_worker=False)
+            return owner_refusal(who, holder, bag.row.owner) or TransferPlace(holder, bag.row.owner, from_worker=False)
         worker, found = self._workers.by_peer.get(peer), _ATTEMPT.fullmatch(holder)
         if worker is not None and found is not None:
             attempt = Attempt(int(found[1]), int(found[2]))
             if attempt.task < self._state.book.next_task and self._workers.attempts.given_to(worker, [attempt]):
                 row = self._state.book.item(attempt.task)[0].row
-                return Place(row.id, row.owner, from_worker=True)
+                return TransferPlace(row.id, row.owner, from_worker=True)
         bag = self._state.book.by_id.get(holder) if fetches else None
         if worker is not None and bag is not None and bag.environment_key in worker.environments:
-            return Place(holder, bag.row.owner, from_worker=True)
+            return TransferPlace(holder, bag.row.owner, from_worker=True)
         return "this worker does not hold that attempt"
 
-    def _offer(self, place: Place, offer: wire.Offer, now: float) -> wire.Message | str:
+    def _offer(self, place: TransferPlace, offer: wire.Offer, now: float) -> wire.Message | str:
         digests, parts = wire.split_digests(offer.parts), self._state.journal.parts
         lacking = parts.lacked(place.owner, digests)
         size = min(offer.size, len(lacking) * wire.PART_BYTES) if lacking else 0
@@ -177,18 +177,18 @@ class Transfers:
         self._charge(place, parts.hold(holder, set(digests).difference(lacking)), 0)
         return wire.Lacks(offer.request, b"".join(lacking))
 
-    def _refusal(self, place: Place, size: int, to_write: int) -> str:
+    def _refusal(self, place: TransferPlace, size: int, to_write: int) -> str:
         """Why there is no room for more files; empty when there is. ``size``: bytes in the owner's quota."""
         if refusal := self._state.quotas.refusal(place.owner, 0, size):
             return f"the files of bag {place.bag} were rejected: {refusal}"
         if to_write and (refusal := self._state.disk.refusal_of(to_write)):
-            return NoRoom(f"the files of bag {place.bag} were rejected: {refusal}")
+            return NoDiskRoom(f"the files of bag {place.bag} were rejected: {refusal}")
         return ""
 
-    def _charge(self, place: Place, rows: int, size: int) -> None:
+    def _charge(self, place: TransferPlace, rows: int, size: int) -> None:
         self._state.quotas.extended(place.owner, 0, HOLD_BYTES * rows + size)
 
-    def _holder(self, place: Place, offer: wire.Offer, now: float) -> HolderRow | str:
+    def _holder(self, place: TransferPlace, offer: wire.Offer, now: float) -> HolderRow | str:
         """The holder of a bag's parts, which was touched now; or why there can be none."""
         wall, row = self._state.posix(now), self._holders.get(place.key)
         if row is None:
@@ -203,7 +203,7 @@ class Transfers:
             self._keep(row)
         return row
 
-    def _part(self, place: Place, part: wire.Part) -> wire.Message | str:
+    def _part(self, place: TransferPlace, part: wire.Part) -> wire.Message | str:
         state, holder = self._state, self._holders.get(place.key)
         if holder is None:
             return "offer the parts of a file before you send them"
@@ -219,13 +219,13 @@ class Transfers:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _want(self, peer: bytes, who: Credential, place: Place, want: wire.Want) -> None:
+    def _want(self, peer: bytes, who: Credential, place: TransferPlace, want: wire.Want) -> None:
         if not self._state.journal.parts.has(place.owner, want.digest):
             self._state.send(peer, wire.Failed(want.request, "the broker does not have this part of a file any more"))
             return
         mine = self._wanted.setdefault(who.name, OrderedDict()).setdefault(peer, deque())
         if len(mine) < WANTED_LIMIT:
-            mine.append(Wanted(want, place.owner))
+            mine.append(WantedPart(want, place.owner))
 
     @property
     def waiting(self) -> bool:
@@ -246,7 +246,7 @@ class Transfers:
                 self._send(ready, peers[ready].popleft())
                 self._tidy(name, ready)
 
-    def _send(self, peer: bytes, wanted: Wanted) -> None:
+    def _send(self, peer: bytes, wanted: WantedPart) -> None:
         want, data = wanted.message, self._state.journal.parts.part(wanted.message.digest)
         if data is not None:
             self._state.hand_out(peer, wire.Part(want.request, want.holder, want.digest, data))

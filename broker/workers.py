@@ -32,7 +32,7 @@ SLOTS_IN_ALL = 100_000
 SLOTS_A_TURN = 2_000
 
 
-class Workers:
+class WorkerSessions:
     """Every worker session, and the events that their messages become."""
 
     def __init__(self, state: BrokerState) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from deskgrid import Eta, Grid
-from deskgrid.sleepbench.pictures.predictions import Seen, narrowing
+from deskgrid.sleepbench.pictures.predictions import ToldEnd, narrowing
 from deskgrid.sleepbench.pictures.style import save
 from deskgrid.sleepbench.processes import Processes, write_cycle
 
@@ -26,7 +26,7 @@ def main() -> None:
     print(f"wrote {PICTURE}")
 
 
-def run() -> tuple[list[Seen], float]:
+def run() -> tuple[list[ToldEnd], float]:
     """What was told of a bag, and after how many seconds it was done."""
     chance = Random(SEED)
     naps = [f"{min(8.0, chance.lognormvariate(0.3, 0.6)):.2f}" for _ in range(TASKS)]
@@ -37,17 +37,17 @@ def run() -> tuple[list[Seen], float]:
         processes.wait_for(lambda: len(grid.status()["workers"]) == len(CYCLES), "the workers to join")
         began = time.monotonic()
         bag = grid.command(["sleep", "{}"], naps, name="sweep")
-        seen = list[Seen]()
+        seen = list[ToldEnd]()
         while not bag.wait(timeout=EVERY_S):
             seen += told(bag.eta(), time.monotonic() - began)
         return seen, time.monotonic() - began
 
 
-def told(eta: Eta, at: float) -> list[Seen]:
+def told(eta: Eta, at: float) -> list[ToldEnd]:
     """An estimate that was made ``at`` so many seconds; none while nothing is known."""
     if eta.median is None or eta.low is None or eta.high is None:
         return []
-    return [Seen(at, at + eta.median, at + eta.low, at + eta.high)]
+    return [ToldEnd(at, at + eta.median, at + eta.low, at + eta.high)]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from deskgrid import Grid
 from deskgrid.screen.frame import draw, listing
-from deskgrid.screen.view import Seen, View
+from deskgrid.screen.view import ScreenData, ScreenView
 from deskgrid.sleepbench.processes import Processes, snapshot_of, write_cycle
 from deskgrid.wire.status import StatusDocument
 
@@ -52,7 +52,7 @@ def drawn(snapshot: StatusDocument) -> str:
     console = Console(
         record=True, width=WIDTH, height=HEIGHT, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
-    view, seen = View(), Seen(snapshot, snapshot["bags"], datetime.now(UTC))
+    view, seen = ScreenView(), ScreenData(snapshot, snapshot["bags"], datetime.now(UTC))
     console.print(draw(view, seen, listing(view, seen, WIDTH), WIDTH, HEIGHT))
     svg = console.export_svg(title="deskgrid status", unique_id="status")
     # A browser would load rich's font from the network.

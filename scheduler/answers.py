@@ -16,8 +16,8 @@ from deskgrid.scheduler.blame import Blame
 from deskgrid.scheduler.comparing import ran
 from deskgrid.scheduler.copying import learn_pace
 from deskgrid.scheduler.elsewhere import try_again
-from deskgrid.scheduler.gangs import Gangs
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.gangs import GangHandler
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.prediction.speeds import SHORTEST
 from deskgrid.scheduler.state.gangs import Gang
@@ -36,7 +36,7 @@ _OF_THE_PC = frozenset({Outcome.NO_ROOM, Outcome.NO_START})
 class Answers:
     """``crash_limit``: a task that has crashed its process this many times is given up."""
 
-    def __init__(self, grid: GridState, trust: Trust, blame: Blame, gangs: Gangs, crash_limit: int) -> None:
+    def __init__(self, grid: SchedulerState, trust: Trust, blame: Blame, gangs: GangHandler, crash_limit: int) -> None:
         self._grid = grid
         self._trust = trust
         self._blame = blame

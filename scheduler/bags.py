@@ -6,8 +6,8 @@ from itertools import chain, islice
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.gangs import Gangs
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.gangs import GangHandler
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.people import bar
@@ -22,7 +22,7 @@ from deskgrid.scheduler.workers import Workers
 class Bags:
     """Applies the events of bags and their tasks to ``grid``."""
 
-    def __init__(self, grid: GridState, gangs: Gangs, workers: Workers) -> None:
+    def __init__(self, grid: SchedulerState, gangs: GangHandler, workers: Workers) -> None:
         self._grid = grid
         self._gangs = gangs
         self._workers = workers

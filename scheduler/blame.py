@@ -18,7 +18,7 @@ from itertools import islice
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.elsewhere import others_could
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Outcome
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.separating import Separating
@@ -37,7 +37,7 @@ SLOTS = 1_000
 class Blame:
     """Notes on ``grid`` what works where, and what does not. ``separating``: gives bags categories of their own."""
 
-    def __init__(self, grid: GridState, separating: Separating) -> None:
+    def __init__(self, grid: SchedulerState, separating: Separating) -> None:
         self._grid = grid
         self._separating = separating
 

@@ -1,14 +1,15 @@
 """Slots of PCs that do not keep their hours: tasks that will almost surely end in time come first.
 
-Such a PC is expected to go at the median of what is likely (`GridState.closing`). A task that would end just before
-that is killed half of the time. So an idle slot counts on less at first: on what most such windows outlast. If no task
-is short enough, it counts on the median, and then on more: an idle hour is lost as much as one of a killed task.
+Such a PC is expected to go at the median of what is likely (`SchedulerState.closing`). A task that would end just
+before that is killed half of the time. So an idle slot counts on less at first: on what most such windows outlast. If
+no task is short enough, it counts on the median, and then on more: an idle hour is lost as much as one of a killed
+task.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.state.slots import Slot
 
@@ -21,7 +22,7 @@ SLOTS = 200
 class Caution:
     """What idle slots count on while the policy is asked. After that, they close when their worker does."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         self._grid = grid
         self._slots: list[Slot] = []
 

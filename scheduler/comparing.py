@@ -4,14 +4,14 @@ Tasks on several slots tell nothing, because PCs differ in more than their speed
 whose attempts begin anywhere; nor those on a PC of which others use much: its load says that already.
 """
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker, rated
 
 # While others use so much of a PC's processors, its tasks tell nothing. From 0 to 1.
 LOADED = 0.25
 
 
-def ran(grid: GridState, worker: Worker, task: int, seconds: float) -> None:
+def ran(grid: SchedulerState, worker: Worker, task: int, seconds: float) -> None:
     """A single task is done, and took so many seconds on a worker. Its first prediction is still known."""
     if worker.load < LOADED:
         batch = grid.tasks.known(task)
@@ -21,7 +21,7 @@ def ran(grid: GridState, worker: Worker, task: int, seconds: float) -> None:
             grid.speeds.ran(bag.number, task, worker.name, worker.stated, seconds=seconds, predicted=predicted)
 
 
-def killed(grid: GridState, worker: Worker, task: int, elapsed: float, predicted: float) -> None:
+def killed(grid: SchedulerState, worker: Worker, task: int, elapsed: float, predicted: float) -> None:
     """A single task that is not checkpointable was killed after so many seconds on a worker."""
     if worker.load < LOADED:
         bag = grid.tasks.known(task).bag
@@ -29,7 +29,7 @@ def killed(grid: GridState, worker: Worker, task: int, elapsed: float, predicted
         grid.speeds.killed(bag.number, task, worker.name, worker.stated, seconds=elapsed, predicted=known)
 
 
-def correct(grid: GridState, worker: Worker) -> None:
+def correct(grid: SchedulerState, worker: Worker) -> None:
     """Look again at how fast a worker is: it has stated another speed, or its tasks have shown another one."""
     exact = worker.stated if worker.given else grid.speeds.corrected(worker.name, worker.stated)
     speed, before = rated(exact), worker.speed
@@ -46,7 +46,7 @@ def correct(grid: GridState, worker: Worker) -> None:
             slot.sent[0] = slot.sent[0]._replace(runtime=slot.gang.seconds * speed)
 
 
-def correct_moved(grid: GridState) -> None:
+def correct_moved(grid: SchedulerState) -> None:
     """Look again at PCs whose tasks have shown another speed."""
     for name in grid.speeds.moved:
         if (worker := grid.slots.workers.get(name)) is not None:

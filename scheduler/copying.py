@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.bags import TaskBatch
 from deskgrid.scheduler.state.looks import Looks
@@ -53,7 +53,7 @@ def pace(worker: Worker) -> float:
 class Copying:
     """Chooses what to copy, and where. `deskgrid.scheduler.placing` carries it out."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         self._grid = grid
         self._looks = Looks("copy_look_at")
         # When a pass may start a copy although nothing has happened since the last one; infinity if none may.

@@ -20,8 +20,8 @@ from deskgrid.scheduler.bags import Bags
 from deskgrid.scheduler.blame import Blame
 from deskgrid.scheduler.comparing import correct_moved
 from deskgrid.scheduler.elsewhere import over
-from deskgrid.scheduler.gangs import Gangs
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.gangs import GangHandler
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.invariants import check
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State
@@ -61,8 +61,8 @@ class Scheduler:
         """``hours``: how PCs have kept their hours so far; ``speeds``: how fast they have been; ``earlier``: what
         predictions were worth in earlier bags.
         """
-        self.grid = GridState(policy, first_attempt, hours, speeds, earlier)
-        self._gangs = Gangs(self.grid)
+        self.grid = SchedulerState(policy, first_attempt, hours, speeds, earlier)
+        self._gangs = GangHandler(self.grid)
         self._placing = Placing(self.grid)
         blame = Blame(self.grid, self._placing.separating)
         self.trust = Trust(self.grid, self._gangs, blame)

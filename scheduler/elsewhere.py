@@ -10,7 +10,7 @@ Rule 3: a pass looks at a few of them only; in the next one, it is the turn of o
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies.base import Place, least_required
 from deskgrid.scheduler.policy_view import PolicyView
@@ -30,7 +30,7 @@ HIDDEN = 500
 WORKERS = 500
 
 
-def others_could(grid: GridState, task: int, but: Collection[str]) -> bool:
+def others_could(grid: SchedulerState, task: int, but: Collection[str]) -> bool:
     """Whether a worker is up that could take ``task``, and that is not one of these, nor in quarantine."""
     batch, requirement = grid.tasks.known(task), least_required(grid.policy)
     key, needs = batch.bag.category.key, requirement.needs(batch.runtime(task)) if grid.policy.timed else 0.0
@@ -43,7 +43,7 @@ def others_could(grid: GridState, task: int, but: Collection[str]) -> bool:
     )
 
 
-def try_again(grid: GridState, task: int, now: float, since: float | None = None) -> None:
+def try_again(grid: SchedulerState, task: int, now: float, since: float | None = None) -> None:
     """``task``, which is in no queue, is tried again: elsewhere, if another worker could take it.
 
     ``since``: when it began to wait for that, if it has.
@@ -67,13 +67,13 @@ def try_again(grid: GridState, task: int, now: float, since: float | None = None
         grid.to_priority([task])
 
 
-def over(grid: GridState, tasks: Sequence[int], now: float) -> None:
+def over(grid: SchedulerState, tasks: Sequence[int], now: float) -> None:
     """The pauses of these tasks are over."""
     for task in tasks:
         try_again(grid, task, now, grid.tasks.known(task).bag.category.elsewhere.pop(task, None))
 
 
-def place_elsewhere(grid: GridState, categories: Sequence[Category]) -> Iterator[Place]:
+def place_elsewhere(grid: SchedulerState, categories: Sequence[Category]) -> Iterator[Place]:
     """Placements of tasks in these categories that have failed, on other workers than those."""
     requirement, hidden = grid.policy.requirement, 0
     for category in categories:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State, agree, near
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.gangs import Gang, Machine, host_of
@@ -10,7 +10,7 @@ from deskgrid.scheduler.state.slots import Slot
 from deskgrid.scheduler.suitable import free_memory
 
 
-def check_gangs(grid: GridState) -> None:
+def check_gangs(grid: SchedulerState) -> None:
     """Raise `InvariantBroken` if gangs, waiting parallel tasks, sites or PCs are not what they should be."""
     table = grid.gangs
     parallel = [category for category in grid.categories.by_key.values() if category.parallel]
@@ -32,11 +32,11 @@ def check_gangs(grid: GridState) -> None:
     _check_kept(grid)
 
 
-def _taken(grid: GridState) -> Iterator[Slot]:
+def _taken(grid: SchedulerState) -> Iterator[Slot]:
     return (slot for slot in grid.slots.slots.values() if slot.gang is not None)
 
 
-def _check_gang(grid: GridState, gang: Gang) -> None:
+def _check_gang(grid: SchedulerState, gang: Gang) -> None:
     """A gang is whole: it has all its slots, and nothing else is there. Or it is awaited since a restart."""
     task, number = gang.attempt
     state = grid.tasks.state(task)
@@ -69,7 +69,7 @@ def _check_gang(grid: GridState, gang: Gang) -> None:
     near(f"what task {task} is charged", gang.out_s, gang.seconds * len(gang.slots))
 
 
-def _check_machines(grid: GridState) -> None:
+def _check_machines(grid: SchedulerState) -> None:
     """Hosts are what their workers are, and the sums of sites match those of their hosts."""
     table = grid.gangs
     agree("machines", {name: machine.worker for name, machine in table.machines.items()}, grid.slots.workers)
@@ -87,7 +87,7 @@ def _check_machines(grid: GridState) -> None:
         _check_machine(grid, name, machine)
 
 
-def _check_machine(grid: GridState, name: str, machine: Machine) -> None:
+def _check_machine(grid: SchedulerState, name: str, machine: Machine) -> None:
     table, worker, host = grid.gangs, machine.worker, machine.host
     whole = {task: gang for task, gang in table.running.items() if gang.running is not None}
     has = {task: sum(slot.worker is worker for slot in gang.slots) for task, gang in whole.items()}
@@ -113,7 +113,7 @@ def _check_machine(grid: GridState, name: str, machine: Machine) -> None:
     agree(f"host {name}", kept, (true.slots, true.closes, true.speed, true.load, true.labels))
 
 
-def _check_kept(grid: GridState) -> None:
+def _check_kept(grid: SchedulerState) -> None:
     """Slots that are not kept close with their workers."""
     kept = grid.gangs.kept
     for number, slot in grid.slots.slots.items():

@@ -15,17 +15,17 @@ from itertools import islice
 from math import inf
 
 from deskgrid.scheduler.commands import RankPlace, StartGang
-from deskgrid.scheduler.gang_view import Bounds, Coming, GangView
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.gang_view import Bounds, ComingBySite, GangView
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.parallel.aside import RETRY_S, Asides, cost
-from deskgrid.scheduler.parallel.base import Aside, Job, Keep, ParallelPolicy, Running, Start
+from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, RunningJob, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.policies.base import Policy, Requirement
 from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.state.gangs import Gang, Machine, Reservation
-from deskgrid.scheduler.state.shares import LEAD_S, Share
+from deskgrid.scheduler.state.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.slots import Sent, Slot
 from deskgrid.scheduler.suitable import free_memory
 
@@ -42,7 +42,7 @@ JOBS_A_START = 100
 class GangPlacing:
     """Places parallel tasks on ``grid``. ``settle``: has a slot indexed anew that has room."""
 
-    def __init__(self, grid: GridState, settle: Callable[[Slot, Requirement], int]) -> None:
+    def __init__(self, grid: SchedulerState, settle: Callable[[Slot, Requirement], int]) -> None:
         self._grid = grid
         self._table = grid.gangs
         self._settle = settle
@@ -53,7 +53,7 @@ class GangPlacing:
         # What it wants to be kept, and whether slots are kept accordingly.
         self._keeps: list[Keep] = []
         self._kept = True
-        self._coming = Coming(grid)
+        self._coming = ComingBySite(grid)
         self._bounds = Bounds(grid, self._coming)
         self._asides = Asides()
         self._policy: Policy | None = None
@@ -171,7 +171,7 @@ class GangPlacing:
         grid, table, alone = self._grid, self._table, len(queues) == 1
         turns = {} if alone else self._turns(queues)
         most = {} if alone else _most(queues)
-        waiting: Sequence[list[Job]] = [queues[0].jobs] if alone else _in_turn(turns, most)
+        waiting: Sequence[list[ParallelJob]] = [queues[0].jobs] if alone else _in_turn(turns, most)
         before, again = len(starts), False
         if grid.budget < inf:
             waiting = self._asides.without(waiting)
@@ -213,12 +213,12 @@ class GangPlacing:
     def _turns(self, queues: Sequence[JobQueue]) -> dict[JobQueue, tuple[bool, float, int]]:
         """When it is whose turn, the first the least: Rule 4."""
         grid = self._grid
-        shares: dict[Share, tuple[bool, float]] = {
+        shares: dict[GridShare, tuple[bool, float]] = {
             share: share.turn(grid.now) for share in {queue.category.account.share for queue in queues}
         }
         served, least = min(shares.values())
         most = served, least + LEAD_S * len(grid.slots.slots)
-        highest: dict[Share, int] = {}
+        highest: dict[GridShare, int] = {}
         for queue in queues:
             share, priority = queue.category.account.share, queue.category.key.priority
             highest[share] = max(priority, highest.get(share, priority))
@@ -230,7 +230,7 @@ class GangPlacing:
             for queue in queues
         }
 
-    def _queue_of(self, job: Job) -> JobQueue:
+    def _queue_of(self, job: ParallelJob) -> JobQueue:
         return self._grid.jobs(self._grid.tasks.known(job.task).bag.category)
 
     # --- starting ----------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class GangPlacing:
             ]
         gang.ranks = places
         table.running[task] = gang
-        table.enter(gang, Running(job, ranks[0][0].site, tuple(ranks), grid.now, grid.now + seconds))
+        table.enter(gang, RunningJob(job, ranks[0][0].site, tuple(ranks), grid.now, grid.now + seconds))
         for host, _ in ranks if grid.quarantine.workers or grid.rests else ():
             self._refresh(table.machines[host.name])  # a worker that is tried gets nothing else
         bag.category.begin(1, gang.out_s, grid.now)
@@ -324,9 +324,9 @@ def _most(queues: Sequence[JobQueue]) -> dict[JobQueue, int]:
     return {queue: max(SEEN // (len(shares) * shares[queue.category.account.share]), SEEN_OF_EACH) for queue in queues}
 
 
-def _in_turn(turns: dict[JobQueue, tuple[bool, float, int]], most: dict[JobQueue, int]) -> list[list[Job]]:
+def _in_turn(turns: dict[JobQueue, tuple[bool, float, int]], most: dict[JobQueue, int]) -> list[list[ParallelJob]]:
     """The first jobs of several queues, ``most`` of each, by their turns, the first turn first."""
-    found: dict[tuple[bool, float, int], list[Job]] = {turn: [] for turn in sorted(set(turns.values()))}
+    found: dict[tuple[bool, float, int], list[ParallelJob]] = {turn: [] for turn in sorted(set(turns.values()))}
     for queue, turn in turns.items():
         found[turn] += _first(queue.jobs, most[queue])
     for jobs in found.values():
@@ -334,6 +334,6 @@ def _in_turn(turns: dict[JobQueue, tuple[bool, float, int]], most: dict[JobQueue
     return list(found.values())
 
 
-def _first(jobs: list[Job], most: int) -> list[Job]:
+def _first(jobs: list[ParallelJob], most: int) -> list[ParallelJob]:
     """The first ``most`` of these, and those before them that are aside: they take no place from others."""
     return jobs[: next(islice((place for place, job in enumerate(jobs, 1) if not job.aside), most - 1, None), None)]

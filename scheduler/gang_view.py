@@ -4,20 +4,20 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.parallel.base import Host, Job, Site
+from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
 from deskgrid.scheduler.parallel.hosts import believed
-from deskgrid.scheduler.parallel.possible import Offer, Possible
+from deskgrid.scheduler.parallel.possible import Possible, PossibleHost
 from deskgrid.scheduler.state.gangs import host_of
 
 _Coming = tuple[float, float, Host]
 _opens = itemgetter(0)
 
 
-class Coming:
+class ComingBySite:
     """Windows to come, by site: they are collected only when some have changed, because there may be many."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         self._grid = grid
         self._version = -1
         self._known: dict[Site, list[_Coming]] = {}
@@ -57,7 +57,7 @@ class Coming:
 class Bounds:
     """What is possible if nothing else runs: worked out again only when something has changed that may add to it."""
 
-    def __init__(self, grid: GridState, coming: Coming) -> None:
+    def __init__(self, grid: SchedulerState, coming: ComingBySite) -> None:
         self._grid = grid
         self._coming = coming
         self._version = (-1, -1)
@@ -73,16 +73,16 @@ class Bounds:
             self._known = Possible([list(self._offers(site)) for site in table.sites])
         return self._known
 
-    def _offers(self, site: Site) -> Iterator[Offer]:
+    def _offers(self, site: Site) -> Iterator[PossibleHost]:
         now, machines, away = self._grid.now, self._grid.gangs.machines, dict[Host, float]()
         for opens, closes, host in self._coming.at(site, now):
             away[host] = max(away.get(host, 0.0), closes - opens)
         for host in site.hosts:
             lasts = max(host.closes - now, away.pop(host, 0.0))
             memory = machines[host.name].worker.traits.memory
-            yield Offer(lasts * host.speed, host.slots, memory, host.labels)
+            yield PossibleHost(lasts * host.speed, host.slots, memory, host.labels)
         for host, lasts in away.items():
-            yield Offer(lasts * host.speed, host.slots, host.memory, host.labels)
+            yield PossibleHost(lasts * host.speed, host.slots, host.memory, host.labels)
 
 
 class GangView:
@@ -90,14 +90,14 @@ class GangView:
 
     __slots__ = ("_coming", "_grid", "now", "turns")
 
-    def __init__(self, grid: GridState, turns: Sequence[list[Job]], coming: Coming) -> None:
+    def __init__(self, grid: SchedulerState, turns: Sequence[list[ParallelJob]], coming: ComingBySite) -> None:
         self._grid = grid
         self._coming = coming
         self.now = grid.now
         self.turns = turns
 
     @property
-    def waiting(self) -> Sequence[Job]:
+    def waiting(self) -> Sequence[ParallelJob]:
         """The waiting jobs, one turn after the other."""
         return self.turns[0] if len(self.turns) == 1 else [job for jobs in self.turns for job in jobs]
 

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Sequence
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
-from deskgrid.scheduler.parallel.base import Job, Running
+from deskgrid.scheduler.parallel.base import ParallelJob, RunningJob
 from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.slots import Sent, Slot, Worker
 
 
-class Gangs:
+class GangHandler:
     """Applies what happens to gangs to ``grid``."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         self._grid = grid
         self._table = grid.gangs
 
@@ -81,15 +81,15 @@ class Gangs:
         self._set_seconds(gang, need.seconds(grid.tasks.runtime(task), gang.size) / _slowest(gang))
         batch = grid.tasks.known(task)
         self._table.touched.update([place.worker for place in gang.ranks])
-        self._table.enter(gang, self._running(gang, Job(task, need, batch.runtime(task), batch.arrived)))
+        self._table.enter(gang, self._running(gang, ParallelJob(task, need, batch.runtime(task), batch.arrived)))
 
-    def _running(self, gang: Gang, job: Job) -> Running:
+    def _running(self, gang: Gang, job: ParallelJob) -> RunningJob:
         """A gang that has all its slots, as policies see it."""
         counts: dict[str, int] = {}
         for place in gang.ranks:
             counts[place.worker] = counts.get(place.worker, 0) + 1
         ranks = tuple([(self._table.machines[name].host, count) for name, count in counts.items()])
-        return Running(job, ranks[0][0].site, ranks, gang.since, gang.since + gang.seconds)
+        return RunningJob(job, ranks[0][0].site, ranks, gang.since, gang.since + gang.seconds)
 
     def _set_seconds(self, gang: Gang, seconds: float) -> None:
         """A gang should take so many seconds on its PCs."""

@@ -34,7 +34,7 @@ from deskgrid.scheduler.state.slots import Away, Copy, Sent, Slot, SlotTable, Wo
 from deskgrid.scheduler.state.tasks import TaskTable
 
 
-class GridState:
+class SchedulerState:
     """All of the scheduler's state that its parts share. ``now``: the time of the last event, or of the pass."""
 
     def __init__(

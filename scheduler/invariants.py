@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from deskgrid.scheduler.gang_invariants import check_gangs
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import ENDED, Attempt, State, agree
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.slots import NEVER, Slot
 
 
-def check(grid: GridState, placing: Placing, now: float) -> None:
+def check(grid: SchedulerState, placing: Placing, now: float) -> None:
     """Raise `InvariantBroken` if the state at ``now``, on the driver's clock, contradicts itself."""
     grid.tasks.check()
     agree("order of the priority queues", grid.categories.order, grid.policy.order)
@@ -59,7 +59,7 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
     check_gangs(grid)
 
 
-def _check_accounts(grid: GridState) -> None:
+def _check_accounts(grid: SchedulerState) -> None:
     """Each category has its bags, and each account is charged for what is on slots or held."""
     out, out_s = Counter[CategoryKey](), dict[str, float]()
     for task, state in grid.tasks.each():
@@ -79,7 +79,7 @@ def _check_accounts(grid: GridState) -> None:
     agree("licences of attempts that nobody owes", set(grid.doubts) - owing, set())
 
 
-def _check_predictions(grid: GridState) -> None:
+def _check_predictions(grid: SchedulerState) -> None:
     rows = list(grid.categories.tasks())
     for slot in _ordinary(grid):
         rows += [*slot.queue, *((sent.attempt.task, sent.runtime) for sent in slot.sent)]
@@ -87,7 +87,7 @@ def _check_predictions(grid: GridState) -> None:
         agree(f"prediction of task {task}", runtime, grid.tasks.runtime(task))
 
 
-def _check_places(grid: GridState) -> None:
+def _check_places(grid: SchedulerState) -> None:
     """Each task is in the one place that its state says."""
     places: dict[int, list[object]] = {}
     for task, place in _contents(grid):
@@ -101,7 +101,7 @@ def _check_places(grid: GridState) -> None:
     agree("bound tasks that are on no slot", bound, set())
 
 
-def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
+def _contents(grid: SchedulerState) -> Iterator[tuple[int, object]]:
     """Every task that is somewhere, and where."""
     for key, category in grid.categories.waiting.items():
         yield from ((task, ("regular", key)) for task, _ in category.regular.tasks())
@@ -111,12 +111,12 @@ def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
         yield from ((sent.attempt.task, (State.SENT, slot.number)) for sent in slot.sent)
 
 
-def _ordinary(grid: GridState) -> list[Slot]:
+def _ordinary(grid: SchedulerState) -> list[Slot]:
     """The slots that no gang has."""
     return [slot for slot in grid.slots.slots.values() if slot.gang is None]
 
 
-def _places(grid: GridState, task: int, state: State) -> list[object]:
+def _places(grid: SchedulerState, task: int, state: State) -> list[object]:
     """Where a task should be, by its state."""
     if grid.tasks.known(task).bag.category.parallel:
         agree(
@@ -134,7 +134,7 @@ def _places(grid: GridState, task: int, state: State) -> list[object]:
     return []
 
 
-def _check_attempts(grid: GridState) -> None:
+def _check_attempts(grid: SchedulerState) -> None:
     """Attempts that may still be answered belong to tasks that have not ended; their numbers are unique and not new."""
     orphans = set(grid.orphans)
     orphans_at = set(orphans)
@@ -152,7 +152,7 @@ def _check_attempts(grid: GridState) -> None:
     agree("attempt numbers grow", max(numbers, default=-1) < grid.next_attempt, True)
 
 
-def _check_copies(grid: GridState) -> None:
+def _check_copies(grid: SchedulerState) -> None:
     """A second attempt belongs to a task whose first attempt is at a worker, or awaited just like the second."""
     running = {slot.copy.attempt: slot for slot in grid.slots.slots.values() if slot.copy is not None}
     here = {Attempt(task, copy.number): copy.slot for task, copy in grid.copies.items() if copy.slot is not None}

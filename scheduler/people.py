@@ -6,7 +6,7 @@ Whose turn it is in a pass is in `deskgrid.scheduler.turns`.
 import math
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import IllegalEvent, State
 from deskgrid.scheduler.queues.task_ranges import Spans
 from deskgrid.scheduler.state.bags import BARRED, QUEUED, WAITING, TaskBatch
@@ -23,7 +23,7 @@ def bar(batch: TaskBatch, first: int, count: int) -> Spans:
 class People:
     """Applies the events about bags as a whole, shares and licences to ``grid``."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         self._grid = grid
 
     def bag_gated(self, event: ev.BagGated, now: float) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from deskgrid.scheduler.commands import Assignment
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Requirement
 from deskgrid.scheduler.policy_view import ROUNDING_S
@@ -28,7 +28,7 @@ class Pieces:
 
     def __init__(
         self,
-        grid: GridState,
+        grid: SchedulerState,
         hand: Callable[[str, list[Assignment]], None],
         settle: Callable[[Slot, Requirement], int],
     ) -> None:

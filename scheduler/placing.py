@@ -18,7 +18,7 @@ from deskgrid.scheduler.commands import Assign, Assignment, StartGang
 from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.elsewhere import place_elsewhere
 from deskgrid.scheduler.gang_placing import GangPlacing
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, State, named
 from deskgrid.scheduler.pieces import Pieces
 from deskgrid.scheduler.policies.base import Foresight, Place, Postpone, Requirement
@@ -30,7 +30,7 @@ from deskgrid.scheduler.separating import Separating, most_moved
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
 from deskgrid.scheduler.suitable import only_suitable, promise
-from deskgrid.scheduler.turns import CATEGORIES, PLANNED_RARE, Claims, Turns, by_needs
+from deskgrid.scheduler.turns import CATEGORIES, PLANNED_RARE, PassTurns, RareWindowClaims, by_needs
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
 # round trip. Tasks longer than this are never sent ahead.
@@ -55,7 +55,7 @@ _SENT = State.SENT
 class Placing:
     """Passes over ``grid`` (`place_all`). In between: whether another pass is due, and what a slot may take or send."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         self._grid = grid
         # `GridState.changes` as of the last pass.
         self._passed = -1
@@ -63,8 +63,8 @@ class Placing:
         # tasks to postpone than a bounded pass may.
         self._left_some = False
         self._postponable = math.inf
-        self._claims = Claims(grid)
-        self._planned_claims = Claims(grid, PLANNED_RARE)
+        self._claims = RareWindowClaims(grid)
+        self._planned_claims = RareWindowClaims(grid, PLANNED_RARE)
         self._assigns: dict[str, Assign] = {}
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
@@ -126,7 +126,7 @@ class Placing:
             self._place_pieces(pieces, categories, longer=True)
         if categories and self._grid.slots.with_room and self._grid.budget > 0:
             for _ in self._caution.steps():
-                self._take_turns(Turns(self._grid, [category for category in categories if len(category)]))
+                self._take_turns(PassTurns(self._grid, [category for category in categories if len(category)]))
             if self._unfit:
                 self._give_back_unfit()
         if pieces:
@@ -155,7 +155,7 @@ class Placing:
             self._left_some |= not tidy
         return found
 
-    def _take_turns(self, turns: Turns) -> None:
+    def _take_turns(self, turns: PassTurns) -> None:
         """Ask the policy for tasks of those whose turn it is, until no slot has room, or nothing more fits."""
         grid = self._grid
         if turns.contested and isinstance(grid.policy, Foresight):
@@ -171,7 +171,7 @@ class Placing:
             if not more:
                 turns.over(categories)
 
-    def _ask_about(self, categories: list[Category], turns: Turns) -> bool:
+    def _ask_about(self, categories: list[Category], turns: PassTurns) -> bool:
         """Ask for tasks of these categories, first for those that failed elsewhere and for probes; False: no more."""
         grid = self._grid
         if any(category.elsewhere for category in categories) and self._ask(
@@ -185,14 +185,14 @@ class Placing:
         turn = turns.turn(categories, self._planned_claims.least()) if turns.contested else None
         return self._ask(grid.policy.plan(PolicyView(grid, categories, turns.categories, turn)), categories, turns)
 
-    def _serve_claims(self, turns: Turns) -> None:
+    def _serve_claims(self, turns: PassTurns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
         for categories in by_needs(turns.categories[:CATEGORIES], self._grid.avoided):
             with only_suitable(self._grid, categories[0].key) as ready:
                 if ready:
                     self._serve_claims_of(categories, turns)
 
-    def _serve_claims_of(self, categories: list[Category], turns: Turns) -> None:
+    def _serve_claims_of(self, categories: list[Category], turns: PassTurns) -> None:
         grid, requirement = self._grid, self._grid.policy.requirement
         least = self._claims.least()
         if least < PolicyView(grid, categories, categories).longest_fit(requirement):
@@ -202,7 +202,7 @@ class Placing:
             ):
                 categories = [category for category in categories if category.open and len(category)]
 
-    def _ask(self, steps: Iterator[Place | Postpone], categories: Sequence[Category], turns: Turns) -> bool:
+    def _ask(self, steps: Iterator[Place | Postpone], categories: Sequence[Category], turns: PassTurns) -> bool:
         """Carry out what was decided on ``categories``; False if there is no more, True if a turn ended before."""
         for step in steps:
             if isinstance(step, Postpone):

@@ -6,12 +6,12 @@ from functools import partial
 from itertools import chain, islice
 from statistics import fmean
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.prediction.ratios import Shown
-from deskgrid.scheduler.prediction.spread import Spread, longest, narrow, runtimes
+from deskgrid.scheduler.prediction.spread import RatioSpread, longest, narrow, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
@@ -45,7 +45,7 @@ class PolicyView:
 
     def __init__(
         self,
-        grid: GridState,
+        grid: SchedulerState,
         categories: Sequence[Category],
         all_categories: Sequence[Category],
         turn: Turn | None = None,
@@ -55,7 +55,7 @@ class PolicyView:
         self._grid = grid
         self._slots = grid.slots
         # By bag. No task ends while a pass goes on.
-        self._spreads: dict[int, Spread] = {}
+        self._spreads: dict[int, RatioSpread] = {}
         # None of these is replaced while a pass goes on.
         self.now = grid.now
         self.changes = grid.changes
@@ -78,11 +78,11 @@ class PolicyView:
         self.priority = merged([category.priority for category in categories], place_of)
         self.regular = RegularQueues([category.regular for category in categories], place_of)
 
-    def spread(self, task: int) -> Spread:
+    def spread(self, task: int) -> RatioSpread:
         """What the predictions of this task's bag are worth."""
         return self._spread(self._grid.tasks.known(task).bag)
 
-    def _spread(self, bag: Bag) -> Spread:
+    def _spread(self, bag: Bag) -> RatioSpread:
         spread = self._spreads.get(bag.number)
         if spread is None:
             spread = self._spreads[bag.number] = bag.spread(partial(self._running, bag))

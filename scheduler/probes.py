@@ -9,7 +9,7 @@ Rule 3: a pass looks at the probes of a few bags only; in the next one, it is th
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies.base import Place
 from deskgrid.scheduler.policy_view import PolicyView
@@ -20,14 +20,14 @@ from deskgrid.scheduler.queues.waiting import Entry
 BAGS = 4
 
 
-def place_probes(grid: GridState, categories: Sequence[Category]) -> Iterator[Place]:
+def place_probes(grid: SchedulerState, categories: Sequence[Category]) -> Iterator[Place]:
     """Placements of waiting probes in these categories."""
     for category in categories:
         for bag in list(islice(category.probing, BAGS)):
             yield from _place_probes_of(grid, category, bag)
 
 
-def _place_probes_of(grid: GridState, category: Category, bag: int) -> Iterator[Place]:
+def _place_probes_of(grid: SchedulerState, category: Category, bag: int) -> Iterator[Place]:
     probes = category.probing[bag] = category.probing.pop(bag)  # the last one from now on
     if grid.tasks.bags[bag].barred:
         return

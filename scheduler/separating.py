@@ -8,7 +8,7 @@ Rule 2: of each owner, at most `OWN_CATEGORIES` bags become categories in this w
 import math
 from collections.abc import Iterator
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.people import bar
 from deskgrid.scheduler.queues.categories import CategoryKey
@@ -23,7 +23,7 @@ OWN_CATEGORIES = 64
 class Separating:
     """Moves the tasks of bags on ``grid``."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         self._grid = grid
         self._steps: dict[int, Iterator[int]] = {}
 

@@ -7,12 +7,12 @@ slot, a gang from when it starts.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.slots import Worker
 
 
-def could(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
+def could(grid: SchedulerState, worker: Worker, key: CategoryKey) -> bool:
     """Whether a worker has what tasks of a category need, beside time, once its memory is free."""
     if grid.avoided and grid.avoided.until(key, worker.name) is not None:
         return False
@@ -22,14 +22,14 @@ def could(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
     return need is None or (need.labels <= worker.traits.labels and need.memory <= worker.traits.memory)
 
 
-def suits(grid: GridState, worker: Worker, key: CategoryKey) -> bool:
+def suits(grid: SchedulerState, worker: Worker, key: CategoryKey) -> bool:
     """Whether a worker has what tasks of a category need, beside time."""
     need = key.need
     return could(grid, worker, key) and (need is None or not need.memory or need.memory <= free_memory(grid, worker))
 
 
 @contextmanager
-def only_suitable(grid: GridState, key: CategoryKey) -> Iterator[bool]:
+def only_suitable(grid: SchedulerState, key: CategoryKey) -> Iterator[bool]:
     """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, memory and
     labels; and of those that rest from them. Yields whether others have room; if not, none is hidden.
     """
@@ -54,7 +54,7 @@ def only_suitable(grid: GridState, key: CategoryKey) -> Iterator[bool]:
 
 
 @contextmanager
-def without(grid: GridState, names: Collection[str]) -> Iterator[None]:
+def without(grid: SchedulerState, names: Collection[str]) -> Iterator[None]:
     """Take the slots of these workers out of their indexes."""
     workers = [grid.slots.workers[name] for name in names if name in grid.slots.workers]
     slots = [slot for worker in workers for slot in worker.slots if slot.rows is not None]
@@ -65,14 +65,14 @@ def without(grid: GridState, names: Collection[str]) -> Iterator[None]:
         grid.slots.index(slot, grid.now)
 
 
-def promise(grid: GridState, worker: Worker, task: int, memory: int) -> None:
+def promise(grid: SchedulerState, worker: Worker, task: int, memory: int) -> None:
     """A single task on a slot of ``worker`` has so many bytes. If others like it lack them, the slots are hidden."""
     worker.promised[task] = memory
     if free_memory(grid, worker) < memory:
         grid.slots.hide([worker])
 
 
-def free_memory(grid: GridState, worker: Worker) -> float:
+def free_memory(grid: SchedulerState, worker: Worker) -> float:
     """Bytes of a worker that neither gangs nor single tasks have been promised."""
     machine = grid.gangs.machines.get(worker.name)
     promised = worker.promised

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.blame import Blame
-from deskgrid.scheduler.gangs import Gangs
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.gangs import GangHandler
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.gangs import Gang
@@ -45,7 +45,7 @@ _OF_THE_WORKER = frozenset({Outcome.CRASH, Outcome.NO_ROOM, Outcome.NO_START})
 class Trust:
     """Doubts the workers of ``grid`` that are silent, and clears those that answer."""
 
-    def __init__(self, grid: GridState, gangs: Gangs, blame: Blame) -> None:
+    def __init__(self, grid: SchedulerState, gangs: GangHandler, blame: Blame) -> None:
         self._grid = grid
         self._gangs = gangs
         self._blame = blame

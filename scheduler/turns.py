@@ -5,7 +5,7 @@ minute of the whole grid ahead of the one who has used least has a turn. The pol
 Rule 2: of each share, only the categories of the highest priority have a turn.
 Rule 3: a category from which the policy took nothing more has had its turn in this pass, and the next ones follow. So
 no slot stays idle because of this.
-Rule 4: a task that fits only rare windows has its turn first, whoever it belongs to (`Claims`).
+Rule 4: a task that fits only rare windows has its turn first, whoever it belongs to (`RareWindowClaims`).
 Rule 5: a plan for everybody's tasks may put others first (`deskgrid.scheduler.planning.turn`), within limits (`turn`).
 With a single category, which is the usual case, there is one turn, and nothing is computed.
 """
@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.waiting import ReadableQueue
 from deskgrid.scheduler.state.avoided import Avoided
-from deskgrid.scheduler.state.shares import LEAD_S, PLANNED_LEAD_S, Share
+from deskgrid.scheduler.state.shares import LEAD_S, PLANNED_LEAD_S, GridShare
 
 # The most categories in one turn: a policy asks each of them for every task that it places.
 CATEGORIES = 32
@@ -44,7 +44,7 @@ class _Contender:
     ``turn``: whether it has anything running, and its standing; the least comes first.
     """
 
-    share: Share
+    share: GridShare
     turn: tuple[bool, float]
     categories: list[Category] = field(default_factory=list)
 
@@ -54,15 +54,15 @@ class _Contender:
         return [category for category in reversed(self.categories) if category.key.priority == highest]
 
 
-class Turns:
+class PassTurns:
     """The turns of one pass among ``categories``, which have waiting tasks. ``alone``: there is one, or none."""
 
-    def __init__(self, grid: GridState, categories: Sequence[Category]) -> None:
+    def __init__(self, grid: SchedulerState, categories: Sequence[Category]) -> None:
         self._grid = grid
         self.categories = [category for category in categories if category.open]
         self.alone = len(self.categories) < 2
         self._contenders: list[_Contender] = []
-        self._of: dict[Share, _Contender] = {}
+        self._of: dict[GridShare, _Contender] = {}
         self._most = True, math.inf
         if not self.alone:
             self._meet()
@@ -79,7 +79,7 @@ class Turns:
             self._of[share].categories.append(category)
         self._contenders = sorted(self._of.values(), key=_turn)
 
-    def _running(self) -> set[Share]:
+    def _running(self) -> set[GridShare]:
         """The shares that have a task running: not only one that waits on a slot behind those of others."""
         known = self._grid.tasks.known
         tasks = [slot.sent[0].attempt.task for slot in self._grid.slots.slots.values() if slot.sent]
@@ -174,10 +174,10 @@ def _longest(category: Category) -> float:
     return max([entry.runtime for entry in entries if entry is not None], default=0.0)
 
 
-class Claims:
+class RareWindowClaims:
     """From which runtime on tasks fit only rare windows."""
 
-    def __init__(self, grid: GridState, rare: float = RARE) -> None:
+    def __init__(self, grid: SchedulerState, rare: float = RARE) -> None:
         self._grid = grid
         self._rare = rare
         self._least = math.inf

@@ -7,8 +7,8 @@ from dataclasses import replace
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.comparing import correct, killed
-from deskgrid.scheduler.gangs import Gangs
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.gangs import GangHandler
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Window, Windows
 from deskgrid.scheduler.state.prediction_error import ratios
 from deskgrid.scheduler.state.slots import (
@@ -33,7 +33,7 @@ LOAD_STEP = 0.02
 class Workers:
     """Applies the events of workers to ``grid``."""
 
-    def __init__(self, grid: GridState, trust: Trust, gangs: Gangs) -> None:
+    def __init__(self, grid: SchedulerState, trust: Trust, gangs: GangHandler) -> None:
         self._grid = grid
         self._trust = trust
         self._gangs = gangs

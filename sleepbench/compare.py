@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 
-from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span
+from deskgrid.scheduler.simulation.simulator import RealWindow, SimulatedPC
 from deskgrid.sleepbench.costs import Cost, Costs
 from deskgrid.sleepbench.parameters import Options, Parameters
 from deskgrid.sleepbench.scenarios import Row, Scenario
@@ -31,15 +31,15 @@ class Underway:
     down: float
     closes: float
 
-    def __call__(self) -> Iterator[Span]:
+    def __call__(self) -> Iterator[RealWindow]:
         closes = self.closes
         while True:
-            yield Span(max(0.0, closes - self.up), closes, closes)
+            yield RealWindow(max(0.0, closes - self.up), closes, closes)
             closes += self.up + self.down
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RunSetting:
     """The settings that live and simulated runs share. ``scenario``: unscaled. ``options``: of the policy."""
 
     scenario: Scenario
@@ -53,7 +53,7 @@ class Setting:
         return takes_option(self.policy, seed=0)
 
 
-def trials(setting: Setting, costs: Costs | None) -> list[Trial]:
+def trials(setting: RunSetting, costs: Costs | None) -> list[Trial]:
     """The simulations that stand for a live run with these ``costs``; None: an ideal grid.
 
     The windows are those of the live run. Predictions do not include the costs of an attempt.

@@ -63,7 +63,7 @@ EMPTY_CALLS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FileToCompress:
     """A file to compress. ``path``: relative to the standard library, with slashes."""
 
     path: str
@@ -72,7 +72,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CompressionCost:
     """Seconds that a setting takes per file and per byte."""
 
     per_file: float
@@ -84,7 +84,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CompressionTask:
     """One task: some files of one kind, with one setting. ``seconds``: predicted, on an otherwise idle PC."""
 
     setting: str
@@ -121,7 +121,7 @@ def library() -> Path:
     return Path(sysconfig.get_path("stdlib"))
 
 
-def sources(root: Path) -> list[Source]:
+def sources(root: Path) -> list[FileToCompress]:
     """Every file of a known kind below ``root``, sorted; without installed packages and optimised bytecode.
 
     A link to a file counts as that file, also where it leads out of ``root``. What nobody may read is left out.
@@ -133,11 +133,11 @@ def sources(root: Path) -> list[Source]:
         kind = kinds.get(path.suffix)
         skipped = {"site-packages", "dist-packages"} & set(place.parts) or ".opt-" in path.name
         if kind and not skipped and path.is_file() and path.stat().st_size and os.access(path, os.R_OK):
-            found.append(Source(place.as_posix(), kind, path.stat().st_size))
+            found.append(FileToCompress(place.as_posix(), kind, path.stat().st_size))
     return found
 
 
-def squeeze(group: Group) -> Squeezed:
+def squeeze(group: CompressionTask) -> Squeezed:
     """The task: compress the files of ``group``, one by one."""
     root, pack = library(), SETTINGS[group.setting]
     before = after = 0
@@ -152,10 +152,10 @@ def squeeze(group: Group) -> Squeezed:
     return Squeezed(group.setting, group.kind, len(group.paths), before, after, seconds)
 
 
-def measure(root: Path, files: Sequence[Source]) -> dict[tuple[str, str], Cost]:
+def measure(root: Path, files: Sequence[FileToCompress]) -> dict[tuple[str, str], CompressionCost]:
     """The cost of each (setting, kind) on this machine, measured on a few files of each kind."""
     samples = {kind: sample([file for file in files if file.kind == kind]) for kind in KINDS}
-    costs: dict[tuple[str, str], Cost] = {}
+    costs: dict[tuple[str, str], CompressionCost] = {}
     for setting, pack in SETTINGS.items():
         per_file = min(_timed(pack, [b""]) for _ in range(EMPTY_CALLS))
         for kind, chosen in samples.items():
@@ -163,15 +163,15 @@ def measure(root: Path, files: Sequence[Source]) -> dict[tuple[str, str], Cost]:
             size = sum(map(len, data))
             if size:
                 rest = max(0.0, min(_timed(pack, data) for _ in range(SAMPLE_CALLS)) - per_file * len(data))
-                costs[setting, kind] = Cost(per_file, rest / size)
+                costs[setting, kind] = CompressionCost(per_file, rest / size)
     return costs
 
 
-def sample(files: Sequence[Source]) -> list[Source]:
+def sample(files: Sequence[FileToCompress]) -> list[FileToCompress]:
     """A few of ``files``, of all sizes, together not much more than `SAMPLE_BYTES`."""
     by_size = sorted(files, key=lambda file: (file.size, file.path))
     step = max(1, len(by_size) // SAMPLE_FILES)
-    chosen: list[Source] = []
+    chosen: list[FileToCompress] = []
     for file in by_size[step // 2 :: step]:
         if chosen and sum(other.size for other in chosen) + file.size > SAMPLE_BYTES:
             break
@@ -186,7 +186,9 @@ def _timed(pack: Callable[[bytes], bytes], data: Iterable[bytes]) -> float:
     return time.perf_counter() - started
 
 
-def affordable(files: Sequence[Source], costs: Mapping[tuple[str, str], Cost], budget: float) -> list[str]:
+def affordable(
+    files: Sequence[FileToCompress], costs: Mapping[tuple[str, str], CompressionCost], budget: float
+) -> list[str]:
     """The first settings that together take no more than ``budget`` seconds on all files; at least two."""
     kept: list[str] = []
     left = budget
@@ -199,8 +201,11 @@ def affordable(files: Sequence[Source], costs: Mapping[tuple[str, str], Cost], b
 
 
 def groups(
-    files: Sequence[Source], settings: Sequence[str], costs: Mapping[tuple[str, str], Cost], target: float
-) -> list[Group]:
+    files: Sequence[FileToCompress],
+    settings: Sequence[str],
+    costs: Mapping[tuple[str, str], CompressionCost],
+    target: float,
+) -> list[CompressionTask]:
     """Tasks for every setting on every file. A task has up to ``target`` predicted seconds, or a single file."""
     made = []
     for setting in settings:
@@ -211,17 +216,19 @@ def groups(
     return made
 
 
-def _grouped(setting: str, kind: str, files: Sequence[Source], cost: Cost, target: float) -> list[Group]:
+def _grouped(
+    setting: str, kind: str, files: Sequence[FileToCompress], cost: CompressionCost, target: float
+) -> list[CompressionTask]:
     made, paths, seconds = [], list[str](), 0.0
     for file in files:
         more = cost.of(1, file.size)
         if paths and seconds + more > target:
-            made.append(Group(setting, kind, tuple(paths), seconds))
+            made.append(CompressionTask(setting, kind, tuple(paths), seconds))
             paths, seconds = [], 0.0
         paths.append(file.path)
         seconds += more
     if paths:
-        made.append(Group(setting, kind, tuple(paths), seconds))
+        made.append(CompressionTask(setting, kind, tuple(paths), seconds))
     return made
 
 

@@ -18,8 +18,8 @@ import click
 
 from deskgrid.screen.drawing import counted
 from deskgrid.sleepbench.compress import (
-    Group,
-    Source,
+    CompressionTask,
+    FileToCompress,
     Squeezed,
     affordable,
     groups,
@@ -160,7 +160,7 @@ def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed], l
     )
 
 
-def _work(console: "Console") -> tuple[list[Source], list[Group]]:
+def _work(console: "Console") -> tuple[list[FileToCompress], list[CompressionTask]]:
     """The files, and the short tasks: every file with every setting that there is time for."""
     root = library()
     files = sources(root)

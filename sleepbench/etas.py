@@ -26,11 +26,11 @@ from deskgrid.scheduler.forecast.picture import Durations
 from deskgrid.scheduler.model import Outcome
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
-from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span, Stalled
+from deskgrid.scheduler.simulation.simulator import Arrival, RealWindow, SimulatedPC, Simulator, Stalled
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.sleepbench.workloads.fits import DAY_S, HOUR_S, WEEK_S
 from deskgrid.sleepbench.workloads.source import WorkloadError
-from deskgrid.sleepbench.workloads.task_log import LoggedTask, TaskLog
+from deskgrid.sleepbench.workloads.task_log import LoggedTask, LoggedTasks
 
 # When bags are estimated: the fraction of their tasks that has ended.
 STAGES = (0.05, 0.25, 0.5, 0.75)
@@ -121,7 +121,7 @@ def _row(method: str, stage: str, told: Sequence[Told]) -> Iterator[EtaRow]:
         )
 
 
-def bags_of(log: TaskLog, chance: Random, count: int) -> Iterator[tuple[LoggedTask, ...] | None]:
+def bags_of(log: LoggedTasks, chance: Random, count: int) -> Iterator[tuple[LoggedTask, ...] | None]:
     """So many bags of a log, in random order, each once; None when all have been played, and they begin anew."""
     tasks: defaultdict[str, list[LoggedTask]] = defaultdict(list)
     for stream in log.streams:
@@ -139,7 +139,7 @@ def bags_of(log: TaskLog, chance: Random, count: int) -> Iterator[tuple[LoggedTa
         yield None
 
 
-def nights_and_weekends(pc: int, seed: int, begins: float) -> Iterator[Span]:
+def nights_and_weekends(pc: int, seed: int, begins: float) -> Iterator[RealWindow]:
     """The windows of a PC from ``begins`` seconds after Monday 0:00 on."""
     chance = Random(f"{seed} {pc}")
     for day in range(10_000):
@@ -149,7 +149,7 @@ def nights_and_weekends(pc: int, seed: int, begins: float) -> Iterator[Span]:
         closes = (day + 1) * DAY_S + (0.0 if day % 7 in (4, 5) else MORNING * HOUR_S)
         early = chance.random() * EARLY_S if chance.random() < EARLY else 0.0
         if closes - early > begins:
-            yield Span(max(0.0, opens - begins), closes - early - begins, closes - begins)
+            yield RealWindow(max(0.0, opens - begins), closes - early - begins, closes - begins)
 
 
 class Estimator:
@@ -257,7 +257,7 @@ class _Observed:
         self.told.append(_Told(method, stage, now, told, cost_s))
 
 
-def measure(log: TaskLog, count: int, seed: int, progress: Callable[[int], None] = lambda done: None) -> list[Told]:
+def measure(log: LoggedTasks, count: int, seed: int, progress: Callable[[int], None] = lambda done: None) -> list[Told]:
     """Play so many bags of a log; returns all that was told of them. Raises `WorkloadError` if none can be."""
     estimator, told, done = Estimator(seed), list[Told](), 0
     for tasks in bags_of(log, Random(seed), count):

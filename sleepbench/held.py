@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from statistics import median
 
-from deskgrid.broker.store.rows import EtaRow
+from deskgrid.broker.store.rows import ToldEtaRow
 from deskgrid.scheduler.forecast.correction import STAGES, stage_of
 from deskgrid.sleepbench.history import History
 
@@ -33,7 +33,7 @@ class HeldRow:
 def held(history: History) -> Iterator[HeldRow]:
     """A row for each stage with estimates. Bags that never ended, or of which tasks were cancelled, do not count."""
     ends = _ends(history)
-    by_stage: defaultdict[int, list[EtaRow]] = defaultdict(list)
+    by_stage: defaultdict[int, list[ToldEtaRow]] = defaultdict(list)
     for each in history.etas:
         if each.bag in ends and each.made < ends[each.bag]:
             by_stage[stage_of(each.ended)].append(each)
@@ -51,7 +51,7 @@ def _ends(history: History) -> dict[int, float]:
     return found
 
 
-def _row(stage: str, told: list[EtaRow], ends: dict[int, float]) -> HeldRow:
+def _row(stage: str, told: list[ToldEtaRow], ends: dict[int, float]) -> HeldRow:
     covered: defaultdict[int, list[bool]] = defaultdict(list)
     for each in told:
         covered[each.bag].append(each.low <= ends[each.bag] <= each.high)

@@ -19,7 +19,7 @@ from deskgrid.broker.needs import need_of
 from deskgrid.broker.store.etas import estimates_in
 from deskgrid.broker.store.journal import NAME
 from deskgrid.broker.store.result_blocks import recorded
-from deskgrid.broker.store.rows import EtaRow, How
+from deskgrid.broker.store.rows import How, ToldEtaRow
 from deskgrid.broker.store.schema import FORMAT, format_of
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.wire import Outcome, read_task_options
@@ -94,7 +94,7 @@ class History:
     batches: tuple[PastBatch, ...]
     windows: tuple[PastWindow, ...]
     until: float
-    etas: tuple[EtaRow, ...] = ()
+    etas: tuple[ToldEtaRow, ...] = ()
 
 
 def read_history(home: Path) -> History:

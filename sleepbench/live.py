@@ -22,7 +22,7 @@ from deskgrid.sleepbench.costs import Costs, Nap, Opened, measure
 from deskgrid.sleepbench.history import PastWindow, read_history
 from deskgrid.sleepbench.naps import nap
 from deskgrid.sleepbench.processes import Processes, snapshot_of, write_cycle
-from deskgrid.sleepbench.scenarios import Measured, Scenario
+from deskgrid.sleepbench.scenarios import Measurements, Scenario
 from deskgrid.sleepbench.simulated import with_seed
 from deskgrid.wire.status import StatusDocument
 
@@ -62,7 +62,7 @@ Progress = Callable[[int], None]
 class LiveRun:
     """The result of a run, and its overhead."""
 
-    measured: Measured
+    measured: Measurements
     costs: Costs
 
 
@@ -121,15 +121,15 @@ def cycle_pairs(uptime: float, restart: float, opens_in: float, length: float) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Watched:
+class _WatchedBag:
     """A bag that has run. ``submitted_at``: POSIX seconds."""
 
-    measured: Measured
+    measured: Measurements
     naps: Sequence[Nap]
     submitted_at: float
 
 
-def _run_bag(processes: Processes, grid: Grid, scenario: Scenario, progress: Progress) -> _Watched:
+def _run_bag(processes: Processes, grid: Grid, scenario: Scenario, progress: Progress) -> _WatchedBag:
     start = snapshot_of(grid)
     started, submitted_at = time.monotonic(), time.time()
     bag = grid.bag(nap, scenario.tasks, runtime=scenario.tasks, name=f"scenario {scenario.number}")
@@ -138,7 +138,7 @@ def _run_bag(processes: Processes, grid: Grid, scenario: Scenario, progress: Pro
     end = snapshot_of(grid)
     done = zip(scenario.tasks, bag.results(), strict=True)
     naps = [Nap(pc, asked, began - started, ended - started) for asked, (pc, began, ended) in done]
-    measured = Measured(
+    measured = Measurements(
         makespan_s=makespan,
         window_s=window_s(end) - window_s(start),
         slept_s=math.fsum(one.ended - one.started for one in naps),
@@ -146,7 +146,7 @@ def _run_bag(processes: Processes, grid: Grid, scenario: Scenario, progress: Pro
         kills=end["counters"]["kills"],
         planned_kills=end["counters"]["planned_kills"],
     )
-    return _Watched(measured, naps, submitted_at)
+    return _WatchedBag(measured, naps, submitted_at)
 
 
 def _opened(windows: Iterable[PastWindow], scenario: Scenario, submitted_at: float) -> Iterator[Opened]:

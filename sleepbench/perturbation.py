@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span, Timetable
+from deskgrid.scheduler.simulation.simulator import RealWindow, SimulatedPC, Timetable
 
 # A PC does not announce the rest of its window again if that is less than this fraction of the window.
 NEGLIGIBLE = 0.01
@@ -39,13 +39,13 @@ class WronglyAnnounced:
     factor: float
     seed: str
 
-    def __call__(self) -> Iterator[Span]:
+    def __call__(self) -> Iterator[RealWindow]:
         chance = Random(self.seed)
         for span in self.timetable():
             announced, *again = self._closings(span, chance)
             yield replace(span, announced=announced, again=tuple(again))
 
-    def _closings(self, span: Span, chance: Random) -> Iterator[float]:
+    def _closings(self, span: RealWindow, chance: Random) -> Iterator[float]:
         """The closing announced at the opening, and a new one at each announced closing, until little is left."""
         now, lasts = span.opens, span.closes - span.opens
         while now == span.opens or span.closes - now > NEGLIGIBLE * lasts:

@@ -108,7 +108,7 @@ class MeanWithRatios:
         self._error.add(ratios(predicted[-1:], [task.seconds]))
 
 
-class Learned:
+class OwnPredictor:
     """deskgrid's own."""
 
     def __init__(self) -> None:
@@ -136,5 +136,5 @@ PREDICTORS: dict[str, Callable[[], Predictor]] = {
     BASELINE: RunningMean,
     "last-two": LastTwo,
     "mean-with-ratios": MeanWithRatios,
-    OWN: Learned,
+    OWN: OwnPredictor,
 }

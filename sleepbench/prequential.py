@@ -13,7 +13,7 @@ from time import perf_counter
 
 from deskgrid.sleepbench.predictors import BASELINE, OWN, PREDICTORS, Predictor
 from deskgrid.sleepbench.workloads.source import WorkloadError
-from deskgrid.sleepbench.workloads.task_log import LoggedTask, TaskLog
+from deskgrid.sleepbench.workloads.task_log import LoggedTask, LoggedTasks
 
 LEAST = 20
 # A bag counts as poorly covered if fewer of its tasks than this fraction stay below their 0.9 quantile.
@@ -95,7 +95,7 @@ class _Played:
         return {name: bag for name, bag in self.bags.items() if bag.tasks >= LEAST}
 
 
-def measure(log: TaskLog, in_flight: int) -> Iterator[PredictionRow]:
+def measure(log: LoggedTasks, in_flight: int) -> Iterator[PredictionRow]:
     """A row for each predictor, as soon as it is known. Raises `WorkloadError` if no bag is large enough."""
     requests = any(task.requested is not None for stream in log.streams for task in stream)
     base = _play(log, PREDICTORS[BASELINE](), in_flight)
@@ -107,14 +107,14 @@ def measure(log: TaskLog, in_flight: int) -> Iterator[PredictionRow]:
             yield _row(name, in_flight, played, base.scored())
 
 
-def life(log: TaskLog, in_flight: int) -> Life:
+def life(log: LoggedTasks, in_flight: int) -> Life:
     """What deskgrid predicts of the tasks of the largest bag, the first of equals."""
     name = Counter(task.bag for stream in log.streams for task in stream).most_common(1)[0][0]
     told = _play(log, PREDICTORS[OWN](), in_flight, shown=name).bags[name].told or []
     return Life(name, [seconds for seconds, _ in told], [quantiles for _, quantiles in told])
 
 
-def _play(log: TaskLog, predictor: Predictor, in_flight: int, shown: str | None = None) -> _Played:
+def _play(log: LoggedTasks, predictor: Predictor, in_flight: int, shown: str | None = None) -> _Played:
     played = _Played()
     if shown is not None:
         played.bags[shown] = _Bag(told=[])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.model import OPEN_ENDED
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, Span, Stalled
+from deskgrid.scheduler.simulation.simulator import Arrival, RealWindow, Run, SimulatedPC, Simulator, Stalled
 from deskgrid.sleepbench.history import History, HistoryError, PastBatch, PastWindow, whole
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 from deskgrid.sleepbench.workloads.combine import soonest_s
@@ -29,10 +29,10 @@ RECORDED = "recorded"
 class Again:
     """The spans of one PC, repeated with this ``period``."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[RealWindow, ...]
     period: float
 
-    def __call__(self) -> Iterator[Span]:
+    def __call__(self) -> Iterator[RealWindow]:
         """The spans from the beginning. They never end, unless one of them lasts for ever."""
         last = 0.0
         for number in count():
@@ -41,7 +41,7 @@ class Again:
                 closes = span.closes + number * self.period
                 if closes > opens:  # otherwise it lies within a span that is still open
                     announced = span.announced + number * self.period
-                    yield Span(opens, closes, announced if announced > opens else closes)
+                    yield RealWindow(opens, closes, announced if announced > opens else closes)
                     last = closes
                 if last == OPEN_ENDED:
                     return
@@ -111,12 +111,12 @@ class Replay:
                     name = f"{worker}/{slots}" + (f"/{site}" if site else "")
                     yield SimulatedPC(name, Again(spans, self.period), slots, site=site)
 
-    def _spans(self, window: PastWindow) -> Iterator[Span]:
+    def _spans(self, window: PastWindow) -> Iterator[RealWindow]:
         opens, closes = max(0.0, window.opened - self.start), window.closed - self.start
         announced = OPEN_ENDED if window.planned is None else window.planned - self.start
         if closes > opens:
             # A window that stayed open after its announced closing must have been announced again.
-            yield Span(opens, closes, announced if announced > opens else closes)
+            yield RealWindow(opens, closes, announced if announced > opens else closes)
 
     def _arrival(self, batch: PastBatch) -> Arrival:
         actual = [task.elapsed for task in batch.tasks]

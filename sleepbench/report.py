@@ -73,7 +73,7 @@ SUMMARY_CAPTION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RunGroup:
     """The runs that one line summarizes. ``title``: of its table; ``name``: of the line."""
 
     title: str
@@ -81,7 +81,7 @@ class Group:
     rows: Sequence[Row]
 
 
-def summaries(groups: Iterable[Group]) -> Iterator[Table]:
+def summaries(groups: Iterable[RunGroup]) -> Iterator[Table]:
     """A table for each title, with a line per group and the lower bound. Groups of one title have to be adjacent."""
     parts = [(title, list(members)) for title, members in groupby(groups, key=lambda group: group.title)]
     for place, (title, members) in enumerate(parts, start=1):
@@ -89,7 +89,7 @@ def summaries(groups: Iterable[Group]) -> Iterator[Table]:
         yield table(title, SUMMARY, caption, [*map(summary, members), *_bounds(members)])
 
 
-def summary(group: Group) -> Line:
+def summary(group: RunGroup) -> Line:
     """The cells for a group."""
     makespans = [row.makespan_min for row in group.rows]
     mean, paper = fmean(makespans), group.rows[0].paper_min
@@ -105,7 +105,7 @@ def summary(group: Group) -> Line:
     )
 
 
-def _bounds(groups: Sequence[Group]) -> list[Line]:
+def _bounds(groups: Sequence[RunGroup]) -> list[Line]:
     """The line of the lower bound; a mean if the runs have different bounds."""
     return [("lower bound", f"{fmean(row.lower_bound_min for group in groups for row in group.rows):.2f}")]
 

@@ -31,7 +31,7 @@ HAIR = 1e-9
 
 def read_scenario(path: Path) -> Scenario:
     """The scenario in the file, named after the file; raises `ScenarioError`."""
-    return _Reader(path, *read_toml(path)).scenario()
+    return _ScenarioReader(path, *read_toml(path)).scenario()
 
 
 def read_toml(path: Path) -> tuple[str, Mapping[str, Any]]:
@@ -47,7 +47,7 @@ def read_toml(path: Path) -> tuple[str, Mapping[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ScenarioReader:
     path: Path
     text: str
     table: Mapping[str, Any]

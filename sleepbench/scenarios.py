@@ -126,7 +126,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """The measurements of a run, on its own clock. Seconds; sums are slot seconds.
 
     ``window_s``: open windows between the start and the end of the run. ``slept_s``: tasks that succeeded.
@@ -140,7 +140,7 @@ class Measured:
     planned_kills: int
 
 
-def paper_row(scenario: Scenario, policy: str, measured: Measured, *, scale: float, run: int, seed: int) -> Row:
+def paper_row(scenario: Scenario, policy: str, measured: Measurements, *, scale: float, run: int, seed: int) -> Row:
     """The row for a run of ``scenario`` (unscaled) that was measured at ``scale``."""
     idle_s = measured.window_s - measured.slept_s - measured.wasted_s
     return Row(

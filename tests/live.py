@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 from deskgrid.broker.server import BrokerOptions, Ready, serve
 from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
 from deskgrid.worker.agent import WorkerOptions, run_worker
-from deskgrid.worker.windows.uptime import Plan
+from deskgrid.worker.windows.uptime import UptimePlan
 from deskgrid.worker.windows.windows_file import WindowsFile
 from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine, enrolled
 from tests.waiting import eventually
@@ -132,7 +132,7 @@ class LiveWorker(Live):
         join: JoinLine,
         name: str = "pc1",
         slots: int = 1,
-        plan: Plan | None = None,
+        plan: UptimePlan | None = None,
         home: Path | None = None,
         **more: Any,
     ) -> None:
@@ -178,7 +178,12 @@ class LiveGrid:
         self.broker = self._broker(self.broker.ready.address)
 
     def start_worker(
-        self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, line: JoinLine | None = None, **more: Any
+        self,
+        name: str = "pc1",
+        slots: int = 1,
+        plan: UptimePlan | None = None,
+        line: JoinLine | None = None,
+        **more: Any,
     ) -> LiveWorker:
         """A worker that has just been started, by the broker's join line or another. ``more``: as in `LiveWorker`."""
         chosen = line or self.broker.line("worker")
@@ -188,7 +193,7 @@ class LiveGrid:
         worker.start()
         return worker
 
-    def worker(self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, **more: Any) -> LiveWorker:
+    def worker(self, name: str = "pc1", slots: int = 1, plan: UptimePlan | None = None, **more: Any) -> LiveWorker:
         """A worker that has joined."""
         worker = self.start_worker(name, slots, plan, **more)
         assert self.joined(worker) or worker.ended

@@ -5,7 +5,7 @@ from pathlib import Path
 from deskgrid import wire
 from deskgrid.worker.gangs import RunsRanks
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.jobs import Gang, JobSaved, Printed, RankJob, RankKey, RankReport, RankStopped
+from deskgrid.worker.run.jobs import GangStart, JobSaved, PrintedOutput, RankJob, RankKey, RankReport, RankStopped
 
 
 class NoRanks:
@@ -21,7 +21,7 @@ class NoRanks:
     def prepare(self, job: RankJob) -> None:
         raise AssertionError(f"nobody asked for {job!r:.100}")
 
-    def begin(self, key: RankKey, gang: Gang, now: float) -> None:
+    def begin(self, key: RankKey, gang: GangStart, now: float) -> None:
         raise AssertionError(f"nobody prepared {key}")
 
     def poll(self, now: float) -> list[RankReport]:
@@ -37,7 +37,7 @@ class NoRanks:
 
     def pmi(self, key: RankKey, data: bytes, now: float) -> None: ...
 
-    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         return None
 
 
@@ -57,7 +57,7 @@ class WithoutFiles:
     def reconnected(self) -> None:
         pass
 
-    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         return None
 
 

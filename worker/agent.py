@@ -29,24 +29,24 @@ from deskgrid.worker.enrolment import enrolled
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache
-from deskgrid.worker.files.stage import Stage
+from deskgrid.worker.files.stage import FileStage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
-from deskgrid.worker.link import Link, UnknownKey
+from deskgrid.worker.link import BrokerLink, UnknownKey
 from deskgrid.worker.pc.address import address_towards, interface_of
 from deskgrid.worker.pc.processors import cores
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.pc.this_pc import ThisPc
-from deskgrid.worker.run.accounts import Account, AccountError, check_account, reserved
+from deskgrid.worker.run.accounts import AccountError, UserAccount, check_account, reserved
 from deskgrid.worker.run.cgroup import find_groups
 from deskgrid.worker.run.executor import Executor
-from deskgrid.worker.run.folders import Folder, has_locks, is_ours
+from deskgrid.worker.run.folders import WorkerFolder, has_locks, is_ours
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.nursery import PROGRAM
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.scope import LOWEST
-from deskgrid.worker.session import Identity, Refusal, Session
+from deskgrid.worker.session import Identity, Session, WorkerRefused
 from deskgrid.worker.windows.clocks import read_clocks
-from deskgrid.worker.windows.uptime import OpenEnded, Plan, PlanError, weekly_from_json
+from deskgrid.worker.windows.uptime import OpenEnded, PlanError, UptimePlan, weekly_from_json
 
 if TYPE_CHECKING:
     from deskgrid.worker.windows.alarm import Alarm
@@ -109,9 +109,9 @@ class WorkerOptions:
     name: str
     home: Path
     site: str = ""
-    plan: Plan | None = None
+    plan: UptimePlan | None = None
     task_memory: int = 0
-    run_as: tuple[Account, ...] = ()
+    run_as: tuple[UserAccount, ...] = ()
     files: Path | None = None
     files_bytes: int = FILES_BYTES
     env_bytes: int = ENV_BYTES
@@ -146,7 +146,7 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
                 _work(options, stopping, say)
             else:
                 _work_as_known(options, stopping, say)
-    except Refusal as refusal:
+    except WorkerRefused as refusal:
         raise WorkerError(f"the broker refuses this worker: {refusal}") from refusal
     except (IdentityError, AccountError) as error:
         raise WorkerError(str(error)) from error
@@ -232,11 +232,11 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         sites.renew()
 
     how: dict[str, Any] = {"accounts": accounts, "nice": options.nice, "renew": renew}
-    stage = Stage(executor, cache, tasks.path, wake, wheels=wheels, sites=sites.path, **how)
+    stage = FileStage(executor, cache, tasks.path, wake, wheels=wheels, sites=sites.path, **how)
     assert stage.environments is not None
     executor.sites = stage.environments.ready
     try:
-        with Link(options.join) as link:
+        with BrokerLink(options.join) as link:
             pc = ThisPc(address, measurement)
             _say_of_accounts(options, say)
             _Agent(options, link, executor, stage, pc, wake=wake, woken=wake_out, say=say).run(stopping)
@@ -259,7 +259,9 @@ def _say_of_accounts(options: WorkerOptions, say: Callable[[str], None]) -> None
         say(f"tasks run as {names}{people}")
 
 
-def _places(options: WorkerOptions, say: Callable[[str], None]) -> tuple[FileCache, WheelStore, Folder, Folder]:
+def _places(
+    options: WorkerOptions, say: Callable[[str], None]
+) -> tuple[FileCache, WheelStore, WorkerFolder, WorkerFolder]:
     """Return the cache of stored files, the store of wheels, and folders for tasks and for environments, on one disk.
 
     Raises `WorkerError`.
@@ -277,7 +279,7 @@ def _places(options: WorkerOptions, say: Callable[[str], None]) -> tuple[FileCac
             say(f"the disk of {place} has no locks, so stored files are kept in {local}: name another with --files")
             place = _made(local)
         store = WheelStore(place / "wheels", options.env_bytes)
-        tasks, sites = Folder(place), Folder(place)
+        tasks, sites = WorkerFolder(place), WorkerFolder(place)
         sites.path.chmod(0o711)  # whoever may use an environment gets to it by its name
         return FileCache(place / "cache", options.files_bytes), store, tasks, sites
     except OSError as error:
@@ -311,9 +313,9 @@ class _Agent:
     def __init__(
         self,
         options: WorkerOptions,
-        link: Link,
+        link: BrokerLink,
         executor: Executor,
-        stage: Stage,
+        stage: FileStage,
         pc: ThisPc,
         *,
         wake: Callable[[], None],
@@ -412,7 +414,7 @@ class _Agent:
                 self._session.receive(message, read_clocks())
             except wire.ProtocolError as error:
                 log.error("unusable-message reason=%r", str(error))
-            except Refusal:
+            except WorkerRefused:
                 raise
             except Exception:  # one unforeseen message must not end this worker and its tasks
                 log.exception("message-failed")

@@ -33,7 +33,7 @@ UNREADABLE = b"?"
 AttemptKey = tuple[int, int]
 
 
-class Store(Protocol):
+class CheckpointStore(Protocol):
     """The part of `deskgrid.worker.run.checkpoint_files.CheckpointFiles` that is used here."""
 
     def write(self, task: int, number: int, data: wire.Payload, start: int = 0, size: int | None = None) -> None: ...
@@ -67,7 +67,7 @@ class _Unkept:
 
 
 @dataclass(slots=True)
-class _Piece:
+class _SavingAttempt:
     """One attempt. ``since``: when it began, or saved last. ``closes``: when its window closes, as it was last told."""
 
     template: str
@@ -78,14 +78,14 @@ class _Piece:
 class Checkpoints:
     """``name``: of the worker, which decides how much earlier than others it saves when many windows close at once."""
 
-    def __init__(self, name: str, store: Store) -> None:
+    def __init__(self, name: str, store: CheckpointStore) -> None:
         self.loss_s = FIRST_LOSS_S
         self.spread_s = 0.0
         self._place = crc32(name.encode()) / 2**32
         self._store = store
         # How long saving and sending took the last time, by template.
         self._costs: dict[str, float] = {}
-        self._pieces: dict[AttemptKey, _Piece] = {}
+        self._pieces: dict[AttemptKey, _SavingAttempt] = {}
         # The newest checkpoint of each task that the broker has not confirmed.
         self._unkept: dict[int, _Unkept] = {}
         # The checkpoints that are in files here, by task: the broker's number, and the number of the file.
@@ -168,7 +168,7 @@ class Checkpoints:
         """``work`` begins. Returns the checkpoint that it goes on from; None: it is not checkpointable."""
         if not work.options.checkpoint:
             return None
-        self._pieces[work.task, work.number] = _Piece(work.template, now)
+        self._pieces[work.task, work.number] = _SavingAttempt(work.template, now)
         if not work.checkpoint:
             return b""
         # A file that cannot be read is as bad as a damaged one: the task will say so, and use the one before.

@@ -13,8 +13,8 @@ from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.wire.key_pair import new_pair
 from deskgrid.wire.names import name_error
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
-from deskgrid.worker.link import Link, UnknownKey
-from deskgrid.worker.session import Refusal
+from deskgrid.worker.link import BrokerLink, UnknownKey
+from deskgrid.worker.session import WorkerRefused
 
 log = logging.getLogger("deskgrid.worker")
 
@@ -30,7 +30,7 @@ def enrolled(
     """Enrol this PC with the broker and return its identity; None if the worker has to stop first.
 
     If this PC already has an identity of that name, it is reused. A PC whose request was never sent, or was refused,
-    gets none. Raises `Refusal`, `UnknownKey` and `IdentityError`.
+    gets none. Raises `WorkerRefused`, `UnknownKey` and `IdentityError`.
     """
     if error := name_error(name):
         raise IdentityError(f"--name: {error}")
@@ -40,7 +40,7 @@ def enrolled(
     mine = PcIdentity(name, replace(line, keys=Keys(line.keys.server, *pair)))
     try:
         answer = _ask(line, mine, identities, stopping, say)
-    except (Refusal, UnknownKey):
+    except (WorkerRefused, UnknownKey):
         if before is None:
             identities.drop(mine)
         raise
@@ -64,7 +64,7 @@ def _ask(
     line: JoinLine, mine: PcIdentity, identities: Identities, stopping: Callable[[], bool], say: Callable[[str], None]
 ) -> wire.Enrolled | None:
     request = wire.Enrol(wire.VERSION, mine.name, mine.keys.public)
-    with Link(line) as link:
+    with BrokerLink(line) as link:
         again = 0.0
         while not stopping():
             if link.connected and time.monotonic() >= again:
@@ -81,7 +81,7 @@ def _ask(
     return None
 
 
-def _answer(link: Link) -> wire.Enrolled | None:
+def _answer(link: BrokerLink) -> wire.Enrolled | None:
     """Return the broker's answer if it has arrived, else None."""
     while True:
         try:
@@ -90,6 +90,6 @@ def _answer(link: Link) -> wire.Enrolled | None:
             log.error("unusable-message reason=%r", str(error))
             continue
         if isinstance(message, wire.Refused):
-            raise Refusal(message.reason)
+            raise WorkerRefused(message.reason)
         if message is None or isinstance(message, wire.Enrolled):
             return message

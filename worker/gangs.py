@@ -16,9 +16,9 @@ from typing import Protocol
 from deskgrid import wire
 from deskgrid.worker.deliveries import Deliveries
 from deskgrid.worker.run.jobs import (
-    Gang,
+    GangStart,
     JobEnded,
-    Printed,
+    PrintedOutput,
     Program,
     RankEnded,
     RankJob,
@@ -39,17 +39,17 @@ class RunsRanks(Protocol):
     """The part of `deskgrid.worker.run.ranks.Ranks` that this needs."""
 
     def prepare(self, job: RankJob) -> None: ...
-    def begin(self, key: RankKey, gang: Gang, now: float) -> None: ...
+    def begin(self, key: RankKey, gang: GangStart, now: float) -> None: ...
     def poll(self, now: float) -> list[RankReport]: ...
     def running(self, now: float) -> dict[RankKey, float]: ...
     def stop(self, task: int, number: int, now: float) -> list[RankStopped]: ...
     def met(self, key: RankKey, serial: int, reason: str, values: wire.Payload) -> None: ...
     def pmi(self, key: RankKey, data: bytes, now: float) -> None: ...
-    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None: ...
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> PrintedOutput | None: ...
 
 
 @dataclass(slots=True)
-class _Rank:
+class _GangRank:
     """``slots``: that it occupies. ``meets``: what it said about a meeting and has no answer to.
 
     ``said``: its last bytes to the process manager, which have no answer; ``before``: how many went before them.
@@ -63,13 +63,13 @@ class _Rank:
 
 
 @dataclass(slots=True)
-class _Part:
+class _LocalRanks:
     """The ranks of one attempt here that have not ended, by number. ``until``: when its lease ends."""
 
     work: wire.Work
     size: int
     until: float
-    ranks: dict[int, _Rank]
+    ranks: dict[int, _GangRank]
     prepared: bool = False
     begun: bool = False
 
@@ -98,7 +98,7 @@ class _Part:
         )
 
 
-class Gangs:
+class WorkerGangs:
     """``out``: where messages are put. ``free_port``: finds a port of this PC for a gang whose rank 0 is here."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Gangs:
         self._templates = templates
         self._free_port = free_port
         self._out = out
-        self._parts: dict[AttemptKey, _Part] = {}
+        self._parts: dict[AttemptKey, _LocalRanks] = {}
         # The port that was said for each attempt that is ready.
         self._ports: dict[AttemptKey, int] = {}
         self._results = Deliveries[wire.RankResult](lambda row: (row.task, row.number, row.rank), wire.RanksEnded)
@@ -151,9 +151,9 @@ class Gangs:
         if not message.work or not message.ranks:
             return
         (work,) = message.work
-        part = _Part(work, message.size, now + message.lease, {})
+        part = _LocalRanks(work, message.size, now + message.lease, {})
         for number, slot in message.ranks:
-            part.ranks.setdefault(number, _Rank([])).slots.append(slot)
+            part.ranks.setdefault(number, _GangRank([])).slots.append(slot)
         occupied = self.occupied
         if part.key in self._parts:
             return  # it came twice
@@ -167,7 +167,7 @@ class Gangs:
         if part is None or part.begun or not part.ready or len(message.hosts) != part.size:
             return
         part.begun = True
-        gang = Gang(message.hosts, message.port, tuple(sorted(part.ranks)))
+        gang = GangStart(message.hosts, message.port, tuple(sorted(part.ranks)))
         for number in gang.local:
             self._runs.begin((*part.key, number), gang, now)
 
@@ -241,13 +241,13 @@ class Gangs:
                     rank.meets.append(wire.Meet(*report.key, serial, gathers, overdue, value))
                     self._out.append(rank.meets[-1])
 
-    def _tell_ready(self, part: _Part) -> None:
+    def _tell_ready(self, part: _LocalRanks) -> None:
         self._out.append(wire.RanksReady(*part.key, self._ports[part.key]))
 
-    def _refuse(self, part: _Part, reason: str) -> None:
+    def _refuse(self, part: _LocalRanks, reason: str) -> None:
         self._out.append(wire.RanksUnready(*part.key, reason))
 
-    def _fail(self, part: _Part, outcome: wire.Outcome, kind: str, reason: str, now: float) -> None:
+    def _fail(self, part: _LocalRanks, outcome: wire.Outcome, kind: str, reason: str, now: float) -> None:
         """End an attempt whose template cannot be used."""
         if outcome is not wire.Outcome.ERROR:  # this PC is to blame
             self._drop(part.key, now)
@@ -259,7 +259,7 @@ class Gangs:
         self._end(part, number, JobEnded(slot, *part.key, outcome, 0.0, payload, b"", b""))
         self._drop(part.key, now)
 
-    def _end(self, part: _Part, number: int, ended: JobEnded) -> None:
+    def _end(self, part: _LocalRanks, number: int, ended: JobEnded) -> None:
         """Send the result of a rank."""
         rank = part.ranks.pop(number)
         if not part.ranks:

@@ -31,7 +31,7 @@ class UnknownKey(Exception):
     """The broker does not know the key of this connection."""
 
 
-class Link:
+class BrokerLink:
     """A connection to the broker of a join line, open during a ``with`` block."""
 
     def __init__(self, join: JoinLine) -> None:
@@ -63,7 +63,7 @@ class Link:
         self._poller.register(self.socket, zmq.POLLIN)
         self._poller.register(self.monitor, zmq.POLLIN)
 
-    def __enter__(self) -> "Link":
+    def __enter__(self) -> "BrokerLink":
         self._dial()
         return self
 

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from deskgrid import wire
 from deskgrid.wire.saving import LEAD_LEAST_S
-from deskgrid.worker.gangs import Gangs, RunsRanks
+from deskgrid.worker.gangs import RunsRanks, WorkerGangs
 from deskgrid.worker.showing import Showing
 from deskgrid.worker.templates import Learns, Templates
 from deskgrid.worker.windows.announcements import Announcements, Powers
-from deskgrid.worker.windows.uptime import Instant, Plan, Until
+from deskgrid.worker.windows.uptime import Instant, Until, UptimePlan
 from deskgrid.worker.work import RunsJobs, SlotWork
 
 # Seconds between heartbeats until the broker sets another interval, and between introductions that nobody answers.
@@ -32,12 +32,12 @@ FileMessage = wire.Part | wire.Lacks | wire.Kept | wire.Failed | wire.Prepare
 RankMessage = wire.StartRanks | wire.Met | wire.PmiBytes | wire.RanksTaken
 
 
-class Refusal(Exception):
+class WorkerRefused(Exception):
     """The broker refuses this worker."""
 
 
 class TaskExecutor(RunsJobs, Learns, Protocol):
-    """The part of `deskgrid.worker.files.stage.Stage` that the session uses. ``now`` is monotonic seconds."""
+    """The part of `deskgrid.worker.files.stage.FileStage` that the session uses. ``now`` is monotonic seconds."""
 
     @property
     def ranks(self) -> RunsRanks: ...
@@ -73,7 +73,7 @@ class Session:
     def __init__(
         self,
         identity: Identity,
-        plan: Plan,
+        plan: UptimePlan,
         runs: TaskExecutor,
         follows_broker: bool,
         free_port: Callable[[], int] = lambda: 0,
@@ -95,7 +95,7 @@ class Session:
         self._out: list[wire.Message] = []
         self._templates = Templates(runs)
         self._work = SlotWork(identity.name, identity.slots, runs, self._templates, self._out)
-        self._gangs = Gangs(runs.ranks, self._templates, free_port, self._out)
+        self._gangs = WorkerGangs(runs.ranks, self._templates, free_port, self._out)
         self._showing = Showing(runs, runs.ranks)
         # Attempts that were stopped when the last window closed: the `Leave` that names them may get lost.
         self._stopped: tuple[wire.Running, ...] = ()
@@ -115,7 +115,7 @@ class Session:
     # --- what the driver calls ---------------------------------------------------------------------------------------
 
     def receive(self, message: wire.Message, now: Instant) -> None:
-        """Handle a message of the broker; raises `Refusal` if the broker refuses this worker."""
+        """Handle a message of the broker; raises `WorkerRefused` if the broker refuses this worker."""
         if isinstance(message, wire.Assign):
             self._assign(message)
         elif isinstance(message, WorkMessage):
@@ -143,7 +143,7 @@ class Session:
     def _turned_away(self, message: wire.Message) -> None:
         """Handle a message with which the broker ends a conversation."""
         if isinstance(message, wire.Refused):
-            raise Refusal(message.reason)
+            raise WorkerRefused(message.reason)
         if isinstance(message, wire.Rejoin | wire.Goodbye):
             self.disconnected()
             if isinstance(message, wire.Rejoin):
@@ -159,7 +159,7 @@ class Session:
         if not self._introduced:
             self._speak_at = 0.0
 
-    def use_plan(self, plan: Plan | None) -> None:
+    def use_plan(self, plan: UptimePlan | None) -> None:
         """Follow ``plan`` from now on; None: the worker's own plan."""
         self.plan = self._own_plan if plan is None else plan
         self._closes_at = float("inf")  # the old value is from the previous plan

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deskgrid import wire
-from deskgrid.worker.checkpoints import Checkpoints, Store
+from deskgrid.worker.checkpoints import Checkpoints, CheckpointStore
 from deskgrid.worker.deliveries import Deliveries
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed, Program
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, PrintedOutput, Program
 from deskgrid.worker.templates import Templates
 
 # Predicted seconds, and number, of short tasks given to a child process at once. It gets more tasks while it runs the
@@ -18,10 +18,10 @@ BATCH_TASKS = 500
 
 
 class RunsJobs(Protocol):
-    """The part of `deskgrid.worker.files.stage.Stage` that this needs. ``now`` is monotonic seconds."""
+    """The part of `deskgrid.worker.files.stage.FileStage` that this needs. ``now`` is monotonic seconds."""
 
     @property
-    def checkpoints(self) -> Store: ...
+    def checkpoints(self) -> CheckpointStore: ...
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
     def poll(self, now: float) -> list[JobEnded]: ...
@@ -29,7 +29,7 @@ class RunsJobs(Protocol):
     def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
-    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None: ...
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> PrintedOutput | None: ...
 
 
 @dataclass(slots=True)

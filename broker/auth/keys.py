@@ -20,7 +20,7 @@ from pathlib import Path
 
 from zmq.utils import z85
 
-from deskgrid.broker.auth.pcs import PC, PCs
+from deskgrid.broker.auth.pcs import EnrolledPC, PCs
 from deskgrid.broker.auth.roles import (
     CREDENTIALS_LIMIT,
     ENROLLED_LIMIT,
@@ -116,7 +116,7 @@ class KeyRing:
             return
         self._check_new(credential, public)
         if credential.role == "worker":
-            self._put(PC(credential.name, public, when, by=""))
+            self._put(EnrolledPC(credential.name, public, when, by=""))
         else:
             self._replace({**self._added, credential.name: (credential, public)})
 
@@ -139,14 +139,14 @@ class KeyRing:
             raise CredentialError(f"{pc.name} is enrolled with another key: {again}")
         return pc.name, pc.public
 
-    def _enrolled(self, line: Credential, credential: Credential, public: bytes, when: float) -> PC:
+    def _enrolled(self, line: Credential, credential: Credential, public: bytes, when: float) -> EnrolledPC:
         """Enrol a PC that was not known before."""
         if not self._enrolling:
             raise CredentialError("no new PCs may enrol: an admin can change that with `deskgrid keys enrol on`")
         if self._pcs.enrolled_by[line.name] >= ENROLLED_LIMIT:
             raise CredentialError(f"{ENROLLED_LIMIT} PCs have enrolled with this line; forget those that are not yours")
         self._check_new(credential, public)
-        pc = PC(credential.name, public, when, line.name)
+        pc = EnrolledPC(credential.name, public, when, line.name)
         self._put(pc)
         return pc
 
@@ -206,7 +206,7 @@ class KeyRing:
                 write_private(self._closed, b"")
         self._enrolling = on
 
-    def _put(self, pc: PC) -> None:
+    def _put(self, pc: EnrolledPC) -> None:
         with self._writing():
             self._pcs.put(pc)
 

@@ -20,7 +20,7 @@ _SUFFIX = ".pc"
 
 
 @dataclass(frozen=True, slots=True)
-class PC:
+class EnrolledPC:
     """``since``: POSIX seconds. ``by``: the credential whose line it enrolled with; empty when an admin added it."""
 
     name: str
@@ -36,8 +36,8 @@ class PCs:
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
         self.folder = folder
-        self._by_name: dict[str, PC] = {}
-        self._by_key: dict[bytes, PC] = {}
+        self._by_name: dict[str, EnrolledPC] = {}
+        self._by_key: dict[bytes, EnrolledPC] = {}
         self._let_in: dict[bytes, Credential] = {}
         self.enrolled_by: Counter[str] = Counter()
         for path in folder.glob(f"*{_SUFFIX}"):
@@ -46,11 +46,11 @@ class PCs:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def get(self, name: str) -> PC | None:
+    def get(self, name: str) -> EnrolledPC | None:
         """The PC of that name."""
         return self._by_name.get(name.lower())
 
-    def holder(self, public: bytes) -> PC | None:
+    def holder(self, public: bytes) -> EnrolledPC | None:
         """The PC that has this key, revoked or not."""
         return self._by_key.get(public)
 
@@ -58,11 +58,11 @@ class PCs:
         """Whose key this is; None for an unknown or a revoked one."""
         return self._let_in.get(public)
 
-    def rows(self) -> list[PC]:
+    def rows(self) -> list[EnrolledPC]:
         """All of them."""
         return list(self._by_name.values())
 
-    def put(self, pc: PC) -> None:
+    def put(self, pc: EnrolledPC) -> None:
         """Write a new or changed PC to its file. Raises OSError."""
         row = asdict(pc) | {"public": pc.public.hex()}
         write_private(self._path(pc.name), json.dumps(row).encode())
@@ -77,7 +77,7 @@ class PCs:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name.lower()}{_SUFFIX}"
 
-    def _learn(self, pc: PC) -> None:
+    def _learn(self, pc: EnrolledPC) -> None:
         self._by_name[pc.name.lower()] = pc
         self._by_key[pc.public] = pc
         self.enrolled_by[pc.by] += 1
@@ -91,12 +91,14 @@ class PCs:
             self._let_in.pop(pc.public, None)
 
 
-def _read(path: Path) -> PC:
+def _read(path: Path) -> EnrolledPC:
     if is_open_to_others(path):
         raise ValueError(f"{path} can be read by others: chmod 600 {path}")
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
-        pc = PC(row["name"], bytes.fromhex(row["public"]), float(row["since"]), str(row["by"]), row["revoked"] is True)
+        pc = EnrolledPC(
+            row["name"], bytes.fromhex(row["public"]), float(row["since"]), str(row["by"]), row["revoked"] is True
+        )
     except (ValueError, TypeError, LookupError) as error:
         raise ValueError(f"{path} is not the key of a PC; remove it to forget the PC") from error
     if name_error(pc.name) or len(pc.public) != KEY_BYTES or f"{pc.name.lower()}{_SUFFIX}" != path.name:

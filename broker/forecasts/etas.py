@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from deskgrid.broker.bags import OpenBag, Told
+from deskgrid.broker.bags import OpenBag, ToldEstimate
 from deskgrid.broker.forecasts.runner import LATE, Ends, Forecaster, Ticket
 from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import PARKED, Operation, Operations, Slices
 from deskgrid.broker.query_catalog import Json
 from deskgrid.broker.state import BrokerState
-from deskgrid.broker.store.rows import EtaRow
+from deskgrid.broker.store.rows import ToldEtaRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
@@ -86,7 +86,7 @@ class Etas:
         # The latest forecast: when its picture was taken, and by bag the estimate, or why there is none.
         self._made = -math.inf
         self._found: dict[int, Estimate | str] = {}
-        self._unwritten: list[EtaRow] = []
+        self._unwritten: list[ToldEtaRow] = []
         # Why no worker can run tasks with these options.
         self.lacking: Callable[[TaskOptions], str] = lambda options: ""
         # How long a worker takes to prepare the environments of bags.
@@ -264,7 +264,7 @@ class Etas:
         told = self._state.learning.correction.corrected(bag.row.owner, stage, raw)
         if not bag.barred:
             self._journal(bag, told, made, first=stage not in bag.told)
-            bag.told.setdefault(stage, Told(made, raw, bag.total))
+            bag.told.setdefault(stage, ToldEstimate(made, raw, bag.total))
         return told
 
     def _endless(self, bag: OpenBag, raw: Estimate, longest: tuple[float, float], little: str, ready: bool) -> str:
@@ -298,7 +298,7 @@ class Etas:
             age = JOURNAL_PART * (wall - bag.row.created)
             bag.journal_eta_at = made + min(max(JOURNAL_S, age), JOURNAL_MOST_S)
             ended = bag.settled / max(1, bag.total)
-            self._unwritten.append(EtaRow(bag.row.number, wall, ended, *(wall + seconds for seconds in told)))
+            self._unwritten.append(ToldEtaRow(bag.row.number, wall, ended, *(wall + seconds for seconds in told)))
 
     def write_down(self) -> None:
         """Write the estimates that are new into the journal."""

@@ -8,8 +8,17 @@ from typing import Any
 
 from deskgrid.broker.forecasts.runner import LATE, Json
 from deskgrid.scheduler.forecast.ahead import by_bag, played
-from deskgrid.scheduler.forecast.changes import Change
-from deskgrid.scheduler.forecast.compare import GROUPS, HOURS, Answer, Dice, Longer, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.changes import ImaginedChange
+from deskgrid.scheduler.forecast.compare import (
+    GROUPS,
+    HOURS,
+    Dice,
+    ImaginedEnd,
+    LongerWindows,
+    PolicyUsed,
+    advise,
+    compare,
+)
 from deskgrid.scheduler.forecast.correction import CONFIDENCE
 from deskgrid.scheduler.forecast.picture import Picture
 
@@ -39,10 +48,10 @@ def compared(picture: Picture, args: Json) -> Json:
     """
     changes = [change_of(row) for row in args["changes"]]
     policy, dice = PolicyUsed(args["policy"], args["options"]), _dice(args)
-    found = list[Answer]()
+    found = list[ImaginedEnd]()
     with suppress(TimeoutError, MemoryError):
         found.extend(compare(picture, args["bag"], changes, policy, dice))
-    found += [Answer(None, LATE)] * (1 + len(changes) - len(found))
+    found += [ImaginedEnd(None, LATE)] * (1 + len(changes) - len(found))
     return {"rows": [_row(each) for each in found]}
 
 
@@ -56,17 +65,17 @@ def advised(picture: Picture, args: Json) -> Json:
     }
 
 
-def _longer(each: Longer) -> Json:
+def _longer(each: LongerWindows) -> Json:
     shown = {"group": each.group, "pcs": each.pcs, "closes_s": each.closes_s, "hours": each.hours}
     return {**shown, "eta": _row(each.answer)}
 
 
-def change_of(row: Mapping[str, Any]) -> Change:
+def change_of(row: Mapping[str, Any]) -> ImaginedChange:
     """A change, as `deskgrid.broker.query_catalog` checked it."""
     windows = [
         (each["pcs"], tuple(zip(each["starts_s"], each["lasts_s"], strict=False))) for each in row.get("windows") or ()
     ]
-    return Change(
+    return ImaginedChange(
         without=tuple(row.get("without") or ()),
         windows=tuple(windows),
         more=tuple((each["like"], each["many"]) for each in row.get("more") or ()),
@@ -92,7 +101,7 @@ def fewer_runs(what: str, args: Json, run_s: float) -> Json:
     return args | {"runs": min(args["runs"], max(RUNS_LEAST, fitting))}
 
 
-def _row(answer: Answer) -> Json:
+def _row(answer: ImaginedEnd) -> Json:
     times = [None] * 3 if answer.when is None else [seconds if seconds < math.inf else None for seconds in answer.when]
     shown = dict(zip(("median_s", "low_s", "high_s"), times, strict=True))
     return {**shown, "confidence": CONFIDENCE, "why": answer.note}

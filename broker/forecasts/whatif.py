@@ -17,10 +17,10 @@ from deskgrid.broker.forecasts.runner import LATE, Ticket
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
-from deskgrid.broker.workers import Workers
+from deskgrid.broker.workers import WorkerSessions
 from deskgrid.scheduler.forecast.correction import Estimate, stage_of
 from deskgrid.scheduler.forecast.look import Look, predicted
-from deskgrid.scheduler.forecast.picture import Group, Picture, Waiting
+from deskgrid.scheduler.forecast.picture import Group, Picture, PictureBag
 from deskgrid.scheduler.policies import check_policy, policy_options
 from deskgrid.scheduler.policies.base import least_required
 
@@ -41,7 +41,7 @@ ROW_S = 4e-6
 class WhatIf:
     """Answers "whatif", "whatif new" and "advise"."""
 
-    def __init__(self, state: BrokerState, workers: Workers, etas: Etas) -> None:
+    def __init__(self, state: BrokerState, workers: WorkerSessions, etas: Etas) -> None:
         self._state, self._workers, self._etas = state, workers, etas
         # By credential: its questions that wait for a picture, and those that the process has.
         self._waiting = Counter[str]()
@@ -139,12 +139,12 @@ class WhatIf:
         yield ROW_UNITS * len(pcs)
         return replace(look.picture, pcs=tuple(pcs))
 
-    def _imagined(self, who: Credential, tasks: int, runtime: float) -> Waiting:
+    def _imagined(self, who: Credential, tasks: int, runtime: float) -> PictureBag:
         """A bag of ``who`` that is not there."""
         policy = self._state.scheduler.policy
         needs_s = least_required(policy).needs(runtime) if policy.timed else 0.0
         share = self._state.scheduler.grid.shares.share_of(who.name)
-        return Waiting(IMAGINED, (Group(tasks, predicted(runtime), runtime, needs_s),), tasks, share=share)
+        return PictureBag(IMAGINED, (Group(tasks, predicted(runtime), runtime, needs_s),), tasks, share=share)
 
     def _submit(self, owner: str, picture: Picture, what: str, args: Json) -> Ticket:
         policy = self._state.scheduler.policy

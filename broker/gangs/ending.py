@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deskgrid import wire
-from deskgrid.broker.gangs.gang import Failure, Gang
+from deskgrid.broker.gangs.gang import GangAttempt, RankFailure
 from deskgrid.broker.store.large_values import OF_RANK, OF_RANKS
 
 # Bytes that joining the results of ranks adds to each of them, and to all, at most.
 HEAD_BYTES = 16
 
 
-class Later(wire.Chunks):
+class StoredRankResults(wire.Chunks):
     """Stands for the results of the ranks of a task, which stay in the journal one by one."""
 
     __slots__ = ("_length",)
@@ -24,7 +24,7 @@ class Later(wire.Chunks):
         return self._length
 
 
-def result_of(gang: Gang, payloads: Callable[[int], list[wire.Payload]]) -> wire.Payload | wire.Failure:
+def result_of(gang: GangAttempt, payloads: Callable[[int], list[wire.Payload]]) -> wire.Payload | wire.Failure:
     """The result of an attempt whose ranks have all succeeded. ``payloads``: their results, of a task."""
     task, joins = gang.attempt.task, gang.bag.row.options.gang
     size = gang.size + HEAD_BYTES * (1 + len(gang.ranks))
@@ -34,12 +34,12 @@ def result_of(gang: Gang, payloads: Callable[[int], list[wire.Payload]]) -> wire
             f"its {len(gang.ranks)} ranks return {gang.size:,} bytes together; the limit is {wire.PAYLOAD_LIMIT:,}",
         )
     if gang.size >= wire.LARGE_BYTES:
-        return Later(f"{OF_RANKS if joins else OF_RANK}{task}", size)
+        return StoredRankResults(f"{OF_RANKS if joins else OF_RANK}{task}", size)
     its = payloads(task)
     return wire.join_ranks(its) if joins else its[0]
 
 
-def account_of(gang: Gang, failure: Failure) -> bytes:
+def account_of(gang: GangAttempt, failure: RankFailure) -> bytes:
     """The account of a failure, with the rank that failed and its PC."""
     told = wire.read_failure(failure.result.payload)
     place = gang.place(failure.rank)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from deskgrid import wire
 from deskgrid.broker.crash_report import with_places
 from deskgrid.broker.gangs.ending import account_of, result_of
-from deskgrid.broker.gangs.gang import Failure, Gang, Stage
+from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankFailure
 from deskgrid.broker.gangs.starts import Starts
-from deskgrid.broker.gangs.table import GangTable
+from deskgrid.broker.gangs.table import GangAttempts
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
@@ -38,7 +38,7 @@ class _End(NamedTuple):
 class Ends:
     """``starts``: is told of each task that has ended, and of each that a worker hands back before it has begun."""
 
-    def __init__(self, table: GangTable, starts: Starts) -> None:
+    def __init__(self, table: GangAttempts, starts: Starts) -> None:
         self._table = table
         self._state = table.state
         self._starts = starts
@@ -51,13 +51,13 @@ class Ends:
 
     def ended(self, worker: WorkerSession, message: wire.RanksEnded, now: float) -> None:
         """Ranks ended at a worker."""
-        touched: dict[int, Gang] = {}
+        touched: dict[int, GangAttempt] = {}
         for result in message.results:
             gang = self._table.at(worker, result.task, result.number, result.rank)
             stopped = result.outcome != wire.Outcome.DONE and result.outcome not in FAILED
             if stopped or (gang is not None and result.rank in gang.failed):
                 self._printed(worker, gang, result, now)
-            elif gang is not None and gang.stage != Stage.PREPARING:
+            elif gang is not None and gang.stage != GangStage.PREPARING:
                 touched[result.task] = gang
                 self.rank_ended(gang, result._replace(elapsed=min(result.elapsed, now - gang.began)), now)
                 if result.outcome in FAILED:
@@ -67,7 +67,7 @@ class Ends:
         refs = [wire.RankRef(each.task, each.number, each.rank) for each in message.results]
         self._state.send(worker.peer, wire.RanksTaken(tuple(refs)))
 
-    def rank_ended(self, gang: Gang, result: wire.RankResult, now: float) -> None:
+    def rank_ended(self, gang: GangAttempt, result: wire.RankResult, now: float) -> None:
         """A rank has ended."""
         rank, failed = result.rank, result.outcome in FAILED
         if rank in gang.ended or rank in gang.failed or rank in gang.printed:
@@ -77,7 +77,7 @@ class Ends:
         self._state.journal.ranks.end(gang.attempt.task, gang.bag.row.number, rank, ended, said)
         self._state.grown(gang.bag, sum(map(len, said)))
         if failed:
-            self.fail(gang, Failure(rank, result.elapsed, result), now)
+            self.fail(gang, RankFailure(rank, result.elapsed, result), now)
         else:
             gang.ended[rank] = result.elapsed
             gang.size += len(result.payload)
@@ -85,12 +85,12 @@ class Ends:
             self._table.tell_ranks(gang, gang.meetings.end(rank))
             self._table.gathered += gang.meetings.size - size
 
-    def _printed(self, worker: WorkerSession, gang: Gang | None, result: wire.RankResult, now: float) -> None:
+    def _printed(self, worker: WorkerSession, gang: GangAttempt | None, result: wire.RankResult, now: float) -> None:
         """A rank was stopped, or MPI's process manager had failed it: what it printed until then is kept."""
         rank = result.rank
         if gang is None:
             bag = self._table.stopped(worker, result.task, result.number, rank)
-        elif gang.stage == Stage.PREPARING or rank in gang.ended or rank in gang.printed:
+        elif gang.stage == GangStage.PREPARING or rank in gang.ended or rank in gang.printed:
             bag = None
         else:
             bag = gang.bag
@@ -100,13 +100,13 @@ class Ends:
             self._state.journal.ranks.printed(result.task, rank, result.elapsed, *said)
             self._state.grown(bag, sum(map(len, said)))
 
-    def fail(self, gang: Gang, failure: Failure, now: float) -> None:
+    def fail(self, gang: GangAttempt, failure: RankFailure, now: float) -> None:
         """A rank has failed: stop the others."""
         gang.failed.add(failure.rank)
         if gang.first is None or failure.elapsed < gang.first.elapsed:
             gang.first = failure
-        if gang.stage != Stage.ENDING:
-            gang.stage = Stage.ENDING
+        if gang.stage != GangStage.ENDING:
+            gang.stage = GangStage.ENDING
             gang.ready.clear()
             self._table.wait(gang, now + STOP_LEASES * self._state.facts.lease_s)
             for name in gang.awaited:
@@ -119,18 +119,18 @@ class Ends:
             gang = self._table.at(worker, ref.task, ref.number)
             if gang is None:
                 others.append(Attempt(*ref))
-            elif gang.stage == Stage.ENDING:
+            elif gang.stage == GangStage.ENDING:
                 gang.ready.add(worker.name)
                 self.look_at(gang, now)
-            elif gang.stage == Stage.PREPARING:
+            elif gang.stage == GangStage.PREPARING:
                 self._starts.refuse(gang, f"{worker.name} handed it back", now, blamed=[worker.name])
             else:
                 self._table.lose(gang, worker, now)
         return others
 
-    def look_at(self, gang: Gang, now: float) -> None:
+    def look_at(self, gang: GangAttempt, now: float) -> None:
         """End an attempt if all its ranks have ended, or have been stopped after a failure."""
-        if gang.stage == Stage.ENDING:
+        if gang.stage == GangStage.ENDING:
             if gang.ready.issuperset(gang.awaited):
                 self.end_failed(gang, now)
         elif len(gang.ended) == len(gang.ranks):
@@ -138,10 +138,10 @@ class Ends:
             if isinstance(payload, wire.Failure):
                 payload, outcome = payload.packed(), Outcome.ERROR
             self._end(gang, _End(outcome, max(gang.ended.values()), payload, 0), now)
-        elif gang.stage == Stage.RUNNING:
+        elif gang.stage == GangStage.RUNNING:
             self.let_go(gang, now)
 
-    def let_go(self, gang: Gang, now: float) -> None:
+    def let_go(self, gang: GangAttempt, now: float) -> None:
         """Some ranks go on. Workers all of whose ranks have succeeded are needed no more."""
         go_on = {at.worker for rank, at in enumerate(gang.ranks) if rank not in gang.ended}
         for name in gang.awaited if gang.ended else ():
@@ -149,13 +149,13 @@ class Ends:
                 gang.over.add(name)
                 self._table.handle(ev.RanksEnded(gang.attempt, gang.at(name)), now)
 
-    def end_failed(self, gang: Gang, now: float) -> None:
+    def end_failed(self, gang: GangAttempt, now: float) -> None:
         """The ranks of an attempt have been stopped after a failure, or there was long enough time for that."""
         if (first := gang.first) is not None:
             outcome = Outcome(first.result.outcome)
             self._end(gang, _End(outcome, first.elapsed, account_of(gang, first), first.rank), now)
 
-    def _end(self, gang: Gang, end: _End, now: float) -> None:
+    def _end(self, gang: GangAttempt, end: _End, now: float) -> None:
         """Tell the scheduler how an attempt ended."""
         (task, number), bag, state = gang.attempt, gang.bag, self._state
         outcome, elapsed, payload, rank = end
@@ -207,7 +207,7 @@ class Ends:
             worker.ended += 1
         return True
 
-    def _learn(self, gang: Gang, elapsed: float) -> None:
+    def _learn(self, gang: GangAttempt, elapsed: float) -> None:
         """Learn how long the task would have taken on one rank, on a PC of speed 1."""
         slowest = min([self._state.scheduler.speed(rank.worker) for rank in gang.ranks])
         speedup = gang.bag.need.speedup

@@ -3,16 +3,16 @@
 import math
 from datetime import UTC, datetime
 
-from deskgrid.broker.gangs.gang import Gang, Stage
+from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.starts import Starts
-from deskgrid.broker.gangs.table import GangTable
+from deskgrid.broker.gangs.table import GangAttempts
 from deskgrid.broker.gangs.together import Pc, Together, most_pcs, most_together
 from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.needs import MPI, labels_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.model import State
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
@@ -28,7 +28,7 @@ NAMED = 8
 class Explaining:
     """Answers for parallel tasks."""
 
-    def __init__(self, table: GangTable, starts: Starts) -> None:
+    def __init__(self, table: GangAttempts, starts: Starts) -> None:
         self._table = table
         self._state = table.state
         self._starts = starts
@@ -90,7 +90,7 @@ class Explaining:
     def _impatient(self, need: Need, task: int, now: float) -> list[str]:
         """Whether it has waited for so long that it comes first, where others may overtake."""
         policy, scheduler = parallel_policy(self._state.scheduler.policy), self._state.scheduler
-        job = Job(task, need, scheduler.runtime(task), scheduler.grid.tasks.known(task).came)
+        job = ParallelJob(task, need, scheduler.runtime(task), scheduler.grid.tasks.known(task).came)
         if not (isinstance(policy, Composed) and policy.which.overtakes and patience_ends(job) <= now):
             return []
         return [f"it has waited for {precise(now - job.arrived)}, so nothing that comes later delays it"]
@@ -164,16 +164,16 @@ def _wanted(need: Need) -> str:
     return f"{what}, with {' and '.join(others)}," if others else what
 
 
-def _under_way(gang: Gang) -> str:
+def _under_way(gang: GangAttempt) -> str:
     names = gang.workers
     on = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-    if gang.stage == Stage.PREPARING:
+    if gang.stage == GangStage.PREPARING:
         missing = [name for name in names if name not in gang.ready]
         return f"is being prepared on {on}; not ready yet: {', '.join(missing[:NAMED])}"
-    if gang.stage == Stage.GATHERING:
+    if gang.stage == GangStage.GATHERING:
         missing = [name for name in gang.awaited if name not in gang.ready]
         return f"was running when the broker stopped, and waits for {', '.join(missing[:NAMED])} to come back"
-    if gang.stage == Stage.ENDING:
+    if gang.stage == GangStage.ENDING:
         return f"has failed, and is being stopped on {on}"
     have = "has" if len(gang.ended) == 1 else "have"
     ended = f"; {len(gang.ended)} of its {len(gang.ranks)} ranks {have} ended" if gang.ended else ""

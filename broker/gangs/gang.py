@@ -12,7 +12,7 @@ from deskgrid.broker.gangs.pmi import PmiServer
 from deskgrid.scheduler.model import Attempt
 
 
-class Stage(IntEnum):
+class GangStage(IntEnum):
     """How far an attempt has come."""
 
     PREPARING = 0  # its workers were asked to get its ranks ready
@@ -29,7 +29,7 @@ class RankAt(NamedTuple):
     slots: tuple[int, ...]
 
 
-class Failure(NamedTuple):
+class RankFailure(NamedTuple):
     """How a rank failed. ``result``: with the account of that, as its worker or the broker gave it."""
 
     rank: int
@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Gang:
+class GangAttempt:
     """``began``: by the broker's clock. ``until``: when the broker does not wait any longer in this stage.
 
     ``ready``: workers that are ready, have come back, or have stopped what they had, depending on the stage.
@@ -54,7 +54,7 @@ class Gang:
     item: int
     ranks: Sequence[RankAt]
     runtime: float
-    stage: Stage
+    stage: GangStage
     meetings: Meetings
     began: float = 0.0
     until: float = 0.0
@@ -65,7 +65,7 @@ class Gang:
     failed: set[int] = field(default_factory=set)
     printed: set[int] = field(default_factory=set)
     size: int = 0
-    first: Failure | None = None
+    first: RankFailure | None = None
     pmi: PmiServer | None = None
 
     @property

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from deskgrid import wire
 from deskgrid.broker.gangs.ends import Ends
 from deskgrid.broker.gangs.explaining import Explaining
-from deskgrid.broker.gangs.gang import Stage
+from deskgrid.broker.gangs.gang import GangStage
 from deskgrid.broker.gangs.gathering import Gathering
 from deskgrid.broker.gangs.speaking import Speaking
 from deskgrid.broker.gangs.starts import Starts
-from deskgrid.broker.gangs.table import GangTable, Handle
+from deskgrid.broker.gangs.table import GangAttempts, Handle
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler.model import Attempt
@@ -21,7 +21,7 @@ from deskgrid.scheduler.model import Attempt
 RankMessage = wire.RanksReady | wire.RanksUnready | wire.RanksEnded | wire.Meet | wire.PmiBytes
 
 
-class Gangs:
+class GangParts:
     """All parts of it. ``table``: the attempts that have workers."""
 
     def __init__(
@@ -31,8 +31,8 @@ class Gangs:
         handle: Handle,
         send_template: Callable[[WorkerSession, str], None],
     ) -> None:
-        """Arguments as for `GangTable` and `Starts`."""
-        self.table = GangTable(state, workers, handle)
+        """Arguments as for `GangAttempts` and `Starts`."""
+        self.table = GangAttempts(state, workers, handle)
         self.starts = Starts(self.table, send_template)
         self.ends = Ends(self.table, self.starts)
         self._speaking = Speaking(self.table, self.ends)
@@ -60,11 +60,11 @@ class Gangs:
 
     def begun_at(self, worker: str) -> Sequence[Attempt]:
         """The attempts that have begun and have ranks at a worker."""
-        return [gang.attempt for gang in self.table.given_to(worker) if gang.stage != Stage.PREPARING]
+        return [gang.attempt for gang in self.table.given_to(worker) if gang.stage != GangStage.PREPARING]
 
     def look(self, now: float) -> None:
         """Give up what has taken too long."""
         for task in list(self.table.timed):
             gang = self.table.find(task)
             if gang is not None and gang.until <= now:
-                (self.starts.overdue if gang.stage == Stage.PREPARING else self.ends.end_failed)(gang, now)
+                (self.starts.overdue if gang.stage == GangStage.PREPARING else self.ends.end_failed)(gang, now)

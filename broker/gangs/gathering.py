@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from deskgrid import wire
 from deskgrid.broker.gangs.ends import FAILED, Ends
-from deskgrid.broker.gangs.gang import Failure, Gang, RankAt, Stage, places
+from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankAt, RankFailure, places
 from deskgrid.broker.gangs.meetings import Meetings
 from deskgrid.broker.gangs.speaking import Speaking
 from deskgrid.broker.gangs.starts import Starts
-from deskgrid.broker.gangs.table import GangTable
-from deskgrid.broker.store.ranks import GangRow, RankRow
+from deskgrid.broker.gangs.table import GangAttempts
+from deskgrid.broker.store.ranks import GangAttemptRow, RankAttemptRow
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
@@ -18,7 +18,7 @@ from deskgrid.scheduler.model import Attempt
 class Gathering:
     """Brings the ranks of attempts together again."""
 
-    def __init__(self, table: GangTable, starts: Starts, ends: Ends, speaking: Speaking) -> None:
+    def __init__(self, table: GangAttempts, starts: Starts, ends: Ends, speaking: Speaking) -> None:
         self._table = table
         self._state = table.state
         self._starts = starts
@@ -33,13 +33,13 @@ class Gathering:
             else:
                 self._state.journal.ranks.drop(row.task)
 
-    def _restore(self, row: GangRow, ranks: Sequence[RankRow], now: float) -> None:
+    def _restore(self, row: GangAttemptRow, ranks: Sequence[RankAttemptRow], now: float) -> None:
         table = self._state.journal.ranks
         bag, item = self._state.book.item(row.task)
         at = [RankAt(rank.worker, rank.session, rank.slots) for rank in ranks]
         meetings = Meetings(places([rank.worker for rank in ranks]), row.met)
         attempt = Attempt(row.task, row.number)
-        gang = Gang(attempt, bag, item, at, row.runtime, Stage.GATHERING, meetings, port=row.port)
+        gang = GangAttempt(attempt, bag, item, at, row.runtime, GangStage.GATHERING, meetings, port=row.port)
         gang.began = now - max(0.0, self._state.posix(now) - row.began)
         self._table.add(gang)
         for number, ends, line in table.lines(row.task):
@@ -54,7 +54,7 @@ class Gathering:
             elif rank.outcome in FAILED:
                 facts = (*attempt, rank.outcome, rank.elapsed, table.payload(row.task, rank.rank), b"", b"", rank.rank)
                 gang.printed.add(rank.rank)
-                self._ends.fail(gang, Failure(rank.rank, rank.elapsed, wire.RankResult(*facts)), now)
+                self._ends.fail(gang, RankFailure(rank.rank, rank.elapsed, wire.RankResult(*facts)), now)
         self._ends.let_go(gang, now)
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> list[ev.HeldAttempt]:
@@ -82,27 +82,27 @@ class Gathering:
             mine = self._table.at(worker, *gang.attempt) is not None
             if worker.name in gang.over:
                 continue
-            if gang.stage == Stage.ENDING:
+            if gang.stage == GangStage.ENDING:
                 self._state.send(worker.peer, wire.Stop((gang.ref,)))
             elif mine and all(key in named for key in left):
                 self._has_all(gang, worker, now, waiting=any(named[key] is None for key in left))
-            elif gang.stage == Stage.PREPARING:
+            elif gang.stage == GangStage.PREPARING:
                 self._starts.refuse(gang, f"the connection of {worker.name} broke", now, blamed=[worker.name])
             else:
                 self._table.lose(gang, worker, now)
 
-    def _has_all(self, gang: Gang, worker: WorkerSession, now: float, *, waiting: bool) -> None:
+    def _has_all(self, gang: GangAttempt, worker: WorkerSession, now: float, *, waiting: bool) -> None:
         """A worker has all its ranks of an attempt. ``waiting``: it has not heard that it is to start them."""
-        if gang.stage == Stage.RUNNING and waiting:
+        if gang.stage == GangStage.RUNNING and waiting:
             self._starts.tell_to_start(gang, worker.name)
-        elif gang.stage == Stage.GATHERING:
+        elif gang.stage == GangStage.GATHERING:
             gang.ready.add(worker.name)
             if not gang.ready.issuperset(gang.awaited):
                 return
             if not self._state.scheduler.is_gang_back(gang.attempt):
                 self._table.lose(gang, worker, now)  # a worker has other slots than it had, or is at another site
             else:
-                gang.stage = Stage.RUNNING
+                gang.stage = GangStage.RUNNING
                 gang.ready.clear()
                 for name in gang.awaited:
                     self._starts.tell_to_start(gang, name)

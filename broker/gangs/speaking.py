@@ -2,9 +2,9 @@
 
 from deskgrid import wire
 from deskgrid.broker.gangs.ends import Ends
-from deskgrid.broker.gangs.gang import Gang, Stage
+from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.pmi import KEPT_BYTES_OF_OWNER, LINE_BYTES, PmiError, PmiServer
-from deskgrid.broker.gangs.table import GangTable
+from deskgrid.broker.gangs.table import GangAttempts
 from deskgrid.broker.worker_session import WorkerSession
 
 # Values that ranks of all gangs have gathered, or are gathering. Bytes.
@@ -14,7 +14,7 @@ GATHERED_BYTES = 16 * wire.MEETING_BYTES
 class Speaking:
     """``ends``: is told when a rank says something that ends its gang."""
 
-    def __init__(self, table: GangTable, ends: Ends) -> None:
+    def __init__(self, table: GangAttempts, ends: Ends) -> None:
         self._table = table
         self._ends = ends
 
@@ -45,14 +45,14 @@ class Speaking:
         for rank, start, data in replies:
             self._table.tell(gang.ranks[rank].worker, wire.PmiBytes(*gang.attempt, rank, start, data))
 
-    def _of(self, worker: WorkerSession, message: wire.Meet | wire.PmiBytes) -> Gang | None:
+    def _of(self, worker: WorkerSession, message: wire.Meet | wire.PmiBytes) -> GangAttempt | None:
         """The gang of a rank that speaks, if the rank may speak now."""
         gang = self._table.at(worker, message.task, message.number, message.rank)
-        if gang is None or gang.stage not in (Stage.RUNNING, Stage.GATHERING) or message.rank in gang.ended:
+        if gang is None or gang.stage not in (GangStage.RUNNING, GangStage.GATHERING) or message.rank in gang.ended:
             return None
         return gang
 
-    def manager_of(self, gang: Gang) -> PmiServer:
+    def manager_of(self, gang: GangAttempt) -> PmiServer:
         """The process manager of an attempt."""
         if gang.pmi is None:
             (task, number), ranks = gang.attempt, self._table.state.journal.ranks

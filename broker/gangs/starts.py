@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from deskgrid import wire
-from deskgrid.broker.gangs.gang import Gang, RankAt, Stage, places
+from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankAt, places
 from deskgrid.broker.gangs.meetings import Meetings
-from deskgrid.broker.gangs.table import GangTable
-from deskgrid.broker.store.ranks import GangRow, RankRow
+from deskgrid.broker.gangs.table import GangAttempts
+from deskgrid.broker.store.ranks import GangAttemptRow, RankAttemptRow
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
@@ -30,7 +30,7 @@ UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
 class Starts:
     """``send_template``: to a worker, which has not got it."""
 
-    def __init__(self, table: GangTable, send_template: Callable[[WorkerSession, str], None]) -> None:
+    def __init__(self, table: GangAttempts, send_template: Callable[[WorkerSession, str], None]) -> None:
         self._table = table
         self._state = table.state
         self._send_template = send_template
@@ -45,7 +45,7 @@ class Starts:
         sessions = [worker.session if (worker := self._table.workers.get(name)) else "" for name in names]
         ranks = [RankAt(p.worker, session, p.slots) for p, session in zip(command.ranks, sessions, strict=True)]
         meetings = Meetings(places(names))
-        gang = Gang(command.attempt, bag, item, ranks, command.runtime, Stage.PREPARING, meetings)
+        gang = GangAttempt(command.attempt, bag, item, ranks, command.runtime, GangStage.PREPARING, meetings)
         wait_s = PREPARE_S + SLOW_TRANSFER * bag.first_transfer_s
         self._table.add(gang, until=now + wait_s)
         if reason := self._unable(gang):
@@ -61,7 +61,7 @@ class Starts:
             message = wire.PrepareRanks(worker.join.opening, lease_s, len(ranks), tuple(slots), (mine,))
             self._state.hand_out(worker.peer, message)
 
-    def _unable(self, gang: Gang) -> str:
+    def _unable(self, gang: GangAttempt) -> str:
         """Why the ranks cannot be prepared; empty when they can."""
         workers = gang.workers
         for name in workers:
@@ -74,7 +74,7 @@ class Starts:
                 return f"{name} has not taken what it was sent before"
         return ""
 
-    def _work(self, gang: Gang) -> wire.Work:
+    def _work(self, gang: GangAttempt) -> wire.Work:
         (task, number), bag = gang.attempt, gang.bag
         row = bag.batch_of(gang.item).row_of(task)[0]
         payload = self._state.journal.payload(row, task - row)
@@ -88,23 +88,23 @@ class Starts:
         gang = self._table.at(worker, message.task, message.number)
         if gang is None:
             self._state.send(worker.peer, wire.Stop((wire.Ref(message.task, message.number),)))
-        elif gang.stage == Stage.PREPARING:
+        elif gang.stage == GangStage.PREPARING:
             gang.ready.add(worker.name)
             if gang.ranks[0].worker == worker.name:
                 gang.port = message.port
             if len(gang.ready) == len(gang.workers):
                 self._begin(gang, now)
 
-    def _begin(self, gang: Gang, now: float) -> None:
+    def _begin(self, gang: GangAttempt, now: float) -> None:
         """All are ready."""
         (task, number), bag, journal = gang.attempt, gang.bag, self._state.journal
-        gang.stage, gang.began = Stage.RUNNING, now
+        gang.stage, gang.began = GangStage.RUNNING, now
         gang.ready.clear()
         self._table.timed.discard(task)
         self.forget(task)
         self._table.begins(gang)
-        row = GangRow(task, number, bag.row.number, self._state.posix(now), gang.runtime, gang.port, 0)
-        rows = [RankRow(rank, at.session, at.worker, at.slots) for rank, at in enumerate(gang.ranks)]
+        row = GangAttemptRow(task, number, bag.row.number, self._state.posix(now), gang.runtime, gang.port, 0)
+        rows = [RankAttemptRow(rank, at.session, at.worker, at.slots) for rank, at in enumerate(gang.ranks)]
         self._state.grown(bag, -journal.ranks.begin(row, rows))
         journal.add_sent([(task, number, OF_RANKS)])
         bag.remembered.add(task)
@@ -112,7 +112,7 @@ class Starts:
             self.tell_to_start(gang, name)
         self._table.handle(ev.GangBegan(gang.attempt), now)
 
-    def tell_to_start(self, gang: Gang, name: str) -> None:
+    def tell_to_start(self, gang: GangAttempt, name: str) -> None:
         """Tell a worker to start its ranks; it does no harm to tell it twice."""
         found = [self._table.workers.get(rank.worker) for rank in gang.ranks]  # None: it has ended its ranks, and left
         hosts = tuple([(worker and worker.join.address) or "localhost" for worker in found])
@@ -121,12 +121,14 @@ class Starts:
     def unready(self, worker: WorkerSession, message: wire.RanksUnready, now: float) -> None:
         """A worker cannot start its ranks, and has given up their slots."""
         gang = self._table.at(worker, message.task, message.number)
-        if gang is not None and gang.stage == Stage.PREPARING:
+        if gang is not None and gang.stage == GangStage.PREPARING:
             self.refuse(gang, f"{worker.name}: {message.reason}", now, blamed=[worker.name])
         elif gang is not None:
             self._table.lose(gang, worker, now)
 
-    def refuse(self, gang: Gang, reason: str, now: float, *, blamed: Sequence[str] = (), silent: bool = False) -> None:
+    def refuse(
+        self, gang: GangAttempt, reason: str, now: float, *, blamed: Sequence[str] = (), silent: bool = False
+    ) -> None:
         """An attempt cannot begin: its task waits again, longer each time. ``blamed``, ``silent``: as in the event."""
         task = gang.attempt.task
         pause = min(PAUSE_S * 2.0 ** min(self._failed[task], 10), PAUSE_MOST_S)
@@ -137,7 +139,7 @@ class Starts:
         self._table.drop(gang)
         self._table.handle_failure(ev.GangRefused(gang.attempt, pause, blamed, silent), blamed, reason, now)
 
-    def overdue(self, gang: Gang, now: float) -> None:
+    def overdue(self, gang: GangAttempt, now: float) -> None:
         """The workers of an attempt have taken too long to be ready."""
         missing = [name for name in gang.workers if name not in gang.ready]
         self.refuse(gang, f"{', '.join(missing[:3])} took too long", now, blamed=missing, silent=True)

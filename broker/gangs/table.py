@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.gangs.gang import Gang, RankAt, Stage
-from deskgrid.broker.gangs.meetings import Told
+from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankAt
+from deskgrid.broker.gangs.meetings import MeetingAnswer
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
@@ -28,7 +28,7 @@ class Over(NamedTuple):
     left: set[int]
 
 
-class GangTable:
+class GangAttempts:
     """``workers``: the sessions of all known workers, by name. ``handle``: passes an event to the scheduler, and
     carries out its commands. ``timed``: the tasks whose attempts wait for something until a certain time.
     """
@@ -42,7 +42,7 @@ class GangTable:
         self.pmi_bytes = Counter[str]()
         # Values that ranks of all gangs have gathered, or are gathering; bytes.
         self.gathered = 0
-        self._gangs: dict[int, Gang] = {}
+        self._gangs: dict[int, GangAttempt] = {}
         # By worker: the tasks of which it was given ranks.
         self._tasks_at: defaultdict[str, dict[int, None]] = defaultdict(dict)
         self._over: OrderedDict[int, Over] = OrderedDict()
@@ -51,21 +51,21 @@ class GangTable:
         """Whether it is the attempt of a parallel task that has workers."""
         return (gang := self._gangs.get(attempt.task)) is not None and gang.attempt == attempt
 
-    def __iter__(self) -> Iterator[Gang]:
+    def __iter__(self) -> Iterator[GangAttempt]:
         return iter(self._gangs.values())
 
     def __len__(self) -> int:
         return len(self._gangs)
 
-    def find(self, task: int) -> Gang | None:
+    def find(self, task: int) -> GangAttempt | None:
         """The gang of a task; None if it has no workers."""
         return self._gangs.get(task)
 
-    def given_to(self, worker: str) -> list[Gang]:
+    def given_to(self, worker: str) -> list[GangAttempt]:
         """The gangs of which a worker was given ranks."""
         return [self._gangs[task] for task in self._tasks_at.get(worker, ())]
 
-    def at(self, worker: WorkerSession, task: int, number: int, rank: int | None = None) -> Gang | None:
+    def at(self, worker: WorkerSession, task: int, number: int, rank: int | None = None) -> GangAttempt | None:
         """The gang of an attempt if this worker was given ranks of it, or this rank; otherwise None."""
         gang = self._gangs.get(task)
         if gang is None or gang.attempt.number != number or (rank is not None and rank >= len(gang.ranks)):
@@ -85,11 +85,11 @@ class GangTable:
         over.left.remove(rank)
         return over.bag if self.state.book.by_number.get(over.bag.row.number) is over.bag else None
 
-    def begins(self, gang: Gang) -> None:
+    def begins(self, gang: GangAttempt) -> None:
         """An attempt begins: what earlier ones of its task printed is forgotten."""
         self._over.pop(gang.attempt.task, None)
 
-    def add(self, gang: Gang, *, until: float | None = None) -> None:
+    def add(self, gang: GangAttempt, *, until: float | None = None) -> None:
         """An attempt has workers now. ``until``: it does not wait for longer than that."""
         self._gangs[gang.attempt.task] = gang
         for name in gang.workers:
@@ -97,12 +97,12 @@ class GangTable:
         if until is not None:
             self.wait(gang, until)
 
-    def wait(self, gang: Gang, until: float) -> None:
+    def wait(self, gang: GangAttempt, until: float) -> None:
         """An attempt waits for something, but not for longer than that."""
         gang.until = until
         self.timed.add(gang.attempt.task)
 
-    def remove(self, gang: Gang) -> None:
+    def remove(self, gang: GangAttempt) -> None:
         """An attempt has no workers any more."""
         del self._gangs[gang.attempt.task]
         for name in gang.workers:
@@ -115,15 +115,15 @@ class GangTable:
             self.pmi_bytes += Counter()  # without those that have none
         self.timed.discard(gang.attempt.task)
         left = {rank for rank in range(len(gang.ranks)) if rank not in gang.ended and rank not in gang.printed}
-        if gang.stage != Stage.PREPARING and left:
+        if gang.stage != GangStage.PREPARING and left:
             self._over[gang.attempt.task] = Over(gang.attempt, gang.bag, gang.ranks, left)
             if len(self._over) > OVER_LIMIT:
                 self._over.popitem(last=False)
 
-    def drop(self, gang: Gang) -> None:
+    def drop(self, gang: GangAttempt) -> None:
         """An attempt is over, without an end that counts."""
         self.remove(gang)
-        if gang.stage != Stage.PREPARING:
+        if gang.stage != GangStage.PREPARING:
             self.state.grown(gang.bag, -self.state.journal.ranks.drop(gang.attempt.task))
 
     def drop_dead(self, attempts: Sequence[Attempt] | None = None) -> None:
@@ -134,7 +134,7 @@ class GangTable:
             if not self.state.scheduler.has_gang(self._gangs[task].attempt):
                 self.drop(self._gangs[task])
 
-    def lose(self, gang: Gang, worker: WorkerSession, now: float) -> None:
+    def lose(self, gang: GangAttempt, worker: WorkerSession, now: float) -> None:
         """A worker has not all of its ranks of an attempt any more: the attempt is over, and does not count."""
         self.drop(gang)
         returned = ev.AttemptsReturned(worker.name, [gang.attempt])
@@ -151,7 +151,7 @@ class GangTable:
                 facts = {"name": name, "for_s": round(until - now, 1), "why": why}
                 self.state.note("worker-gets-no-gangs", by=worker.who.name, **facts)
 
-    def tell_ranks(self, gang: Gang, told: Sequence[Told]) -> None:
+    def tell_ranks(self, gang: GangAttempt, told: Sequence[MeetingAnswer]) -> None:
         """Tell ranks what became of a meeting: each worker once, however many of them it has."""
         found = sorted([(gang.ranks[each.rank].worker, each.serial, each.rank, each) for each in told])
         for (name, serial), its in groupby(found, lambda row: row[:2]):

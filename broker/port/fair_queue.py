@@ -33,7 +33,7 @@ PCS_WEIGHT = 4.0
 _PCS = ""
 
 
-class Arrival(NamedTuple):
+class ReadMessage(NamedTuple):
     """A message as it was read; ``chunks`` are the frames behind it."""
 
     peer: bytes
@@ -47,7 +47,7 @@ class Arrival(NamedTuple):
         return len(self.data) + sum(map(len, self.chunks))
 
 
-class Turns:
+class NamedTurns:
     """Whose turn it is, by name: Rule 2."""
 
     def __init__(self) -> None:
@@ -104,12 +104,12 @@ class FairQueue:
     """Everything that waits, by the name of its credential."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[Arrival]] = {}
+        self._queues: dict[str, deque[ReadMessage]] = {}
         self._bytes: Counter[str] = Counter()
         self._by_peer: Counter[bytes] = Counter()
-        self._shares = Turns()
+        self._shares = NamedTurns()
         # PCs among themselves.
-        self._pcs = Turns()
+        self._pcs = NamedTurns()
         self.size = 0
 
     def __bool__(self) -> bool:
@@ -119,7 +119,7 @@ class FairQueue:
         """Whether a message of ``peer`` waits."""
         return peer in self._by_peer
 
-    def put(self, arrival: Arrival) -> bool:
+    def put(self, arrival: ReadMessage) -> bool:
         """Keep a message until its turn comes; return False and drop it if its credential has too many waiting."""
         name, size = arrival.who.name, arrival.size
         queue = self._queues.get(name)
@@ -133,11 +133,11 @@ class FairQueue:
         self._count(name, size)
         return True
 
-    def next_is_ready(self, waits: Callable[[Arrival], bool]) -> bool:
+    def next_is_ready(self, waits: Callable[[ReadMessage], bool]) -> bool:
         """Whether `take` would return a message."""
         return any(not waits(queue[0]) for queue in self._queues.values())
 
-    def take(self, waits: Callable[[Arrival], bool]) -> Arrival | None:
+    def take(self, waits: Callable[[ReadMessage], bool]) -> ReadMessage | None:
         """The next message; None when there is none, or when the first message of every credential still ``waits``."""
         pc: str | None = None
 
@@ -201,7 +201,7 @@ class FairQueue:
             self._shares.leave(_PCS)
         return peers
 
-    def _taken(self, name: str) -> Arrival:
+    def _taken(self, name: str) -> ReadMessage:
         queue = self._queues[name]
         arrival = queue.popleft()
         self._count(name, -arrival.size)

@@ -21,7 +21,7 @@ ARRIVALS_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class LargeMessage:
     """A message, and its large payloads. ``kept``: one future for each step with each payload."""
 
     peer: bytes
@@ -49,7 +49,7 @@ class ValueWriter:
         # A part of a stored file has a digest, and needs no checksum.
         self._part_steps = [self._steps[0], hashing]
         self._wake = wake
-        self._waiting: dict[bytes, deque[Arrival]] = {}
+        self._waiting: dict[bytes, deque[LargeMessage]] = {}
         self._size = 0
         self._by_credential: Counter[str] = Counter()
 
@@ -61,7 +61,7 @@ class ValueWriter:
         """Whether a message has to wait, for its own values or an earlier message; if not, handle it now."""
         if not values and peer not in self._waiting:
             return False
-        arrival = Arrival(peer, who, message, values, self._begin(message, values))
+        arrival = LargeMessage(peer, who, message, values, self._begin(message, values))
         self._count(who.name, arrival.size)
         self._waiting.setdefault(peer, deque()).append(arrival)
         return True
@@ -100,7 +100,7 @@ class ValueWriter:
             return False
         return not large or (self._size < INTAKE_LIMIT and self._by_credential[credential] < CREDENTIAL_LIMIT)
 
-    def ready(self) -> Iterator[Arrival]:
+    def ready(self) -> Iterator[LargeMessage]:
         """Take out the messages that can be handled now."""
         for peer, arrivals in list(self._waiting.items()):
             while arrivals and all(future.done() for future in arrivals[0].kept):

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from deskgrid.broker.store.rows import EtaRow
+from deskgrid.broker.store.rows import ToldEtaRow
 
 Write = Callable[[str, Sequence[tuple[object, ...]]], None]
 
@@ -15,15 +15,17 @@ class EtaTable:
         self._db = db
         self._write = write
 
-    def add(self, rows: Sequence[EtaRow]) -> None:
+    def add(self, rows: Sequence[ToldEtaRow]) -> None:
         """Write estimates."""
         self._write("INSERT INTO etas VALUES (NULL, ?, ?, ?, ?, ?, ?)", rows)
 
-    def rows(self) -> list[EtaRow]:
+    def rows(self) -> list[ToldEtaRow]:
         """All estimates, in the order in which they were told."""
         return estimates_in(self._db)
 
 
-def estimates_in(db: sqlite3.Connection) -> list[EtaRow]:
+def estimates_in(db: sqlite3.Connection) -> list[ToldEtaRow]:
     """All estimates in a journal, in the order in which they were told."""
-    return [EtaRow(*row) for row in db.execute("SELECT bag, made, ended, median, low, high FROM etas ORDER BY number")]
+    return [
+        ToldEtaRow(*row) for row in db.execute("SELECT bag, made, ended, median, low, high FROM etas ORDER BY number")
+    ]

@@ -28,7 +28,7 @@ class Damaged(Exception):
     """The disk does not hold what was written; one line that says why."""
 
 
-class Stored(Chunks):
+class StoredChunks(Chunks):
     """A large payload in a file, read or mapped when its frames are asked for."""
 
     __slots__ = ("__weakref__", "_length", "_path")
@@ -75,9 +75,9 @@ class Files:
             self.remove([name])
             raise
 
-    def stored(self, name: str, size: int) -> Stored:
+    def stored(self, name: str, size: int) -> StoredChunks:
         """The value in a file."""
-        return Stored(self._folder / name, size)
+        return StoredChunks(self._folder / name, size)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files; files that cannot be removed now are removed at the next opening."""

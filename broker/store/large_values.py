@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from deskgrid.broker.store.files import Files, Stored, checksum_of
+from deskgrid.broker.store.files import Files, StoredChunks, checksum_of
 from deskgrid.broker.store.result_blocks import StoredValue
 from deskgrid.broker.store.rows import FileRow
 from deskgrid.wire import Chunks, Payload
@@ -34,7 +34,7 @@ class LargeValues:
         self.gone: list[str] = []
         # Files that can be removed once nobody uses their values, for example in a message that waits to be sent.
         self._unneeded: list[str] = []
-        self._in_hand: WeakValueDictionary[str, Stored] = WeakValueDictionary()
+        self._in_hand: WeakValueDictionary[str, StoredChunks] = WeakValueDictionary()
         # Makes the payload of a cell that begins with `OF_RANKS` or `OF_RANK`.
         self.joined: Callable[[str], Payload]
 

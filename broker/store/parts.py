@@ -44,7 +44,7 @@ class HolderRow(NamedTuple):
 HolderKey = tuple[str, str, bool]
 
 
-class Dropped(NamedTuple):
+class DroppedParts(NamedTuple):
     """What a holder has dropped: how many parts, and the bytes that its owner does not have any more."""
 
     rows: int
@@ -124,7 +124,7 @@ class Parts:
 
     # --- letting go --------------------------------------------------------------------------------------------------
 
-    def drop_some(self, holder: HolderRow, most: int) -> "Dropped":
+    def drop_some(self, holder: HolderRow, most: int) -> "DroppedParts":
         """Let ``holder`` drop some parts, and return what its owner has less; the last call drops the holder itself."""
         query = "SELECT digest FROM holds WHERE holder = ? LIMIT ?"
         digests = [digest for (digest,) in self._db.execute(query, (holder.number, most)).fetchall()]
@@ -132,11 +132,11 @@ class Parts:
             self._write("DELETE FROM holders WHERE number = ?", [(holder.number,)])
         return self.drop(holder, digests)
 
-    def drop(self, holder: HolderRow, digests: Sequence[bytes]) -> "Dropped":
+    def drop(self, holder: HolderRow, digests: Sequence[bytes]) -> "DroppedParts":
         """Let ``holder`` drop these parts, which it holds, and return what its owner has less."""
         rows = [(digest, holder.owner, holder.number) for digest in digests]
         self._write("DELETE FROM holds WHERE digest = ? AND owner = ? AND holder = ?", rows)
-        return Dropped(len(digests), sum([self._let_go(holder.owner, digest) for digest in digests]))
+        return DroppedParts(len(digests), sum([self._let_go(holder.owner, digest) for digest in digests]))
 
     def _let_go(self, owner: str, digest: bytes) -> int:
         """Delete a part that nobody holds; return its bytes if ``owner`` does not hold it any more."""

@@ -17,7 +17,7 @@ from deskgrid.broker.store.parts import Write
 from deskgrid.wire import Chunks, Payload, join_ranks
 
 
-class GangRow(NamedTuple):
+class GangAttemptRow(NamedTuple):
     """An attempt that has begun, at ``began``, POSIX seconds. ``met``: the last meeting of its ranks that was held."""
 
     task: int
@@ -29,7 +29,7 @@ class GangRow(NamedTuple):
     met: int
 
 
-class RankRow(NamedTuple):
+class RankAttemptRow(NamedTuple):
     """A rank, and the session that was given it. ``outcome``: None until it has ended. ``size``: of its result."""
 
     rank: int
@@ -63,7 +63,7 @@ class RankTable:
 
     # --- an attempt --------------------------------------------------------------------------------------------------
 
-    def begin(self, gang: GangRow, ranks: Sequence[RankRow]) -> int:
+    def begin(self, gang: GangAttemptRow, ranks: Sequence[RankAttemptRow]) -> int:
         """Record an attempt that begins, in the place of earlier ones of its task; return the bytes of these."""
         printed = "SELECT ifnull(sum(length(stdout) + length(stderr)), 0) FROM ranks WHERE task = ?"
         before = self.drop(gang.task) + int(self._db.execute(printed, (gang.task,)).fetchone()[0])
@@ -146,16 +146,16 @@ class RankTable:
 
     # --- after a restart ---------------------------------------------------------------------------------------------
 
-    def begun(self) -> Iterator[tuple[GangRow, list[RankRow]]]:
+    def begun(self) -> Iterator[tuple[GangAttemptRow, list[RankAttemptRow]]]:
         """Every attempt that has begun and has not ended."""
         for row in self._db.execute("SELECT task, number, bag, began, runtime, port, met FROM gangs").fetchall():
             columns = "rank, session, worker, slots, outcome, elapsed, size"
             found = self._db.execute(f"SELECT {columns} FROM ranks WHERE task = ? ORDER BY rank", row[:1])
             ranks = [
-                RankRow(rank, session, worker, tuple(msgpack.unpackb(slots)), *ended)
+                RankAttemptRow(rank, session, worker, tuple(msgpack.unpackb(slots)), *ended)
                 for rank, session, worker, slots, *ended in found
             ]
-            yield GangRow._make(row), ranks
+            yield GangAttemptRow._make(row), ranks
 
     def has_begun(self, task: int, number: int) -> bool:
         """Whether an attempt has begun and has not ended."""

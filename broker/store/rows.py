@@ -120,7 +120,7 @@ class LearnedRow(NamedTuple):
     values: bytes
 
 
-class EtaRow(NamedTuple):
+class ToldEtaRow(NamedTuple):
     """An estimate of when a bag ends, as it was told at ``made``. POSIX seconds; ``high`` may be infinite.
 
     ``ended``: the fraction of its tasks that had ended.

@@ -22,7 +22,7 @@ from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse
 
 if TYPE_CHECKING:
     from deskgrid.worker.agent import WorkerOptions
-    from deskgrid.worker.windows.uptime import Plan
+    from deskgrid.worker.windows.uptime import UptimePlan
 
 # Seconds between two checks for the join line of a broker that is started at the same time.
 LINE_LOOK_S = 0.005
@@ -221,7 +221,7 @@ def _options(
     )
 
 
-def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":
+def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "UptimePlan | None":
     """Return the plan of the one option that is given, or None; raises PlanError."""
     from deskgrid.worker.windows.clocks import read_clocks
     from deskgrid.worker.windows.uptime import parse_until, read_cycle, read_windows

@@ -21,7 +21,7 @@ from deskgrid.client.link import Link
 from deskgrid.client.payload import pack_call
 from deskgrid.client.replies import Waiter
 from deskgrid.client.script_classes import ScriptClasses
-from deskgrid.client.sources import PartSource, Stored, name_of_path, stored_paths, stored_pieces, stored_shared
+from deskgrid.client.sources import PartSource, StoredTree, name_of_path, stored_paths, stored_pieces, stored_shared
 from deskgrid.errors import BagRejected
 from deskgrid.files import Shared, collect
 
@@ -37,11 +37,11 @@ class KnownFiles:
     """What a program has sent, or is about to: files by path while they do not change, and shared objects."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, tuple[object, Stored]] = {}
+        self._by_path: dict[str, tuple[object, StoredTree]] = {}
         # As long as somebody has the handle, and not longer: the object may be large.
-        self._shared: WeakKeyDictionary[Shared[Any], Stored] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[Shared[Any], StoredTree] = WeakKeyDictionary()
 
-    def at(self, path: str) -> Stored:
+    def at(self, path: str) -> StoredTree:
         """Return the file or folder at a path. Raises `BagRejected`."""
         path = os.path.abspath(path)
         try:
@@ -56,7 +56,7 @@ class KnownFiles:
                 self._by_path[path] = now, stored
         return stored
 
-    def shared(self, shared: "Shared[Any]") -> Stored:
+    def shared(self, shared: "Shared[Any]") -> StoredTree:
         """Return a shared object. Raises `BagRejected`."""
         stored = self._shared.get(shared)
         if stored is None:
@@ -75,7 +75,7 @@ class Noted:
     def __init__(self, known: KnownFiles, classes: ScriptClasses | None = None) -> None:
         self._known = known
         self.classes = ScriptClasses(classes)
-        self.trees: dict[bytes, Stored] = {}
+        self.trees: dict[bytes, StoredTree] = {}
         self.functions: dict[int, FunctionType] | None = {}
 
     def file(self, path: str) -> tuple[str, str]:
@@ -91,7 +91,7 @@ class Noted:
         if self.functions is not None:
             self.functions[id(function)] = function
 
-    def _add(self, stored: Stored) -> str:
+    def _add(self, stored: StoredTree) -> str:
         self.trees[stored.digest] = stored
         return stored.digest.hex()
 
@@ -167,18 +167,18 @@ class BagFiles:
             self.need_once(self._noted.trees.values())
         return payload
 
-    def need(self, stored: Iterable[Stored]) -> None:
+    def need(self, stored: Iterable[StoredTree]) -> None:
         """Note trees that every task needs."""
         for each in stored:
             self._common += each.size
             self._note(each)
 
-    def bring(self, stored: Iterable[Stored]) -> None:
+    def bring(self, stored: Iterable[StoredTree]) -> None:
         """Note trees of an environment, of which each PC needs one at most, and not for each task."""
         for each in stored:
             self._note(each)
 
-    def need_once(self, stored: Collection[Stored]) -> None:
+    def need_once(self, stored: Collection[StoredTree]) -> None:
         """Note trees that one task needs."""
         self._most = max(self._most, sum([each.size for each in stored]))
         self._tasks += 1
@@ -187,7 +187,7 @@ class BagFiles:
                 self._new += each.size
             self._note(each)
 
-    def _note(self, stored: Stored) -> None:
+    def _note(self, stored: StoredTree) -> None:
         self._unsent.update((digest, part) for digest, part in stored.parts.items() if digest not in self._sent)
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def new_bag_id() -> str:
     return secrets.token_hex(6)
 
 
-def command_files(inputs: Iterable[str], outputs: Sequence[str]) -> tuple[list[Stored], list[str] | None]:
+def command_files(inputs: Iterable[str], outputs: Sequence[str]) -> tuple[list[StoredTree], list[str] | None]:
     """Return the trees of a command's inputs, and its patterns; None: it needs no folder. Raises `BagRejected`."""
     named = [_named(each) for each in inputs]
     if isinstance(outputs, str) or len(outputs) > wire.PATTERNS_LIMIT:

@@ -46,7 +46,7 @@ _told_of_data: set[Path] = set()
 _SEARCHED = 2**20
 
 
-class Source(NamedTuple):
+class ModuleSource(NamedTuple):
     """A source file, and the folder that its module is imported from."""
 
     root: Path
@@ -129,8 +129,8 @@ class _Walk:
     """Follows imports from file to file. ``place``: a folder that modules are looked for in first."""
 
     def __init__(self, place: str = "") -> None:
-        self.to_read: set[Source] = set()
-        self._known: set[Source] = set()
+        self.to_read: set[ModuleSource] = set()
+        self._known: set[ModuleSource] = set()
         self._libraries: set[str] = set()
         self._missing: set[str] = set()
         self._place = place
@@ -161,7 +161,7 @@ class _Walk:
                 self.imports(imports_of(source.path), source.package)
         files = {}
         packages = {(source.root, source.path.parent) for source in self._known if source.path.name == "__init__.py"}
-        data = [Source(root, path) for root, folder in packages for path in _data_of(folder)]
+        data = [ModuleSource(root, path) for root, folder in packages for path in _data_of(folder)]
         for source in [*self._known, *data]:
             with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
                 files[source.path.relative_to(source.root).as_posix()] = source.path.read_bytes()
@@ -235,14 +235,14 @@ def _library_folders() -> frozenset[Path]:
     return frozenset([*folders, *(folder.resolve() for folder in folders)])
 
 
-def _sources_of(module: ModuleType) -> Sequence[Source]:
+def _sources_of(module: ModuleType) -> Sequence[ModuleSource]:
     """Return the files of a loaded module; none for the program itself and for modules that are not local."""
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
     return () if name == "__main__" or not isinstance(file, str) else _files_of(name, file)
 
 
 @lru_cache(maxsize=4096)
-def _files_of(name: str, file: str) -> Sequence[Source]:
+def _files_of(name: str, file: str) -> Sequence[ModuleSource]:
     """Return the file of a local module and those of the packages around it, which are imported with it."""
     path = Path(os.path.abspath(file))
     parts = name.split(".")
@@ -258,10 +258,10 @@ def _files_of(name: str, file: str) -> Sequence[Source]:
     root = path.parents[len(tail) - 1]
     folders = list(accumulate(tail[:-1], lambda folder, part: folder / part, initial=root))[1:]
     packages = [folder / "__init__.py" for folder in folders if (folder / "__init__.py").is_file()]
-    return [Source(root, each) for each in {*packages, path}]
+    return [ModuleSource(root, each) for each in {*packages, path}]
 
 
-def _whole(name: str) -> list[Source]:
+def _whole(name: str) -> list[ModuleSource]:
     """Return the files of the local module ``name`` and, if it is a package, all source in it."""
     parts = name.split(".")
     spec = dict(specs(parts)).get(name)
@@ -275,7 +275,7 @@ def _whole(name: str) -> list[Source]:
     ]
     for folder in [Path(os.path.abspath(place)) for place in spec.submodule_search_locations or ()]:
         root = folder.parents[len(parts) - 1]
-        found += [Source(root, file) for file in _below(folder) if parts[0] != "deskgrid" and is_local(file)]
+        found += [ModuleSource(root, file) for file in _below(folder) if parts[0] != "deskgrid" and is_local(file)]
     if not found:
         raise BagRejected(f"modules: {name!r} is not a module of your own: libraries belong into env=[...]")
     return found

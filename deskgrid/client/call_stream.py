@@ -39,7 +39,7 @@ WINDOW = 2
 class GridFuture(Future[Any]):
     """A call on the grid. `cancel` also stops a call that already runs there."""
 
-    def __init__(self, stream: "Stream") -> None:
+    def __init__(self, stream: "CallStream") -> None:
         super().__init__()
         self._stream = stream
         self.index: int | None = None  # in its bag, once it has been sent
@@ -80,7 +80,7 @@ class _Call(NamedTuple):
     runtime: float | None
 
 
-class Stream:
+class CallStream:
     """The open bag of one function, with its futures."""
 
     def __init__(
@@ -393,7 +393,7 @@ class Stream:
 class CallEnded(NamedTuple):
     """Calls to settle: those in ``results`` or, with ``error``, all calls of the stream."""
 
-    stream: Stream
+    stream: CallStream
     results: tuple[wire.BagResult, ...]
     error: DeskgridError | None
 

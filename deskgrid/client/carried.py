@@ -34,7 +34,7 @@ BUNDLE_BYTES = 16 * 2**20
 ROWS_SEARCHED = 1_000
 
 
-class Environments:
+class CarriedEnvironments:
     """The environments that a program has made for a grid. ``ask``: asks the broker a question."""
 
     def __init__(self, ask: Callable[[str, dict[str, Any]], dict[str, Any]]) -> None:
@@ -93,7 +93,7 @@ class Carried:
         modules: Sequence[str],
         inputs: bytes,
         env: "Env | None",
-        environments: Environments,
+        environments: CarriedEnvironments,
         files: BagFiles,
     ) -> None:
         self._pickled = pickled

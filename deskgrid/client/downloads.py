@@ -64,7 +64,7 @@ class ResultFiles:
         except OSError as error:
             raise RequestFailed(f"a file cannot be kept: {error}") from error
 
-    def _file(self, entry: wire.Entry, path: Path) -> Path:
+    def _file(self, entry: wire.TreeFile, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         digests = wire.split_digests(entry.parts)
         if os.path.lexists(path):

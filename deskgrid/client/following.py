@@ -38,7 +38,7 @@ class LogPiece(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Place:
+class _ReadPosition:
     """How much of stdout and of stderr of an attempt, or a rank of it, is known."""
 
     attempt: int
@@ -51,7 +51,7 @@ class Following:
     def __init__(self, ask: Ask, log: "Callable[[int], TaskLog]") -> None:
         self._ask = ask
         self._log = log
-        self._places: dict[tuple[int, int | None], _Place] = {}
+        self._places: dict[tuple[int, int | None], _ReadPosition] = {}
 
     def task(self, item: int) -> Iterator[LogPiece]:
         """Yield what one task prints, until it has ended."""
@@ -85,7 +85,7 @@ class Following:
         for row in answer["printed"]:
             place = self._places.get((row["item"], row["rank"]))
             if place is None or place.attempt != row["attempt"]:
-                place = self._places[row["item"], row["rank"]] = _Place(row["attempt"])
+                place = self._places[row["item"], row["rank"]] = _ReadPosition(row["attempt"])
             new = {name: _after(_bytes(row[name]), row[f"{name}_bytes"], place.known[name]) for name in place.known}
             place.known = {name: row[f"{name}_bytes"] for name in place.known}
             missed = sum(missed for _, missed in new.values())
@@ -101,7 +101,7 @@ class Following:
         ranks: list[Any] = list(log.ranks) or [log]
         for its in ranks:
             rank = its.rank if log.ranks else None
-            place = self._places.pop((item, rank), _Place(0))
+            place = self._places.pop((item, rank), _ReadPosition(0))
             new = {name: _rest_of(_bytes(getattr(its, name)), place.known[name]) for name in place.known}
             missed = sum(missed for _, missed in new.values())
             if missed or any(data for data, _ in new.values()):

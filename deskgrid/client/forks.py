@@ -11,7 +11,7 @@ from weakref import WeakSet
 from deskgrid.errors import GridClosed
 
 
-class Opened(Protocol):
+class OpenedHere(Protocol):
     """What belongs to the process that opened it."""
 
     def forked(self, error: GridClosed, /) -> None:
@@ -25,10 +25,10 @@ class _Process:
     error: GridClosed | None = None
 
 
-_opened: WeakSet[Opened] = WeakSet()
+_opened: WeakSet[OpenedHere] = WeakSet()
 
 
-def belongs_here(opened: Opened) -> None:
+def belongs_here(opened: OpenedHere) -> None:
     """Remember that this process opened it."""
     _opened.add(opened)
 

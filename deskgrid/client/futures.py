@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deskgrid import wire
 from deskgrid.client.bag_files import BagFiles, KnownFiles, Noted, new_bag_id
-from deskgrid.client.call_stream import CallEnded, GridFuture, Stream, settle_cancelled
-from deskgrid.client.carried import Carried, Environments
+from deskgrid.client.call_stream import CallEnded, CallStream, GridFuture, settle_cancelled
+from deskgrid.client.carried import Carried, CarriedEnvironments
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised
 from deskgrid.client.replies import wait_for
 from deskgrid.client.script_classes import ScriptClasses
-from deskgrid.client.sources import Stored
+from deskgrid.client.sources import StoredTree
 from deskgrid.client.submission import check_python
 from deskgrid.client.template import PYTHON, pickle_function
 from deskgrid.errors import GridClosed
@@ -68,7 +68,7 @@ class _Key(NamedTuple):
 class Futures:
     """All calls that were submitted one by one to one Grid."""
 
-    def __init__(self, link: Link, known: KnownFiles, environments: Environments) -> None:
+    def __init__(self, link: Link, known: KnownFiles, environments: CarriedEnvironments) -> None:
         self._link = link
         self._known = known
         self._environments = environments
@@ -79,8 +79,8 @@ class Futures:
         # Held for moments only, because the link's thread takes it, too, and nobody gets an answer while that waits.
         self._lock = threading.Lock()
         # The streams, with what their bags bring; the least recently used comes first.
-        self._by_key: OrderedDict[_Key, tuple[Stream, Carried]] = OrderedDict()
-        self._streams: list[Stream] = []
+        self._by_key: OrderedDict[_Key, tuple[CallStream, Carried]] = OrderedDict()
+        self._streams: list[CallStream] = []
         self._sendings = Sendings()
         self._inbox: queue.SimpleQueue[CallEnded | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -132,7 +132,7 @@ class Futures:
                 self._owner = owner
                 return stream.submit(payload, runtime)
 
-    def _stream(self, key: _Key, payload: wire.Payload, noted: Noted, common: Mapping[bytes, Stored]) -> Stream:
+    def _stream(self, key: _Key, payload: wire.Payload, noted: Noted, common: Mapping[bytes, StoredTree]) -> CallStream:
         """Return the stream for a call of ``key``, a new one if it needs more modules. The caller is ``_beginning``.
 
         ``noted``: with the functions that travel by value; ``common``: files that every call needs.
@@ -153,7 +153,7 @@ class Futures:
             self._thread.start()
         return stream
 
-    def _begin(self, key: _Key, payload: wire.Payload, noted: Noted, inputs: bytes, named: set[str]) -> Stream:
+    def _begin(self, key: _Key, payload: wire.Payload, noted: Noted, inputs: bytes, named: set[str]) -> CallStream:
         """Begin the bag of a call. ``inputs``: what `_stream` has in common; ``named``: modules of earlier calls."""
         check_python(self._link, PYTHON)
         files = BagFiles(self._link, self._known, new_bag_id())
@@ -174,7 +174,7 @@ class Futures:
         template = carried.template([payload], functions, named, classes, b"".join(needed))
         files.send()
         options = replace(key.options, program=self._program)
-        stream = Stream(self._link, template, key.name, options, self._ended, files=files)
+        stream = CallStream(self._link, template, key.name, options, self._ended, files=files)
         with self._lock:
             if self._closed:
                 raise closed()
@@ -242,7 +242,7 @@ class Futures:
         self._wait_while(lambda stream: stream.unsent, FLUSH_S)
         self._wait_while(lambda stream: stream.cancelling or stream.leaving, CANCEL_S)
 
-    def _wait_while(self, busy: Callable[[Stream], bool], seconds: float) -> None:
+    def _wait_while(self, busy: Callable[[CallStream], bool], seconds: float) -> None:
         end = time.monotonic() + seconds
         never = threading.Event()
         while any(busy(stream) for stream in self._streams) and time.monotonic() < end:

@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import KnownFiles
-from deskgrid.client.carried import Environments
+from deskgrid.client.carried import CarriedEnvironments
 from deskgrid.client.discovery import check_no_task, client_line
 from deskgrid.client.eta import Eta
 from deskgrid.client.forks import belongs_here
@@ -88,14 +88,14 @@ class Grid(Executor):
     @interruptible
     def _open(self, line: JoinLine, seconds: float, defaults: GridKeywords) -> None:
         said = defaults_of(**defaults)
-        self._begin(Opened(Link(line)), said, defaults.get("name") or "")
+        self._begin(OpenGrid(Link(line)), said, defaults.get("name") or "")
         try:
             self._link.open(seconds)
         except BaseException:
             self._release()
             raise
 
-    def _begin(self, opened: "Opened", defaults: Task[Any], name: str) -> None:
+    def _begin(self, opened: "OpenGrid", defaults: Task[Any], name: str) -> None:
         """Begin a Grid, or a view of one."""
         self._opened = opened
         self._link = opened.link
@@ -535,17 +535,17 @@ def _result_of(future: Future[Any], seconds: float | None) -> Any:
         future.cancel()
 
 
-class Opened:
+class OpenGrid:
     """What a Grid and its views use together; and ``keeper``, which keeps the private grid if it is one."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.known = KnownFiles()
-        self.environments = Environments(partial(ask, link))
+        self.environments = CarriedEnvironments(partial(ask, link))
         self.keeper: Keeper | None = None
         self._of: Grid | None = None
 
-    def view(self, of: "Grid") -> "Opened":
+    def view(self, of: "Grid") -> "OpenGrid":
         """Return the same for a view of a Grid, which keeps that open."""
         view = copy(self)
         view._of = of
@@ -575,7 +575,7 @@ def _afterwards(waiting: list[Futures], action: Callable[[], object]) -> None:
         action()
 
 
-def _release(futures: Futures, opened: Opened) -> None:
+def _release(futures: Futures, opened: OpenGrid) -> None:
     """Free everything that a Grid uses: its threads, its connection, and its local grid if it has one.
 
     A local grid runs what was submitted first, as a process pool does at the end of the program: nobody else would.

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from deskgrid.client.bag import Bag
 from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
-from deskgrid.client.carried import ROWS_SEARCHED, Carried, Environments, modules_of_types, reached_by_command
+from deskgrid.client.carried import ROWS_SEARCHED, Carried, CarriedEnvironments, modules_of_types, reached_by_command
 from deskgrid.client.empty_bag import EmptyBag
 from deskgrid.client.link import Link
 from deskgrid.client.options import BagKeywords
 from deskgrid.client.payload import pack_text
 from deskgrid.client.probing import checked_probes
-from deskgrid.client.submission import Row, Runtime, kept, submit_bag
+from deskgrid.client.submission import Runtime, SubmittedTask, kept, submit_bag
 from deskgrid.client.task import Task
 from deskgrid.client.template import PYTHON, Template, command_template, name_of, pickle_function
 from deskgrid.errors import BagRejected
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class NewBags:
     """``owner`` of a bag: the Grid, which has to live as long as it."""
 
-    def __init__(self, link: Link, known_files: KnownFiles, environments: Environments) -> None:
+    def __init__(self, link: Link, known_files: KnownFiles, environments: CarriedEnvironments) -> None:
         self._link = link
         self._known_files = known_files
         self._environments = environments
@@ -48,7 +48,7 @@ class NewBags:
         )
         held = kept(items)
 
-        def template(rows: Sequence[Row]) -> Template:
+        def template(rows: Sequence[SubmittedTask]) -> Template:
             named = modules_of_types(held or ())
             classes, inputs = files.classes()
             payloads = [row.payload for row in rows[:ROWS_SEARCHED]]
@@ -122,7 +122,7 @@ class NewBags:
 
     def _submit(
         self,
-        template: Callable[[Sequence[Row]], Template],
+        template: Callable[[Sequence[SubmittedTask]], Template],
         items: Iterable[Any],
         *,
         python: str | None,

@@ -21,7 +21,7 @@ ORDER_S = 3600.0
 SLICE_S = 0.5
 
 
-class Asked(Protocol):
+class AskingLink(Protocol):
     """The part of a link that this file uses."""
 
     @property
@@ -68,7 +68,7 @@ def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
     return True
 
 
-def ask(link: Asked, what: str, args: dict[str, Any], seconds: float = ANSWER_S) -> dict[str, Any]:
+def ask(link: AskingLink, what: str, args: dict[str, Any], seconds: float = ANSWER_S) -> dict[str, Any]:
     """Return the broker's answer to one question. Raises `RequestFailed`, or `GridUnreachable` after ``seconds``."""
     said = json.dumps(args)
     if len(said) > wire.QUESTION_BYTES:

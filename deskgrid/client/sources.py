@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from deskgrid.errors import BagRejected
 from deskgrid.files import SHARED, Shared
-from deskgrid.wire import FILE_BYTES, PART_BYTES, TREE_FILES, VALUE, Entry, Tree, TreeRefused, wrong_with_place
+from deskgrid.wire import FILE_BYTES, PART_BYTES, TREE_FILES, VALUE, Tree, TreeFile, TreeRefused, wrong_with_place
 
 
 class PartSource(NamedTuple):
@@ -41,7 +41,7 @@ class PartSource(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTree:
     """A tree by its digest, with all its parts; the last part is the tree itself. ``size``: bytes of its files."""
 
     digest: bytes
@@ -49,11 +49,11 @@ class Stored:
     parts: Mapping[bytes, PartSource]
 
 
-class _Making:
+class _TreeInTheMaking:
     """A tree that is being made."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[TreeFile] = []
         self.folders: list[str] = []
         self.parts: dict[bytes, PartSource] = {}
 
@@ -78,7 +78,7 @@ class _Making:
         except OSError as error:
             raise BagRejected(f"{path} cannot be read: {error.strerror}") from error
         executable = sys.platform != "win32" and bool(found.st_mode & stat.S_IXUSR)
-        self._add(Entry(name, place, executable, bytes(digests)))
+        self._add(TreeFile(name, place, executable, bytes(digests)))
 
     def add_pieces(self, pieces: Sequence[memoryview], name: str) -> None:
         """Add a file that is in memory."""
@@ -90,9 +90,9 @@ class _Making:
             self.parts.setdefault(found.digest(), PartSource("", 0, part))
             digests += found.digest()
             size += sum(map(len, part))
-        self._add(Entry(name, size, False, bytes(digests)))
+        self._add(TreeFile(name, size, False, bytes(digests)))
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: TreeFile) -> None:
         self.entries.append(entry)
         if len(self.entries) > TREE_FILES:
             raise BagRejected(f"more than {TREE_FILES:,} files for one task")
@@ -107,7 +107,7 @@ class _Making:
                 self.add_file(path, f"{name}/{inner}")
         self.folders.append(name)
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTree:
         """Return the tree."""
         tree = Tree(tuple(sorted(self.entries)), tuple(sorted(self.folders)))
         try:
@@ -116,12 +116,12 @@ class _Making:
             raise BagRejected(str(error)) from error
         digest = sha256(packed).digest()
         self.parts.pop(digest, None)
-        return Stored(digest, tree.size, {**self.parts, digest: PartSource("", 0, (memoryview(packed),))})
+        return StoredTree(digest, tree.size, {**self.parts, digest: PartSource("", 0, (memoryview(packed),))})
 
 
-def stored_paths(named: Iterable[tuple[str, str]]) -> Stored:
+def stored_paths(named: Iterable[tuple[str, str]]) -> StoredTree:
     """Return files and folders as a tree; ``named``: what each is called there, and its path. Raises `BagRejected`."""
-    making = _Making()
+    making = _TreeInTheMaking()
     for name, path in named:
         if os.path.isdir(path):
             making.add_folder(path, name)
@@ -130,23 +130,23 @@ def stored_paths(named: Iterable[tuple[str, str]]) -> Stored:
     return making.stored()
 
 
-def stored_pieces(pieces: Sequence[memoryview], name: str = VALUE) -> Stored:
+def stored_pieces(pieces: Sequence[memoryview], name: str = VALUE) -> StoredTree:
     """Return a file in memory as a tree. Raises `BagRejected`."""
-    making = _Making()
+    making = _TreeInTheMaking()
     making.add_pieces(pieces, name)
     return making.stored()
 
 
-def stored_source(files: Mapping[str, bytes]) -> Stored:
+def stored_source(files: Mapping[str, bytes]) -> StoredTree:
     """Return files in memory, by name, as a tree. Raises `BagRejected`."""
-    making = _Making()
+    making = _TreeInTheMaking()
     for name, data in files.items():
         _check_name(name)
         making.add_pieces([memoryview(data)], name)
     return making.stored()
 
 
-def stored_shared(shared: "Shared[object]") -> Stored:
+def stored_shared(shared: "Shared[object]") -> StoredTree:
     """Return a shared object as a tree. Raises `BagRejected`."""
     return stored_pieces(shared.pieces, SHARED)
 

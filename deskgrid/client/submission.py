@@ -38,7 +38,7 @@ Seconds = float | str
 Runtime = Seconds | Iterable[Seconds] | Callable[[Any], Seconds] | None
 
 
-class Accepted(NamedTuple):
+class AcceptedBag(NamedTuple):
     """A bag that the broker has accepted as a whole. ``note``: a remark for its submitter, or empty."""
 
     bag: str
@@ -46,7 +46,7 @@ class Accepted(NamedTuple):
     note: str
 
 
-class Row(NamedTuple):
+class SubmittedTask(NamedTuple):
     """One task: its payload, and its runtime if each task has its own."""
 
     payload: wire.Payload
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 def submit_bag(
     link: Link,
-    template: Callable[[Sequence[Row]], Template],
+    template: Callable[[Sequence[SubmittedTask]], Template],
     items: Iterable[Any],
     *,
     python: str | None,
@@ -64,7 +64,7 @@ def submit_bag(
     runtime: Runtime,
     options: TaskOptions,
     files: BagFiles,
-) -> Accepted:
+) -> AcceptedBag:
     """Submit a bag with one task for each of ``items``; ``pack(item, what)`` makes a task's payload.
 
     ``template`` makes the template when the first rows are known. ``python``: the version that it needs, if any.
@@ -79,10 +79,10 @@ def submit_bag(
     check_python(link, python)
     count = len(items) if isinstance(items, Collection) else None
     _check_count(count)
-    runtimes = Runtimes(runtime, count)
+    runtimes = BagRuntimes(runtime, count)
     sender = _Sender(link, template, name, options, runtimes.same, files=files)
     try:
-        rows = Rows(items, pack, runtimes)
+        rows = SubmittedTasks(items, pack, runtimes)
         for batch in wire.in_batches(rows, _payload_size):
             sender.send(batch, last=rows.ended)
         sender.wait()
@@ -90,7 +90,7 @@ def submit_bag(
         if told := sender.abandon():
             error.add_note(told)
         raise
-    return Accepted(sender.bag, sender.total, sender.note)
+    return AcceptedBag(sender.bag, sender.total, sender.note)
 
 
 def check_python(link: Link, python: str | None) -> None:
@@ -108,28 +108,28 @@ def _check_count(count: int | None) -> None:
         raise BagRejected(f"the bag has more than {wire.BAG_LIMIT:,} items: make several bags of them")
 
 
-class Rows:
+class SubmittedTasks:
     """The rows of a bag, made one by one. ``ended``: all rows were made, and the bag is valid."""
 
-    def __init__(self, items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "Runtimes") -> None:
+    def __init__(self, items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "BagRuntimes") -> None:
         self.ended = False
         self._items = items
         self._pack = pack
         self._runtimes = runtimes
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[SubmittedTask]:
         count = 0
         for index, item in enumerate(self._items):
             count = index + 1
             if count > wire.BAG_LIMIT:
                 _check_count(count)
-            yield Row(self._pack(item, f"item {index}"), self._runtimes.of(index, item))
+            yield SubmittedTask(self._pack(item, f"item {index}"), self._runtimes.of(index, item))
         _check_count(count)
         self._runtimes.check_length(count)
         self.ended = True
 
 
-def _payload_size(row: Row) -> int:
+def _payload_size(row: SubmittedTask) -> int:
     return len(row.payload)
 
 
@@ -139,7 +139,7 @@ class _Sender:
     def __init__(
         self,
         link: Link,
-        make_template: Callable[[Sequence[Row]], Template],
+        make_template: Callable[[Sequence[SubmittedTask]], Template],
         name: str,
         options: TaskOptions,
         runtime: float | None,
@@ -161,7 +161,7 @@ class _Sender:
         self._flying: deque[int] = deque()
         self._sent = False
 
-    def send(self, batch: list[Row], *, last: bool) -> None:
+    def send(self, batch: list[SubmittedTask], *, last: bool) -> None:
         """Send ``batch`` as soon as WINDOW and WINDOW_BYTES allow it."""
         if self._template is None:
             self._template = self._make_template(batch)
@@ -183,7 +183,7 @@ class _Sender:
     def _has_no_room(self, size: int) -> bool:
         return len(self._flying) >= WINDOW or bool(self._flying and sum(self._flying) + size > WINDOW_BYTES)
 
-    def _message(self, template: str, rows: list[Row], last: bool) -> wire.Submit:
+    def _message(self, template: str, rows: list[SubmittedTask], last: bool) -> wire.Submit:
         return wire.Submit(
             request=self._link.number(),
             bag=self.bag,
@@ -226,7 +226,7 @@ class _Sender:
 # --- runtimes and items ---------------------------------------------------------------------------------------------
 
 
-class Runtimes:
+class BagRuntimes:
     """The predicted runtimes of a bag's tasks, in seconds.
 
     ``same``: the runtime of all tasks; None if it is unknown or differs between tasks.

@@ -6,14 +6,14 @@ from rich.text import Text
 
 from deskgrid.durations import duration
 from deskgrid.screen import tables
-from deskgrid.screen.drawing import Column, Part, bar, row
+from deskgrid.screen.drawing import BarPart, Column, bar, row
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState, Totals
 
-DONE = Part("█", "green", "done")
-FAILED = Part("×", "bold red", "failed or cancelled")
-ONGOING = Part("▒", "yellow", "running")
-WAITING = Part("─", "blue", "waiting")
+DONE = BarPart("█", "green", "done")
+FAILED = BarPart("×", "bold red", "failed or cancelled")
+ONGOING = BarPart("▒", "yellow", "running")
+WAITING = BarPart("─", "blue", "waiting")
 BAG_PARTS = (DONE, FAILED, ONGOING, WAITING)
 
 # Cells of a bag's id.

@@ -29,7 +29,7 @@ def counted(number: int, noun: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """One kind of stretch in a bar: its glyph, its style, and its name in the legend."""
 
     glyph: str
@@ -37,7 +37,7 @@ class Part:
     name: str
 
 
-def bar(stretches: Sequence[tuple[float, Part]], width: int) -> Text:
+def bar(stretches: Sequence[tuple[float, BarPart]], width: int) -> Text:
     """Draw a bar of ``width`` cells, divided in proportion to the amounts.
 
     Every amount above 0 gets at least one cell if there are enough cells.

@@ -12,7 +12,7 @@ from deskgrid.screen.keys import FOLDED, help_page, hints
 from deskgrid.screen.listing import Listing, Position, position
 from deskgrid.screen.questions import STATUS
 from deskgrid.screen.screen import AWAY_S, TALL, render
-from deskgrid.screen.view import VIEWS, Kind, Seen, View
+from deskgrid.screen.view import VIEWS, Kind, ScreenData, ScreenView
 
 # The least terminal. Cells and lines.
 NARROWEST = 40
@@ -23,7 +23,7 @@ MARK = len(CURSOR)
 
 
 # What makes the rows of each page; the overview has none, because it is always whole.
-_PAGES: Mapping[Kind, Callable[[View, Seen, int], Listing]] = {
+_PAGES: Mapping[Kind, Callable[[ScreenView, ScreenData, int], Listing]] = {
     "overview": lambda view, seen, width: Listing([], []),
     "pcs": pcs.listing,
     "bags": work.bags,
@@ -38,7 +38,7 @@ _PAGES: Mapping[Kind, Callable[[View, Seen, int], Listing]] = {
 }
 
 
-def listing(view: View, seen: Seen, width: int) -> Listing:
+def listing(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """The rows of the page that is open."""
     return _PAGES[view.page.kind](view, seen, max(1, width - MARK))
 
@@ -48,7 +48,9 @@ def room_for(rows: Listing, width: int, height: int) -> int:
     return max(1, height - len(_top(rows, width, height)) - 3)
 
 
-def draw(view: View, seen: Seen, rows: Listing, width: int, height: int, *, ascii_only: bool = False) -> Group:
+def draw(
+    view: ScreenView, seen: ScreenData, rows: Listing, width: int, height: int, *, ascii_only: bool = False
+) -> Group:
     """The screen. ``rows``: the `listing` of the page. ``ascii_only``: for a terminal that takes only ASCII."""
     if width < NARROWEST or height < LOWEST:
         said = f"{width}x{height} is too small: {NARROWEST}x{LOWEST} is the least"
@@ -66,7 +68,7 @@ def draw(view: View, seen: Seen, rows: Listing, width: int, height: int, *, asci
     return Group(*(fitted(each, width, ascii_only) for each in lines[:height]))
 
 
-def _views(view: View) -> Text:
+def _views(view: ScreenView) -> Text:
     """The views by their keys; the one that you are in, or came from, is in brackets."""
     line = Text()
     for number, (kind, name) in enumerate(VIEWS.items(), start=1):
@@ -90,7 +92,7 @@ def _rows(rows: Listing, at: Position, room: int) -> list[Text]:
     return lines
 
 
-def _said(view: View, seen: Seen, rows: Listing, at: Position, room: int) -> Text:
+def _said(view: ScreenView, seen: ScreenData, rows: Listing, at: Position, room: int) -> Text:
     """One line: what is asked of you, what is wrong, what the last key did, or what the rows are."""
     if view.asking is not None:
         return Text(f"{view.asking.text}? y/n", "bold yellow")
@@ -103,7 +105,7 @@ def _said(view: View, seen: Seen, rows: Listing, at: Position, room: int) -> Tex
     return Text(", ".join(_about(view, rows, at, room)), "dim")
 
 
-def _about(view: View, rows: Listing, at: Position, room: int) -> Sequence[str]:
+def _about(view: ScreenView, rows: Listing, at: Position, room: int) -> Sequence[str]:
     page, count = view.page, len(rows.entries)
     said = [f"{at.top + 1}-{min(count, at.top + room)} of {count:,}"] if count else ["nothing here"]
     if page.order:
@@ -115,7 +117,7 @@ def _about(view: View, rows: Listing, at: Position, room: int) -> Sequence[str]:
     return said
 
 
-def _keys(view: View, width: int) -> Text:
+def _keys(view: ScreenView, width: int) -> Text:
     (line,) = flow(hints(view.page.kind), width, 1)
     line.stylize("dim")
     return line

@@ -10,7 +10,7 @@ from deskgrid.screen import bag_rows
 from deskgrid.screen.drawing import counted
 from deskgrid.screen.listing import END, Listing, chosen, line, move
 from deskgrid.screen.questions import cancel_of, gate_of
-from deskgrid.screen.view import FOLDINGS, SORTS, VIEWS, Kind, Order, Page, Seen, View
+from deskgrid.screen.view import FOLDINGS, SORTS, VIEWS, Kind, Page, PendingOrder, ScreenData, ScreenView
 from deskgrid.screen.worker_rows import IDLE, LATE, STEPS
 from deskgrid.wire import clean
 
@@ -55,7 +55,7 @@ def split(typed: str) -> list[str]:
 class Context(NamedTuple):
     """What a key may need: the page as it is drawn, and for how many rows there is room."""
 
-    seen: Seen
+    seen: ScreenData
     listing: Listing
     room: int
 
@@ -70,10 +70,10 @@ class Key(NamedTuple):
     brief: str
     does: str
     where: Collection[str]
-    act: Callable[[View, Context], None]
+    act: Callable[[ScreenView, Context], None]
 
 
-def press(view: View, key: str, context: Context) -> Order | None:
+def press(view: ScreenView, key: str, context: Context) -> PendingOrder | None:
     """Do what a key does; returns an order that is to be sent to the broker."""
     view.message = ""
     if view.asking is not None:
@@ -92,7 +92,7 @@ def _found(kind: Kind, key: str) -> Key | None:
     return next((each for each in KEYS if key in each.keys and kind in each.where), None)
 
 
-def _type(view: View, key: str) -> None:
+def _type(view: ScreenView, key: str) -> None:
     """One more letter of the search."""
     page = view.page
     if key == "enter":
@@ -108,10 +108,10 @@ def _type(view: View, key: str) -> None:
 # --- what keys do ----------------------------------------------------------------------------------------------------
 
 
-def _mover(to: Callable[[int, int], int]) -> Callable[[View, Context], None]:
+def _mover(to: Callable[[int, int], int]) -> Callable[[ScreenView, Context], None]:
     """``to``: the new row, from the present one and the room."""
 
-    def act(view: View, context: Context) -> None:
+    def act(view: ScreenView, context: Context) -> None:
         if view.page.kind == "overview":  # it is always whole; its rows that do not fit are among the PCs
             view.show("pcs")
         else:
@@ -120,14 +120,14 @@ def _mover(to: Callable[[int, int], int]) -> Callable[[View, Context], None]:
     return act
 
 
-def _viewer(kind: Kind) -> Callable[[View, Context], None]:
-    def act(view: View, context: Context) -> None:
+def _viewer(kind: Kind) -> Callable[[ScreenView, Context], None]:
+    def act(view: ScreenView, context: Context) -> None:
         view.show(kind)
 
     return act
 
 
-def _open(view: View, context: Context) -> None:
+def _open(view: ScreenView, context: Context) -> None:
     what, _, name = chosen(view.page, context.listing, context.room).partition(" ")
     if what == "fold":
         view.unfolded ^= {f"fold {name}"}
@@ -142,19 +142,19 @@ def _open(view: View, context: Context) -> None:
         view.show("bags").search = name
 
 
-def _back(view: View, context: Context) -> None:
+def _back(view: ScreenView, context: Context) -> None:
     if view.page.kind in OPENED:
         view.back()
     else:
         view.page.search = ""
 
 
-def _log(view: View, context: Context) -> None:
+def _log(view: ScreenView, context: Context) -> None:
     if bag_id := _bag_at(view, context):
         view.open(Page("log", bag_id, top=END))
 
 
-def _bag_at(view: View, context: Context) -> str:
+def _bag_at(view: ScreenView, context: Context) -> str:
     """The bag that is open, or chosen; empty if there is none."""
     if view.page.kind != "bags":
         return view.page.name
@@ -162,22 +162,22 @@ def _bag_at(view: View, context: Context) -> str:
     return name if what == "bag" else ""
 
 
-def _search(view: View, context: Context) -> None:
+def _search(view: ScreenView, context: Context) -> None:
     view.typing = True
 
 
-def _sort(view: View, context: Context) -> None:
+def _sort(view: ScreenView, context: Context) -> None:
     page = view.page
     page.sort = (page.sort + 1) % len(SORTS[page.kind])
 
 
-def _fold(view: View, context: Context) -> None:
+def _fold(view: ScreenView, context: Context) -> None:
     view.folding = FOLDINGS[(FOLDINGS.index(view.folding) + 1) % len(FOLDINGS)]
     view.unfolded.clear()
     view.page.cursor, view.page.row, view.page.top = "", -1, 0
 
 
-def _cancel(view: View, context: Context) -> None:
+def _cancel(view: ScreenView, context: Context) -> None:
     """Ask whether to cancel the chosen bag, or the bag or the task that is open."""
     page, bag_id = view.page, _bag_at(view, context)
     if not bag_id:
@@ -185,16 +185,16 @@ def _cancel(view: View, context: Context) -> None:
     bag = context.seen.bag(bag_id)
     name = clean(bag_rows.title(bag) if bag is not None else bag_id)
     if page.kind == "task":
-        view.asking = Order(cancel_of(bag_id, page.item), f"cancel task {page.item} of bag {name}")
+        view.asking = PendingOrder(cancel_of(bag_id, page.item), f"cancel task {page.item} of bag {name}")
         return
     left = bag["running"] + bag["waiting"] if bag is not None else 0
     if not left:
         view.message = f"bag {name} has no tasks left to cancel"
     else:
-        view.asking = Order(cancel_of(bag_id), f"cancel bag {name} ({counted(left, 'task')})")
+        view.asking = PendingOrder(cancel_of(bag_id), f"cancel bag {name} ({counted(left, 'task')})")
 
 
-def _pause(view: View, context: Context) -> None:
+def _pause(view: ScreenView, context: Context) -> None:
     """Ask whether to pause the chosen bag, or to resume it."""
     bag = context.seen.bag(_bag_at(view, context))
     if bag is None:
@@ -204,14 +204,14 @@ def _pause(view: View, context: Context) -> None:
         view.message = f"bag {name} has ended"
     else:
         what = "resume" if bag["paused"] else "pause"
-        view.asking = Order(gate_of(bag["bag"], paused=bag["paused"]), f"{what} bag {name}")
+        view.asking = PendingOrder(gate_of(bag["bag"], paused=bag["paused"]), f"{what} bag {name}")
 
 
-def _help(view: View, context: Context) -> None:
+def _help(view: ScreenView, context: Context) -> None:
     view.open(Page("keys"))
 
 
-def _quit(view: View, context: Context) -> None:
+def _quit(view: ScreenView, context: Context) -> None:
     view.quit = True
 
 

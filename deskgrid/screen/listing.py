@@ -16,7 +16,7 @@ from deskgrid.wire.status import WorkerState
 END = 10**9
 
 
-class Entry(NamedTuple):
+class ListRow(NamedTuple):
     """One row. ``key``: what it is about, such as "pc NAME"; empty for plain text, on which no key does anything."""
 
     key: str
@@ -28,7 +28,7 @@ class Listing:
     """A page: words about it, lines that stay above its rows, such as the names of columns, and its rows."""
 
     heading: Sequence[Text]
-    entries: Sequence[Entry]
+    entries: Sequence[ListRow]
     titles: Sequence[Text] = ()
 
     @property
@@ -37,10 +37,10 @@ class Listing:
         return not any(entry.key for entry in self.entries)
 
 
-def line(text: Text | str, style: str = "", key: str = "") -> Entry:
+def line(text: Text | str, style: str = "", key: str = "") -> ListRow:
     """A row that is drawn already."""
     drawn = Text(clean(text), style) if isinstance(text, str) else text
-    return Entry(key, drawn.copy)
+    return ListRow(key, drawn.copy)
 
 
 class Position(NamedTuple):

@@ -14,9 +14,9 @@ from deskgrid.client.eta import clock
 from deskgrid.durations import duration
 from deskgrid.screen import bag_rows, tables, worker_rows
 from deskgrid.screen.drawing import Column, counted, row
-from deskgrid.screen.listing import Entry, Listing, line
+from deskgrid.screen.listing import Listing, ListRow, line
 from deskgrid.screen.questions import GROUPS, explain_of, logs_of, output_of, tasks_of, worker_of
-from deskgrid.screen.view import Question, Seen, View
+from deskgrid.screen.view import ScreenData, ScreenQuestion, ScreenView
 from deskgrid.screen.work import event_row
 from deskgrid.sizes import size
 from deskgrid.wire import clean, clean_lines
@@ -32,22 +32,22 @@ REASONS = 5
 EMPTY = line("")
 
 
-def _labelled(label: str, text: Text | str) -> Entry:
+def _labelled(label: str, text: Text | str) -> ListRow:
     return line(Text(f"{label:{LABEL}}", "dim").append_text(Text(clean(text)) if isinstance(text, str) else text))
 
 
-def _printed(text: str, width: int) -> list[Entry]:
+def _printed(text: str, width: int) -> list[ListRow]:
     """Lines that a task printed, cut where the screen ends."""
     lines = clean_lines(text).expandtabs().splitlines()
     return [line(part) for each in lines for part in (chop_cells(each, width) or [""])]
 
 
-def _sentences(texts: Iterable[str], width: int, style: str = "") -> list[Entry]:
+def _sentences(texts: Iterable[str], width: int, style: str = "") -> list[ListRow]:
     """Lines of the broker, wrapped between words."""
     return [line(part, style) for text in texts for part in wrap(clean(text), width, subsequent_indent="  ")]
 
 
-def _refused(seen: Seen, width: int, *questions: Question) -> list[Entry]:
+def _refused(seen: ScreenData, width: int, *questions: ScreenQuestion) -> list[ListRow]:
     """Why the broker did not answer; each reason once."""
     return _sentences(dict.fromkeys(filter(None, map(seen.error, questions))), width, "yellow")
 
@@ -55,7 +55,7 @@ def _refused(seen: Seen, width: int, *questions: Question) -> list[Entry]:
 # --- a PC ------------------------------------------------------------------------------------------------------------
 
 
-def pc(view: View, seen: Seen, width: int) -> Listing:
+def pc(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """A PC: its window, its slots with what they run, and its last events."""
     page = view.page
     question = worker_of(page.name)
@@ -83,7 +83,7 @@ def pc(view: View, seen: Seen, width: int) -> Listing:
     )
 
 
-def _about(worker: WorkerState, width: int, now: datetime) -> Iterable[Entry]:
+def _about(worker: WorkerState, width: int, now: datetime) -> Iterable[ListRow]:
     if worker["note"]:
         yield _labelled("trouble", Text(clean(worker["note"]), "bold red"))
     columns = [Column(max(0, width - LABEL - tables.DURATION - 2)), Column(tables.DURATION, "right")]
@@ -132,7 +132,7 @@ def _between(least: str, most: str) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _slot(worker: WorkerState, slot: SlotState, bag: str) -> Entry:
+def _slot(worker: WorkerState, slot: SlotState, bag: str) -> ListRow:
     """A slot: what it runs, which can be opened."""
     text = Text(f"slot {slot['slot']:<4} ", "dim")
     task = slot["running"]
@@ -143,16 +143,16 @@ def _slot(worker: WorkerState, slot: SlotState, bag: str) -> Entry:
     return line(text.append_text(worker_rows.said_of(worker, slot, task)), key=f"task {task['bag']} {task['item']}")
 
 
-def _events(name: str, seen: Seen) -> list[Entry]:
+def _events(name: str, seen: ScreenData) -> list[ListRow]:
     of_it = [each for each in seen.events if each.row["facts"].get("name") == name][: -EVENTS - 1 : -1]
-    rows = [Entry(f"event {each.row['number']}", partial(event_row, each)) for each in of_it]
+    rows = [ListRow(f"event {each.row['number']}", partial(event_row, each)) for each in of_it]
     return [EMPTY, line("Events  newest first", "bold"), *rows] if rows else []
 
 
 # --- a bag -----------------------------------------------------------------------------------------------------------
 
 
-def bag(view: View, seen: Seen, width: int) -> Listing:
+def bag(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """A bag: how far it is, why it waits, and its tasks, those in trouble first."""
     page = view.page
     told = seen.bag(page.name)
@@ -178,7 +178,7 @@ def bag(view: View, seen: Seen, width: int) -> Listing:
     )
 
 
-def _progress(bag: BagState, width: int) -> Iterable[Entry]:
+def _progress(bag: BagState, width: int) -> Iterable[ListRow]:
     room = max(0, width - LABEL - tables.DURATION - 2)
     columns = [Column(room), Column(tables.DURATION, "right")]
     yield _labelled("tasks", row((bag_rows.bag_bar(bag, room), bag_rows.to_go(bag)), columns))
@@ -205,7 +205,7 @@ def _needs(bag: BagState) -> str:
     return f"{ranks} for each task" + (f", each on {slots} of one PC" if bag["slots"] > 1 else "")
 
 
-def _why(bag: BagState, seen: Seen, width: int) -> list[Entry]:
+def _why(bag: BagState, seen: ScreenData, width: int) -> list[ListRow]:
     """Why its longest task waits."""
     text = seen.answer(explain_of(bag["bag"])).get("text", [])
     if not text or not bag["waiting"]:
@@ -215,14 +215,14 @@ def _why(bag: BagState, seen: Seen, width: int) -> list[Entry]:
     return [EMPTY, line("Why it waits", "bold"), *found, *(more if len(text) > REASONS else [])]
 
 
-def _tasks(bag: BagState, seen: Seen) -> Iterable[Entry]:
+def _tasks(bag: BagState, seen: ScreenData) -> Iterable[ListRow]:
     """Its tasks: failed, running, waiting, cancelled and done ones."""
     yield line("Tasks", "bold")
     shown = 0
     for group in GROUPS:
         tasks: Sequence[TaskRow] = seen.answer(tasks_of(bag["bag"], group)).get("tasks", ())
         for task in tasks:
-            yield Entry(f"task {bag['bag']} {task['item']}", partial(_task_row, task))
+            yield ListRow(f"task {bag['bag']} {task['item']}", partial(_task_row, task))
         shown += len(tasks)
     if not shown:
         yield from _running(bag["bag"], seen)
@@ -242,7 +242,7 @@ def _task_row(task: TaskRow) -> Text:
     return text.append(clean("  ".join(filter(None, [where, took]))))
 
 
-def _running(bag_id: str, seen: Seen) -> Iterable[Entry]:
+def _running(bag_id: str, seen: ScreenData) -> Iterable[ListRow]:
     """What everybody may see of somebody else's bag: where its tasks run."""
     ranks: dict[int, dict[int, str]] = {}
     for worker in seen.snapshot["workers"]:
@@ -259,7 +259,7 @@ def _running(bag_id: str, seen: Seen) -> Iterable[Entry]:
         yield _runs(bag_id, item, _on([places[rank] for rank in sorted(places)]))
 
 
-def _runs(bag_id: str, item: int, where: str, more: Text | str = "") -> Entry:
+def _runs(bag_id: str, item: int, where: str, more: Text | str = "") -> ListRow:
     text = Text(f"#{item:<9} ").append("running   ", "green").append(clean(where))
     return line(text.append(more), key=f"task {bag_id} {item}")
 
@@ -271,7 +271,7 @@ def _on(workers: Sequence[str | None]) -> str:
     return f"on {places}" if len(workers) == 1 else f"{len(workers)} ranks on {places}"
 
 
-def log(view: View, seen: Seen, width: int) -> Listing:
+def log(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """What the tasks of a bag printed, in the order in which they ended."""
     question = output_of(view.page.name)
     told = seen.bag(view.page.name)
@@ -286,7 +286,7 @@ def log(view: View, seen: Seen, width: int) -> Listing:
     )
 
 
-def _output(row: OutputRow, width: int) -> list[Entry]:
+def _output(row: OutputRow, width: int) -> list[ListRow]:
     rank = "" if row["rank"] is None else f"rank {row['rank']} "
     head = f"#{row['item']}  {row['state']} {rank}on {row['worker']} after {duration(row['elapsed_s'])}"
     texts = (text for text in (row["error"], row["stderr"], row["stdout"]) if text)
@@ -302,14 +302,14 @@ NOTHING = dict.fromkeys(("waiting", "queued", "sent", "held"), "its output is sh
 # --- a task ----------------------------------------------------------------------------------------------------------
 
 
-def _texts(width: int, where: str = "", **texts: str | None) -> Iterable[Entry]:
+def _texts(width: int, where: str = "", **texts: str | None) -> Iterable[ListRow]:
     """What was printed, each text below its label."""
     for label, text in texts.items():
         if text:
             yield from (EMPTY, line(clean(f"{label}{where}"), "bold"), *_printed(text, width))
 
 
-def task(view: View, seen: Seen, width: int) -> Listing:
+def task(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """A task: where it is or why it waits, how it ended, and what it printed."""
     page = view.page
     why, logs = explain_of(page.name, page.item), logs_of(page.name, page.item)

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from deskgrid.durations import DAY_S, HOUR_S, duration
 from deskgrid.screen import tables, worker_rows
-from deskgrid.screen.drawing import GAP, Column, Part, counted, row
-from deskgrid.screen.listing import Entry, Fold, Listing, by_name, folds, line, matches
+from deskgrid.screen.drawing import GAP, BarPart, Column, counted, row
+from deskgrid.screen.listing import Fold, Listing, ListRow, by_name, folds, line, matches
 from deskgrid.screen.questions import PLAN
-from deskgrid.screen.view import Page, Seen, View
+from deskgrid.screen.view import Page, ScreenData, ScreenView
 from deskgrid.wire import clean
 from deskgrid.wire.details import PlannedRow
 from deskgrid.wire.status import WorkerState
@@ -23,8 +23,8 @@ INDENT = "  "
 EVERYBODY = "all PCs"
 NAMES = 24
 SCALE_H = 3
-PLANNED = Part("▒", "yellow", "planned")
-OPEN = Part("─", "blue", "there")
+PLANNED = BarPart("▒", "yellow", "planned")
+OPEN = BarPart("─", "blue", "there")
 
 
 def trouble(worker: WorkerState) -> int:
@@ -38,7 +38,7 @@ def trouble(worker: WorkerState) -> int:
     return 4
 
 
-def listing(view: View, seen: Seen, width: int) -> Listing:
+def listing(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """The view of PCs."""
     workers = _chosen(view.page, seen)
     columns = worker_rows.worker_columns(workers, width)
@@ -61,7 +61,7 @@ def _wider(columns: Sequence[Column], names: Iterable[str], width: int) -> list[
     return [Column(first), Column(max(0, spare)), *columns[2:]]
 
 
-def _chosen(page: Page, seen: Seen) -> list[WorkerState]:
+def _chosen(page: Page, seen: ScreenData) -> list[WorkerState]:
     """The PCs that match the search, sorted as you asked."""
     found = [worker for worker in seen.snapshot["workers"] if not page.search or matches(page.search, *_texts(worker))]
     found.sort(key=lambda worker: tables.natural(worker["name"]))
@@ -85,15 +85,15 @@ def _seconds(uptime_s: float | None) -> float:
 
 
 def _entries(
-    view: View,
+    view: ScreenView,
     workers: Sequence[WorkerState],
     draw: Callable[[WorkerState, str], Text],
     summary: Callable[[Fold, str], Text],
-) -> list[Entry]:
+) -> list[ListRow]:
     """A row for each PC, or a summary line for each fold, with its PCs below it if it is unfolded."""
     if view.folding == "nothing":
         return [_pc(worker, draw, "") for worker in workers]
-    entries: list[Entry] = []
+    entries: list[ListRow] = []
     groups = folds(workers, view.folding)
     if view.page.order == "name":
         groups.sort(key=by_name)
@@ -105,15 +105,15 @@ def _entries(
     return entries
 
 
-def _pc(worker: WorkerState, draw: Callable[[WorkerState, str], Text], indent: str) -> Entry:
-    return Entry(f"pc {worker['name']}", lambda: draw(worker, indent))
+def _pc(worker: WorkerState, draw: Callable[[WorkerState, str], Text], indent: str) -> ListRow:
+    return ListRow(f"pc {worker['name']}", lambda: draw(worker, indent))
 
 
-def _fold(fold: Fold, summary: Callable[[Fold, str], Text], mark: str) -> Entry:
-    return Entry(fold.key, lambda: summary(fold, mark))
+def _fold(fold: Fold, summary: Callable[[Fold, str], Text], mark: str) -> ListRow:
+    return ListRow(fold.key, lambda: summary(fold, mark))
 
 
-def _missing(seen: Seen) -> list[Entry]:
+def _missing(seen: ScreenData) -> list[ListRow]:
     """A row that says how many PCs the broker does not list."""
     missing = worker_rows.worker_count(seen.snapshot["totals"]) - len(seen.snapshot["workers"])
     return [line(f"... and {counted(missing, 'PC')} more than the broker lists", "dim")] if missing > 0 else []
@@ -148,7 +148,7 @@ def _states(fold: Fold) -> Text:
 # --- the time line ---------------------------------------------------------------------------------------------------
 
 
-def timeline(view: View, seen: Seen, width: int) -> Listing:
+def timeline(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """The next 24 hours: when PCs are there, and until when they have work."""
     workers = _chosen(view.page, seen)
     names = [EVERYBODY, *(worker["name"] for worker in workers), *(fold.name for fold in folds(workers, view.folding))]
@@ -174,7 +174,7 @@ def timeline(view: View, seen: Seen, width: int) -> Listing:
     return Listing(heading, entries + _missing(seen), [row(("", scale(seen, cells)), columns), everybody])
 
 
-def scale(seen: Seen, cells: int) -> Text:
+def scale(seen: ScreenData, cells: int) -> Text:
     """The hours of the day, each above the cell where it begins."""
     now = seen.now
     into_hour = now.minute * 60 + now.second
@@ -191,7 +191,7 @@ def hours(worker: WorkerState, planned: Iterable[PlannedRow], cells: int) -> Tex
     """A PC's next 24 hours, or why it has none. ``planned``: what the policy intends for it."""
     if worker["state"] == "lost" and not worker["windows"]:
         return Text(f"lost, silent for {duration(worker['silent_s'])}", "bold red")
-    parts: list[Part | None] = [None] * cells
+    parts: list[BarPart | None] = [None] * cells
     for starts, ends in _stretches(worker):
         _paint(parts, starts, ends, OPEN)
     for work in planned:
@@ -224,7 +224,7 @@ def _stretches(worker: WorkerState) -> list[tuple[float, float]]:
     return now + [(starts, starts + lasts) for starts, lasts in worker["windows"]]
 
 
-def _paint(parts: list[Part | None], starts: float, ends: float, part: Part) -> None:
+def _paint(parts: list[BarPart | None], starts: float, ends: float, part: BarPart) -> None:
     """Fill the cells of a stretch; one that is there at all has a cell."""
     first, last = _cells(starts, ends, len(parts))
     if ends > starts:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from deskgrid.screen import bag_rows
-from deskgrid.screen.view import Page, Question, Seen, View, progress_of
+from deskgrid.screen.view import Page, ScreenData, ScreenQuestion, ScreenView, progress_of
 from deskgrid.wire.status import BagState, StatusDocument
 
 # Seconds between two drawings, and between two questions: often enough to seem live, rarely enough to be read.
@@ -24,49 +24,49 @@ GROUPS: Mapping[str, Callable[[BagState], int]] = {
     "done": lambda bag: bag["done"],
 }
 
-STATUS = Question("status")
-GRID = Question("status", (("rows", False),))
-BAGS = Question("bags")  # all of them: the status has the first only
-EVENTS = Question("events")
-PLAN = Question("plan")
-SHARES = Question("shares")
+STATUS = ScreenQuestion("status")
+GRID = ScreenQuestion("status", (("rows", False),))
+BAGS = ScreenQuestion("bags")  # all of them: the status has the first only
+EVENTS = ScreenQuestion("events")
+PLAN = ScreenQuestion("plan")
+SHARES = ScreenQuestion("shares")
 OUTPUT = "output"
 # Orders, which may take longer than questions.
 ORDERED = ("cancel", "pause", "resume")
 
 
-class Wanted(NamedTuple):
+class WantedAnswer(NamedTuple):
     """A question that is asked again and again."""
 
-    question: Question
+    question: ScreenQuestion
     every_s: float
 
 
-def wanted(view: View, seen: Seen) -> list[Wanted]:
+def wanted(view: ScreenView, seen: ScreenData) -> list[WantedAnswer]:
     """The questions for what is on the screen."""
     snapshot, page = seen.snapshot, view.page
     all_bags = view.pages[0].kind in ("bags", "people") and _has_more_bags(snapshot)
     rows = len(snapshot["workers"]) + len(snapshot["bags"]) + all_bags * bag_rows.bag_count(snapshot["totals"])
     rows_s = max(TICK_S, rows / ROWS_PER_S)
-    questions = [Wanted(STATUS, rows_s)]
+    questions = [WantedAnswer(STATUS, rows_s)]
     if rows_s > TICK_S:
-        questions.append(Wanted(GRID, TICK_S))
+        questions.append(WantedAnswer(GRID, TICK_S))
     if all_bags:
-        questions.append(Wanted(BAGS, rows_s))
+        questions.append(WantedAnswer(BAGS, rows_s))
     if page.kind == "timeline":
-        questions.append(Wanted(PLAN, rows_s))
+        questions.append(WantedAnswer(PLAN, rows_s))
     if page.kind == "people":
-        questions.append(Wanted(SHARES, max(DETAIL_S, rows_s)))
+        questions.append(WantedAnswer(SHARES, max(DETAIL_S, rows_s)))
     if page.kind in ("events", "pc"):
-        questions.append(Wanted(EVENTS, TICK_S))
-    return questions + [Wanted(question, DETAIL_S) for question in _details(page, seen)]
+        questions.append(WantedAnswer(EVENTS, TICK_S))
+    return questions + [WantedAnswer(question, DETAIL_S) for question in _details(page, seen)]
 
 
 def _has_more_bags(snapshot: StatusDocument) -> bool:
     return bag_rows.bag_count(snapshot["totals"]) > len(snapshot["bags"])
 
 
-def _details(page: Page, seen: Seen) -> Iterable[Question]:
+def _details(page: Page, seen: ScreenData) -> Iterable[ScreenQuestion]:
     if page.kind == "pc":
         yield worker_of(page.name)
     elif page.kind == "log":
@@ -83,36 +83,36 @@ def _details(page: Page, seen: Seen) -> Iterable[Question]:
                 yield tasks_of(page.name, group)
 
 
-def worker_of(name: str) -> Question:
+def worker_of(name: str) -> ScreenQuestion:
     """A PC with all its slots."""
-    return Question("worker", (("name", name),))
+    return ScreenQuestion("worker", (("name", name),))
 
 
-def explain_of(bag: str, item: int | None = None) -> Question:
+def explain_of(bag: str, item: int | None = None) -> ScreenQuestion:
     """Why a task waits, or where it is; without an item, the longest task that waits."""
-    return Question("explain", (("bag", bag), ("item", item)))
+    return ScreenQuestion("explain", (("bag", bag), ("item", item)))
 
 
-def logs_of(bag: str, item: int) -> Question:
+def logs_of(bag: str, item: int) -> ScreenQuestion:
     """What a task printed."""
-    return Question("logs", (("bag", bag), ("item", item)))
+    return ScreenQuestion("logs", (("bag", bag), ("item", item)))
 
 
-def output_of(bag: str) -> Question:
+def output_of(bag: str) -> ScreenQuestion:
     """What the tasks of a bag print, as they end."""
-    return Question(OUTPUT, (("bag", bag),))
+    return ScreenQuestion(OUTPUT, (("bag", bag),))
 
 
-def tasks_of(bag: str, group: str) -> Question:
+def tasks_of(bag: str, group: str) -> ScreenQuestion:
     """The first tasks of a bag in some state."""
-    return Question("tasks", (("bag", bag), ("state", group)))
+    return ScreenQuestion("tasks", (("bag", bag), ("state", group)))
 
 
-def gate_of(bag: str, *, paused: bool) -> Question:
+def gate_of(bag: str, *, paused: bool) -> ScreenQuestion:
     """The order to pause a bag, or to resume one that is paused."""
-    return Question("resume" if paused else "pause", (("bag", bag),))
+    return ScreenQuestion("resume" if paused else "pause", (("bag", bag),))
 
 
-def cancel_of(bag: str, item: int | None = None) -> Question:
+def cancel_of(bag: str, item: int | None = None) -> ScreenQuestion:
     """The order to cancel a bag, or one of its tasks."""
-    return Question("cancel", (("bag", bag), ("items", None if item is None else (item,))))
+    return ScreenQuestion("cancel", (("bag", bag), ("items", None if item is None else (item,))))

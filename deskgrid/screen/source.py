@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from deskgrid.client.replies import pages
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
-from deskgrid.screen.questions import BAGS, EVENTS, GRID, OUTPUT, STATUS, TICK_S, Wanted
-from deskgrid.screen.view import Happened, Order, Question, Seen, Told
+from deskgrid.screen.questions import BAGS, EVENTS, GRID, OUTPUT, STATUS, TICK_S, WantedAnswer
+from deskgrid.screen.view import BrokerAnswer, Happened, PendingOrder, ScreenData, ScreenQuestion
 from deskgrid.wire.status import StatusDocument
 
 # Events that are kept: as many as a broker keeps in both of its lists. And tasks whose output is kept.
@@ -24,7 +24,7 @@ KEPT_OUTPUTS = 200
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
-class Source:
+class AnswerSource:
     """Within its context, a thread asks what is wanted and keeps the newest answers.
 
     ``ask``: asks the broker one question. While it raises that the broker is away, the last answers grow old; a refusal
@@ -34,10 +34,10 @@ class Source:
     def __init__(self, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
         self._clock = clock
-        self._told = {STATUS: Told(ask("status", {}))}
+        self._told = {STATUS: BrokerAnswer(ask("status", {}))}
         self._asked = {STATUS: clock()}
         self._heard = clock()
-        self._wanted: Sequence[Wanted] = [Wanted(STATUS, TICK_S)]
+        self._wanted: Sequence[WantedAnswer] = [WantedAnswer(STATUS, TICK_S)]
         self._events = deque[Happened](maxlen=KEPT)
         self._after: int | None = None
         self._events_question = "events all"
@@ -49,7 +49,7 @@ class Source:
         self._said = ""
         self._error: BaseException | None = None
 
-    def __enter__(self) -> "Source":
+    def __enter__(self) -> "AnswerSource":
         threading.Thread(target=self._run, name="status", daemon=True).start()
         return self
 
@@ -61,7 +61,7 @@ class Source:
 
     # --- for the screen ----------------------------------------------------------------------------------------------
 
-    def want(self, wanted: Sequence[Wanted]) -> None:
+    def want(self, wanted: Sequence[WantedAnswer]) -> None:
         """Ask these questions from now on, and forget the answers to all others."""
         if wanted != self._wanted:
             self._wanted = wanted
@@ -70,7 +70,7 @@ class Source:
                 self._told = {question: told for question, told in self._told.items() if question in kept}
             self._wake.set()
 
-    def order(self, order: Order) -> None:
+    def order(self, order: PendingOrder) -> None:
         """Send an order; what came of it will be `said`."""
         threading.Thread(target=self._carry_out, args=(order,), name="order", daemon=True).start()
 
@@ -79,14 +79,14 @@ class Source:
         said, self._said = self._said, ""
         return said
 
-    def seen(self) -> Seen:
+    def seen(self) -> ScreenData:
         """All that the broker has told."""
         if self._error is not None:
             raise self._error
         told = self._told
-        bags = told.get(BAGS, Told(None)).answer
+        bags = told.get(BAGS, BrokerAnswer(None)).answer
         snapshot = self._snapshot(told)
-        return Seen(
+        return ScreenData(
             snapshot,
             snapshot["bags"] if bags is None else bags["bags"],
             datetime.now().astimezone(),
@@ -95,10 +95,10 @@ class Source:
             self._clock() - self._heard,
         )
 
-    def _snapshot(self, told: dict[Question, Told]) -> StatusDocument:
+    def _snapshot(self, told: dict[ScreenQuestion, BrokerAnswer]) -> StatusDocument:
         """The last status, with what is newer; the totals are as old as the rows."""
         snapshot = cast(StatusDocument, told[STATUS].answer)
-        grid = told.get(GRID, Told(None)).answer
+        grid = told.get(GRID, BrokerAnswer(None)).answer
         if grid is None or self._asked[GRID] < self._asked[STATUS]:
             return snapshot
         return cast(StatusDocument, {**snapshot, **grid, "totals": snapshot["totals"]})
@@ -114,7 +114,7 @@ class Source:
         except BaseException as error:
             self._error = error
 
-    def _look(self, wanted: Wanted) -> float:
+    def _look(self, wanted: WantedAnswer) -> float:
         """Ask a question if it is time; returns the seconds until the next time."""
         question = wanted.question
         since = self._clock() - self._asked.get(question, -wanted.every_s)
@@ -122,15 +122,15 @@ class Source:
             return wanted.every_s - since
         self._asked[question] = self._clock()
         try:
-            self._keep(question, Told(self._answer(question)))
+            self._keep(question, BrokerAnswer(self._answer(question)))
         except GridUnreachable:
             pass  # the age of the last answers will show it
         except DeskgridError as error:
-            last = self._told.get(question, Told(None))
-            self._keep(question, Told(last.answer, str(error)))
+            last = self._told.get(question, BrokerAnswer(None))
+            self._keep(question, BrokerAnswer(last.answer, str(error)))
         return wanted.every_s
 
-    def _keep(self, question: Question, told: Told) -> None:
+    def _keep(self, question: ScreenQuestion, told: BrokerAnswer) -> None:
         self._heard = self._clock()
         with self._lock:
             first = question not in self._told
@@ -138,7 +138,7 @@ class Source:
         if first:
             self.news.set()
 
-    def _answer(self, question: Question) -> dict[str, Any]:
+    def _answer(self, question: ScreenQuestion) -> dict[str, Any]:
         if question == BAGS:
             found = pages(lambda after: self._ask("bags", {"after": after}))
             return {"bags": [row for page in found for row in page["bags"]]}
@@ -164,13 +164,13 @@ class Source:
             if not page["events"]:
                 return {}
 
-    def _longer_output(self, question: Question) -> dict[str, Any]:
+    def _longer_output(self, question: ScreenQuestion) -> dict[str, Any]:
         """Ask for the output of tasks that ended since the last time, and put it behind what is known."""
-        last = self._told.get(question, Told(None)).answer or {"output": [], "after": None}
+        last = self._told.get(question, BrokerAnswer(None)).answer or {"output": [], "after": None}
         more = self._ask(OUTPUT, {**dict(question.args), "after": last["after"]})
         return {**more, "output": [*last["output"], *more["output"]][-KEPT_OUTPUTS:]}
 
-    def _carry_out(self, order: Order) -> None:
+    def _carry_out(self, order: PendingOrder) -> None:
         try:
             answer = self._ask(order.question.what, dict(order.question.args))
             self._said = f"{order.text}: {_outcome(answer)}"

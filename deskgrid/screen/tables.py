@@ -7,7 +7,7 @@ from functools import lru_cache
 from rich.cells import cell_len
 from rich.text import Text
 
-from deskgrid.screen.drawing import GAP, Column, Part
+from deskgrid.screen.drawing import GAP, BarPart, Column
 from deskgrid.wire import clean
 
 # From these widths on, less important columns are shown.
@@ -34,7 +34,7 @@ def name_width(names: Iterable[str], width: int) -> int:
     return max(min(most, max((cell_len(clean(name)) for name in names), default=0)), 4)
 
 
-def legend(parts: Iterable[Part]) -> Text:
+def legend(parts: Iterable[BarPart]) -> Text:
     """Name the glyphs of a bar."""
     text = Text()
     for part in parts:

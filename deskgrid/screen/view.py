@@ -34,19 +34,19 @@ SORTS: Mapping[Kind, tuple[str, ...]] = {
 FOLDINGS: tuple[Folding, ...] = ("nothing", "site", "name")
 
 
-class Question(NamedTuple):
+class ScreenQuestion(NamedTuple):
     """A question or an order to the broker, with its arguments as (name, value)."""
 
     what: str
     args: tuple[tuple[str, Any], ...] = ()
 
 
-def progress_of(bag: str) -> Question:
+def progress_of(bag: str) -> ScreenQuestion:
     """The row of one bag."""
-    return Question("progress", (("bag", bag),))
+    return ScreenQuestion("progress", (("bag", bag),))
 
 
-class Told(NamedTuple):
+class BrokerAnswer(NamedTuple):
     """An answer of the broker; if it refused, why."""
 
     answer: dict[str, Any] | None
@@ -61,23 +61,23 @@ class Happened(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ScreenData:
     """All that the broker has told. ``age_s``: of its last answer. ``now``: by the clock of this machine."""
 
     snapshot: StatusDocument
     bags: Sequence[BagState]
     now: datetime
     events: Sequence[Happened] = ()
-    told: Mapping[Question, Told] = field(default_factory=dict)
+    told: Mapping[ScreenQuestion, BrokerAnswer] = field(default_factory=dict)
     age_s: float = 0.0
 
-    def answer(self, question: Question) -> dict[str, Any]:
+    def answer(self, question: ScreenQuestion) -> dict[str, Any]:
         """The answer to a question; empty if there is none."""
-        return self.told.get(question, Told(None)).answer or {}
+        return self.told.get(question, BrokerAnswer(None)).answer or {}
 
-    def error(self, question: Question) -> str:
+    def error(self, question: ScreenQuestion) -> str:
         """Why the broker did not answer a question; empty if it did."""
-        return self.told.get(question, Told(None)).error
+        return self.told.get(question, BrokerAnswer(None)).error
 
     def bag(self, bag_id: str) -> BagState | None:
         """The row of a bag, if it is known: as it was asked for by itself, or as it is in the list."""
@@ -111,15 +111,15 @@ class Page:
         return sorts[self.sort % len(sorts)]
 
 
-class Order(NamedTuple):
+class PendingOrder(NamedTuple):
     """An order that waits for your yes, or for the broker. ``text``: what it does, in words."""
 
-    question: Question
+    question: ScreenQuestion
     text: str
 
 
 @dataclass(slots=True)
-class View:
+class ScreenView:
     """All that you have chosen. ``pages``: a view, and above it what was opened from it.
 
     ``typing``: keys are letters of the search. ``asking``: the order that waits for your yes. ``message``: one line
@@ -130,7 +130,7 @@ class View:
     folding: Folding = "nothing"
     unfolded: set[str] = field(default_factory=set)
     typing: bool = False
-    asking: Order | None = None
+    asking: PendingOrder | None = None
     message: str = ""
     quit: bool = False
     left: dict[Kind, Page] = field(default_factory=dict)  # the views that you have left, as they were

@@ -22,8 +22,8 @@ from deskgrid.screen.frame import draw, listing, room_for
 from deskgrid.screen.keyboard import Keyboard
 from deskgrid.screen.keys import Context, press, split
 from deskgrid.screen.questions import TICK_S, wanted
-from deskgrid.screen.source import Ask, Source
-from deskgrid.screen.view import View
+from deskgrid.screen.source import AnswerSource, Ask
+from deskgrid.screen.view import ScreenView
 
 # Seconds between two checks of the keyboard and of the terminal's size.
 LOOK_S = 0.1
@@ -32,28 +32,28 @@ LOOK_S = 0.1
 NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 
 
-class Keys(Protocol):
+class KeySource(Protocol):
     """A source of keys: a `Keyboard`, or a test."""
 
     def pressed(self, seconds: float) -> str:
         """Return the keys pressed within ``seconds``; "" if there are none."""
 
 
-def watch(ask: Ask, console: Console | None = None, keys: Keys | None = None) -> None:
+def watch(ask: Ask, console: Console | None = None, keys: KeySource | None = None) -> None:
     """Show the grid, live, until q is pressed.
 
     ``ask``: asks the broker; its error about the first question is raised to the caller. ``console`` and ``keys``:
     replacements for this process's terminal.
     """
     console = console or Console()
-    source, view = Source(ask), View()
+    source, view = AnswerSource(ask), ScreenView()
     with Keyboard() as keyboard, _terminable(), source, _screen(console) as live:
         view.message = "" if _says_its_size(console) else "this terminal does not say its size: 80x25 is assumed"
         while not view.quit:
             _show(source, view, live, keys or keyboard)
 
 
-def _show(source: Source, view: View, live: Live, keys: Keys) -> None:
+def _show(source: AnswerSource, view: ScreenView, live: Live, keys: KeySource) -> None:
     """Draw the screen once, and do what is typed until it is time to draw again."""
     size, seen = live.console.size, source.seen()
     source.news.clear()

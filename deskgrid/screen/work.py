@@ -9,9 +9,9 @@ from rich.text import Text
 from deskgrid.durations import duration
 from deskgrid.screen import bag_rows, tables
 from deskgrid.screen.drawing import Column, counted, row
-from deskgrid.screen.listing import Entry, Listing, line, matches
+from deskgrid.screen.listing import Listing, ListRow, line, matches
 from deskgrid.screen.questions import SHARES
-from deskgrid.screen.view import Happened, Page, Seen, View
+from deskgrid.screen.view import Happened, Page, ScreenData, ScreenView
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState
 
@@ -41,11 +41,11 @@ def trouble(bag: BagState) -> int:
     return 1 if bag["eta_s"] is None else 2
 
 
-def bags(view: View, seen: Seen, width: int) -> Listing:
+def bags(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """The view of bags."""
     found = _chosen(view.page, seen)
     columns = bag_rows.bag_columns(found, width, owners=True)
-    entries = [Entry(f"bag {bag['bag']}", partial(bag_rows.bag_row, bag, columns)) for bag in found]
+    entries = [ListRow(f"bag {bag['bag']}", partial(bag_rows.bag_row, bag, columns)) for bag in found]
     missing = bag_rows.bag_count(seen.snapshot["totals"]) - len(seen.bags)
     if missing > 0:
         entries.append(line(f"... and {counted(missing, 'bag')} more: {_not_listed(seen)}", "dim"))
@@ -56,16 +56,16 @@ def bags(view: View, seen: Seen, width: int) -> Listing:
     )
 
 
-def _or_none_yet(entries: list[Entry], page: Page) -> list[Entry]:
+def _or_none_yet(entries: list[ListRow], page: Page) -> list[ListRow]:
     """Say that there are no rows yet, unless it is the search that hides them: the line below the rows says that."""
     return entries if entries or page.search else [line("none yet", "dim")]
 
 
-def _not_listed(seen: Seen) -> str:
+def _not_listed(seen: ScreenData) -> str:
     return bag_rows.other_bags(seen.snapshot["totals"], seen.bags)
 
 
-def _chosen(page: Page, seen: Seen) -> list[BagState]:
+def _chosen(page: Page, seen: ScreenData) -> list[BagState]:
     """The bags that match the search, sorted as you asked."""
     found = [bag for bag in seen.bags if not page.search or matches(page.search, *_texts(bag))]
     found.sort(key=bag_rows.bag_order)
@@ -90,7 +90,7 @@ def _texts(bag: BagState) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class Person:
+class OwnerRow:
     """All bags of one owner, and the share of the grid that they have. ``used_s``: what all keys of it have used."""
 
     name: str
@@ -118,7 +118,7 @@ class Person:
         self.left_s += bag["left_s"]
 
 
-def people(view: View, seen: Seen, width: int) -> Listing:
+def people(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """The view of people: totals by the owner of bags, and their shares."""
     found = _people(view.page, seen)
     known = any(person.weight is not None for person in found)
@@ -139,20 +139,20 @@ def people(view: View, seen: Seen, width: int) -> Listing:
         Column(6, "right"),
     ]
     columns = tables.filled_up(width, columns, flexible=1)
-    entries = [Entry(f"person {person.name}", partial(_person_row, person, columns)) for person in found]
+    entries = [ListRow(f"person {person.name}", partial(_person_row, person, columns)) for person in found]
     own = "owner", "tasks", "bags", "share", "weight", "used"
     names = (*own, "running", "waiting", "failed", "work left", "done", "ended")
     heading = [Text("People", "bold"), Text(counted(len(found), "owner")), tables.legend(bag_rows.BAG_PARTS)]
     return Listing(heading, entries or [line("no bags yet", "dim")], [tables.dim(row(names, columns))])
 
 
-def _people(page: Page, seen: Seen) -> list[Person]:
-    totals: dict[str, Person] = {}
+def _people(page: Page, seen: ScreenData) -> list[OwnerRow]:
+    totals: dict[str, OwnerRow] = {}
     for bag in seen.bags:
-        totals.setdefault(bag["owner"], Person(bag["owner"])).add(bag)
+        totals.setdefault(bag["owner"], OwnerRow(bag["owner"])).add(bag)
     for share in seen.answer(SHARES).get("shares", ()):
         for key in share["keys"]:
-            person = totals.setdefault(key, Person(key))
+            person = totals.setdefault(key, OwnerRow(key))
             person.share, person.weight, person.used_s = share["share"], share["weight"], share["used_s"]
     found = [person for person in totals.values() if not page.search or matches(page.search, person.name)]
     found.sort(key=lambda person: tables.natural(person.name))
@@ -165,7 +165,7 @@ def _people(page: Page, seen: Seen) -> list[Person]:
     return found
 
 
-def _person_row(person: Person, columns: Sequence[Column]) -> Text:
+def _person_row(person: OwnerRow, columns: Sequence[Column]) -> Text:
     gone = person.failed + person.cancelled
     cells = (
         clean(person.name),
@@ -187,14 +187,14 @@ def _person_row(person: Person, columns: Sequence[Column]) -> Text:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def events(view: View, seen: Seen, width: int) -> Listing:
+def events(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """The view of events."""
     search = view.page.search
     found = [each for each in seen.events if not search or matches(search, said_of(each))]
     if view.page.order == "newest":
         found.reverse()
     heading = [Text("Events", "bold"), Text(f"{len(found):,}"), Text("since the broker was started", "dim")]
-    entries = [Entry(f"event {each.row['number']}", partial(event_row, each)) for each in found]
+    entries = [ListRow(f"event {each.row['number']}", partial(event_row, each)) for each in found]
     return Listing(heading, _or_none_yet(entries, view.page))
 
 

@@ -7,14 +7,14 @@ from rich.text import Text
 
 from deskgrid.durations import duration
 from deskgrid.screen import tables
-from deskgrid.screen.drawing import Column, Part, bar, counted, row
+from deskgrid.screen.drawing import BarPart, Column, bar, counted, row
 from deskgrid.wire import clean
 from deskgrid.wire.status import RunningTask, SlotState, Totals, WorkerState
 
-USED = Part("·", "bright_black", "used")
-RUNNING = Part("█", "green", "running")
-QUEUED = Part("▒", "yellow", "queued")
-LEFT = Part("─", "blue", "left")
+USED = BarPart("·", "bright_black", "used")
+RUNNING = BarPart("█", "green", "running")
+QUEUED = BarPart("▒", "yellow", "queued")
+LEFT = BarPart("─", "blue", "left")
 WINDOW_PARTS = (USED, RUNNING, QUEUED, LEFT)
 
 # A slot's progress in eighths of its task's predicted runtime; a task that runs longer than predicted; an idle slot.

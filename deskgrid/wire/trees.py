@@ -47,7 +47,7 @@ class TreeRefused(ValueError):
     """These files cannot be a tree; the message says why in one line."""
 
 
-class Entry(NamedTuple):
+class TreeFile(NamedTuple):
     """One file. ``path``: with "/" between folders. ``parts``: the SHA-256 of its parts, one after the other."""
 
     path: str
@@ -65,7 +65,7 @@ class Entry(NamedTuple):
 class Tree:
     """``folders``: those that are to exist although they may hold no file."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TreeFile, ...]
     folders: tuple[str, ...] = ()
 
     @property
@@ -112,7 +112,7 @@ def read_tree(data: bytes) -> Tree:
     if not len(paths) == len(sizes) == len(flags) == len(parts):
         raise TreeRefused("not a list of files: its columns differ in length")
     check_places(paths, folders)
-    entries = tuple(map(Entry._make, zip(paths, sizes, flags, parts, strict=True)))
+    entries = tuple(map(TreeFile._make, zip(paths, sizes, flags, parts, strict=True)))
     for entry in entries:
         if not 0 <= entry.size <= FILE_BYTES or len(entry.parts) != DIGEST_BYTES * count_of_parts(entry.size):
             raise TreeRefused(f"the file {entry.path!r:.80} has the wrong number of parts for its size")

@@ -13,8 +13,8 @@ from statistics import NormalDist
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.gangs import GangRun
 from deskgrid.scheduler.forecast.picture import Picture, widened
-from deskgrid.scheduler.forecast.plan import Plan, Uncertainty
-from deskgrid.scheduler.forecast.singles import WEEK_S, Run
+from deskgrid.scheduler.forecast.plan import RunPlan, Uncertainty
+from deskgrid.scheduler.forecast.singles import WEEK_S, ForecastRun
 from deskgrid.scheduler.parallel.need import SINGLE
 
 __all__ = ["CERTAIN", "RUNS", "USUAL", "WEEK_S", "Uncertainty", "by_bag", "forecast", "played"]
@@ -43,12 +43,12 @@ def by_bag(picture: Picture, found: Sequence[Sequence[float]]) -> dict[int, list
 def played(picture: Picture, chance: Random, runs: int, uncertainty: Uncertainty = USUAL) -> Iterator[list[float]]:
     """Yield, for each run, when each bag ends."""
     together = any(bag.need != SINGLE for bag in picture.bags)
-    make = GangPlan if together else Plan
+    make = GangPlan if together else RunPlan
     plans = [make(each, chance, uncertainty) for each in (picture, widened(picture)) if each is not None]
     strata = [_NORMAL.inv_cdf((run + 0.5) / runs) for run in range(runs)]
     chance.shuffle(strata)
     # If the longest tasks may not have been seen yet, every other run has them.
     for plan, stratum in zip(cycle(plans), strata, strict=False):
         own = Random(chance.random())
-        run = GangRun(plan, own, stratum) if isinstance(plan, GangPlan) else Run(plan, own, stratum)
+        run = GangRun(plan, own, stratum) if isinstance(plan, GangPlan) else ForecastRun(plan, own, stratum)
         yield run.ends()

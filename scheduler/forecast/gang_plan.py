@@ -4,8 +4,8 @@ from itertools import accumulate, pairwise
 from math import inf
 from random import Random
 
-from deskgrid.scheduler.forecast.picture import PC, Picture
-from deskgrid.scheduler.forecast.plan import BLOCK, Plan, Uncertainty
+from deskgrid.scheduler.forecast.picture import Picture, PicturePC
+from deskgrid.scheduler.forecast.plan import BLOCK, RunPlan, Uncertainty
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.parallel.need import Need
@@ -15,7 +15,7 @@ from deskgrid.scheduler.parallel.sizes.rigid import working_set
 Size = tuple[int, int]
 
 
-class GangPlan(Plan):
+class GangPlan(RunPlan):
     """What all runs have in common. A site is known by its place."""
 
     def __init__(self, picture: Picture, chance: Random, uncertainty: Uncertainty) -> None:
@@ -45,7 +45,7 @@ class GangPlan(Plan):
         self._blocks: dict[tuple[int, int], float] = {}
         self._moldable: dict[int, tuple[int, int, float]] = {}
 
-    def seats(self, pc: PC, need: Need) -> int:
+    def seats(self, pc: PicturePC, need: Need) -> int:
         """How many ranks a PC has room for, if it is idle."""
         return seats(pc.slots, pc.memory, need, PLAIN) if pc.labels >= need.labels else 0
 

@@ -11,13 +11,13 @@ from random import Random
 from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
-from deskgrid.scheduler.forecast.singles import Run
+from deskgrid.scheduler.forecast.singles import ForecastRun
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.parallel.need import Need
 
 
-class Reserved(NamedTuple):
+class KeptSlots(NamedTuple):
     """Slots that are kept from ``at`` on for the next gang of a kind."""
 
     kind: int
@@ -25,7 +25,7 @@ class Reserved(NamedTuple):
     slots: frozenset[int]
 
 
-class SlotRun(Run):
+class SlotRun(ForecastRun):
     """A run whose slots, if they find nothing to do, are idle until their windows close: others may join them."""
 
     _plan: GangPlan
@@ -43,7 +43,7 @@ class SlotRun(Run):
         self._used = [0.0] * len(plan.pcs)
         self._holds: dict[int, int] = {}
         # What is reserved for the first gang in turn.
-        self._reserved: Reserved | None = None
+        self._reserved: KeptSlots | None = None
 
     def _occupy(self, slots: Sequence[int], until: float) -> None:
         """Slots do the same until then, and the first of them says so."""
@@ -114,11 +114,11 @@ class SlotRun(Run):
         idle, kept = self._idle[self._plan.site_of[pc]].get(pc, []), self._reserved
         return idle if kept is None or until <= kept.at else [slot for slot in idle if slot not in kept.slots]
 
-    def _reserve(self, kind: int, now: float) -> Reserved | None:
+    def _reserve(self, kind: int, now: float) -> KeptSlots | None:
         """The slots that are free first for a gang of a kind; None: of no site, as far as windows are known."""
         plan, need, bag = self._plan, self._plan.needs[kind], self._plan.kinds[kind].bag
         seconds, width = need.seconds(plan.kinds[kind].needs_s, need.least), need.slots
-        best: Reserved | None = None
+        best: KeptSlots | None = None
         for its in plan.seated(kind):
             rows = list[tuple[float, list[tuple[float, int]]]]()
             for pc, room in its:
@@ -129,7 +129,7 @@ class SlotRun(Run):
             if len(rows) >= need.least and (at := rows[need.least - 1][0]) < (inf if best is None else best.at):
                 # Those that are free last, so that others can use those that are free before.
                 last = [slots for ready, slots in rows if ready <= at][-need.least :]
-                best = Reserved(kind, at, frozenset([slot for _, slot in chain.from_iterable(last)]))
+                best = KeptSlots(kind, at, frozenset([slot for _, slot in chain.from_iterable(last)]))
         return best
 
     def _free_from(self, pc: int, ready: float, needs_s: float) -> list[tuple[float, int]]:

@@ -18,8 +18,8 @@ from random import Random
 from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.gang_plan import GangPlan, Size
-from deskgrid.scheduler.forecast.gang_slots import Reserved, SlotRun
-from deskgrid.scheduler.forecast.picture import PC, Running
+from deskgrid.scheduler.forecast.gang_slots import KeptSlots, SlotRun
+from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
 from deskgrid.scheduler.forecast.singles import OpenWindow
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import PART
@@ -315,7 +315,7 @@ class GangRun(SlotRun):
         window = self._open[self._idle[self._plan.site_of[pc]][pc][0]]
         return window is not None and end < window[1] and len(self._free_on(pc, end)) >= ranks * need.slots
 
-    def _keeps(self, kept: Reserved | None, kind: int, now: float) -> Reserved | None:
+    def _keeps(self, kept: KeptSlots | None, kind: int, now: float) -> KeptSlots | None:
         """What is reserved for a kind that waits; nothing if as many of it run as can: one follows another then."""
         if self._running[self._plan.kinds[kind].bag] >= self._plan.most(kind, self._size(kind)[0]):
             return None
@@ -325,7 +325,7 @@ class GangRun(SlotRun):
 
     def _begun(self) -> Iterator[tuple[float, int]]:
         """When each slot is free, after the task that runs on it."""
-        gangs: dict[int, list[tuple[int, PC, Running, OpenWindow]]] = {}
+        gangs: dict[int, list[tuple[int, PicturePC, PictureTask, OpenWindow]]] = {}
         for pc, slots in zip(self._plan.pcs, self._plan.slots_of, strict=True):
             for place, slot in enumerate(slots):
                 self._next_window(slot)
@@ -345,7 +345,7 @@ class GangRun(SlotRun):
         for its in gangs.values():
             yield self._let_gang_end(its), its[0][0]
 
-    def _let_gang_end(self, its: list[tuple[int, PC, Running, OpenWindow]]) -> float:
+    def _let_gang_end(self, its: list[tuple[int, PicturePC, PictureTask, OpenWindow]]) -> float:
         """When a gang that runs ends, or is interrupted."""
         plan, (slot, _, running, _) = self._plan, its[0]
         bag = plan.places[running.bag]

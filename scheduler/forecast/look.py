@@ -13,10 +13,20 @@ from itertools import chain, islice, pairwise
 from math import inf
 from typing import NamedTuple
 
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.forecast.picture import (
+    Durations,
+    Group,
+    Picture,
+    PictureBag,
+    PicturePC,
+    PictureShare,
+    PictureTask,
+    PictureWindow,
+    Preparing,
+)
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State, Window
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import WhichNext
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.default import default_policy
@@ -59,7 +69,7 @@ class _Row(NamedTuple):
 
     name: str
     site: str
-    spans: tuple[Span, ...]
+    spans: tuple[PictureWindow, ...]
     slots: int
     running: list[tuple[Bag, float, float, int]]
     speed: float
@@ -71,7 +81,7 @@ class Look:
 
     def __init__(
         self,
-        grid: GridState,
+        grid: SchedulerState,
         now: float,
         learned: Learned,
         own: int | None = None,
@@ -85,7 +95,7 @@ class Look:
         # By bag: the predicted runtimes of its tasks that are at a worker and have not begun.
         self._queued: defaultdict[int, list[float]] = defaultdict(list)
         self._groups: dict[int, list[Group]] = {}
-        self._waiting: list[Waiting] = []
+        self._waiting: list[PictureBag] = []
         # By bag: the bag of the picture that stands for it.
         self.rows: dict[int, int] = {}
         # In what order parallel tasks have their turns; None: as they came.
@@ -112,7 +122,7 @@ class Look:
             if not place % PIECE:
                 yield PIECE
         for its in _in_rows(alike, -(-len(bags) // ROWS)):
-            seen = list[Waiting]()
+            seen = list[PictureBag]()
             for bag in its:
                 seen.append(self._look_at_bag(bag))
                 rows += BAG + GROUP * len(seen[-1].groups)
@@ -120,7 +130,7 @@ class Look:
                     yield rows
                     rows = 0
             self._show(its, seen)
-        pcs = list[PC]()
+        pcs = list[PicturePC]()
         for row in self._pcs:
             pcs.append(self._pc(row))
             rows += len(pcs[-1].running) + len(pcs[-1].prepares)
@@ -133,7 +143,7 @@ class Look:
             tuple(pcs),
             tuple(self._waiting),
             grid.policy.order == "longest-first",
-            tuple([Share(share.name, share.standing(self._now), share.weight) for share in shares]),
+            tuple([PictureShare(share.name, share.standing(self._now), share.weight) for share in shares]),
             getattr(self._order, "backfills", True),
             tuple(grid.categories.licences.total.items()),
         )
@@ -158,7 +168,7 @@ class Look:
                     self._elapsed[bag.number].append(elapsed * tasks.runtime(task) / max(gang.seconds, 1e-9))
         stay = self._grid.quarantine.workers.get(worker.name)
         opens = 0.0 if stay is None else stay.until - now
-        spans = [Span(opens, worker.ends_at - now), *_spans(worker.expected(now), now)]
+        spans = [PictureWindow(opens, worker.ends_at - now), *_spans(worker.expected(now), now)]
         shown = tuple([span for span in spans if span.closes > max(0.0, span.opens)])
         row = _Row(worker.name, worker.site, shown, len(worker.slots), running, worker.speed, worker.traits)
         self._pcs.append(row)
@@ -170,15 +180,17 @@ class Look:
         self._pcs.append(_Row(name, site, spans, away.slots, [], away.speed, traits))
         return 1 + len(spans)
 
-    def _pc(self, row: _Row) -> PC:
+    def _pc(self, row: _Row) -> PicturePC:
         # While the picture was taken, some bags may have ended.
         known = self._groups
         shown = [
-            Running(self.rows[b.number], self._group_of(b, seconds), ran, gang)
+            PictureTask(self.rows[b.number], self._group_of(b, seconds), ran, gang)
             for b, seconds, ran, gang in row.running
             if b.number in known
         ]
-        pc = PC(row.name, row.spans, row.slots, tuple(shown), row.site, row.speed, prepares=self._prepares(row.name))
+        pc = PicturePC(
+            row.name, row.spans, row.slots, tuple(shown), row.site, row.speed, prepares=self._prepares(row.name)
+        )
         if (traits := row.traits) is None:
             return pc
         return replace(pc, memory=traits.memory, labels=traits.labels, reachable=traits.reachable)
@@ -190,7 +202,7 @@ class Look:
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
-    def _show(self, bags: Sequence[Bag], seen: Sequence[Waiting]) -> None:
+    def _show(self, bags: Sequence[Bag], seen: Sequence[PictureBag]) -> None:
         """Show bags that are alike, and were seen one by one, as one."""
         first = seen[0]
         if len(seen) > 1:
@@ -206,7 +218,7 @@ class Look:
             self._groups[bag.number] = list(first.groups)
         self._waiting.append(first)
 
-    def _look_at_bag(self, bag: Bag) -> Waiting:
+    def _look_at_bag(self, bag: Bag) -> PictureBag:
         elapsed = self._elapsed.get(bag.number, [])
         count = max(0, bag.total - bag.settled - len(elapsed))
         needs = least_required(self._grid.policy).needs if self._grid.policy.timed else _nothing
@@ -220,7 +232,7 @@ class Look:
                 for many, runtime in self._predicted(bag, count)
             ]
         key = bag.category.key
-        return Waiting(
+        return PictureBag(
             bag.number,
             tuple(groups),
             bag.total,
@@ -239,7 +251,7 @@ class Look:
         """Number the groups of parallel tasks in the order of the policy; in it, some have patience, and it ends."""
         tasks, which, now = self._grid.tasks, self._order, self._now
         jobs = {
-            row: [Job(row, waiting.need, group.runtime, came) for group in waiting.groups]
+            row: [ParallelJob(row, waiting.need, group.runtime, came) for group in waiting.groups]
             for row, waiting in enumerate(self._waiting)
             if waiting.need.parallel and waiting.number in tasks.bags
             for came in [tasks.bags[waiting.number].batches[0].arrived]
@@ -318,8 +330,8 @@ def _in_rows(alike: Mapping[tuple[object, ...], list[Bag]], many: int) -> Iterat
         yield from (its[start : start + many] for start in range(0, len(its), many))
 
 
-def _spans(windows: tuple[Window, ...], now: float) -> Iterator[Span]:
-    return (Span(window.opens - now, window.closes - now) for window in windows if window.opens > now)
+def _spans(windows: tuple[Window, ...], now: float) -> Iterator[PictureWindow]:
+    return (PictureWindow(window.opens - now, window.closes - now) for window in windows if window.opens > now)
 
 
 def _nothing(seconds: float) -> float:

@@ -17,7 +17,8 @@ class Durations(NamedTuple):
     """How long tasks of one kind take. ``points``: equally likely seconds, ascending, at least one.
 
     ``known``: how many ended tasks of this bag they stand on; with few, their mean may be far off. ``wide``: the points
-    if the longest tasks have not been seen yet (`deskgrid.scheduler.prediction.runtimes.Spread`); empty: enough have.
+    if the longest tasks have not been seen yet (`deskgrid.scheduler.prediction.runtimes.RuntimeSpread`); empty: enough
+    have.
     """
 
     points: tuple[float, ...]
@@ -29,7 +30,7 @@ class Durations(NamedTuple):
         return self._replace(points=tuple(map(change, self.points)), wide=tuple(map(change, self.wide)))
 
 
-class Span(NamedTuple):
+class PictureWindow(NamedTuple):
     """A window of a PC. It is open if ``opens`` is not after 0. ``closes``: as planned, perhaps infinity.
 
     ``ends``: when it may really close, equally likely; empty: as planned.
@@ -40,8 +41,8 @@ class Span(NamedTuple):
     ends: tuple[float, ...] = ()
 
 
-class Running(NamedTuple):
-    """A task that runs on a slot. ``group``: the place of its kind in ``Waiting.groups`` of its bag.
+class PictureTask(NamedTuple):
+    """A task that runs on a slot. ``group``: the place of its kind in ``PictureBag.groups`` of its bag.
 
     ``gang``: of a parallel task, what all of its slots have in common, and no other slot; else 0.
     """
@@ -64,7 +65,7 @@ class Preparing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PC:
+class PicturePC:
     """A PC, its spans in order, and what its slots run. ``speed``: tasks take half as long at 2.0.
 
     ``memory``: bytes. ``reachable``: whether other PCs of its ``site`` can reach it. ``prepares``: the environments of
@@ -72,9 +73,9 @@ class PC:
     """
 
     name: str
-    spans: tuple[Span, ...]
+    spans: tuple[PictureWindow, ...]
     slots: int = 1
-    running: tuple[Running, ...] = ()
+    running: tuple[PictureTask, ...] = ()
     site: str = ""
     speed: float = 1.0
     memory: float = inf
@@ -116,7 +117,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PictureBag:
     """A bag with tasks that have not ended, in groups.
 
     ``ended`` of its ``total`` tasks have ended. ``share``: whose it is; shares take turns, those that have used least
@@ -146,7 +147,7 @@ class Waiting:
         return self.need.seconds(group.needs_s, self.need.most)
 
 
-class Share(NamedTuple):
+class PictureShare(NamedTuple):
     """What a share has used so far, in seconds on slots, for its ``weight``."""
 
     name: str
@@ -162,10 +163,10 @@ class Picture:
     begin while one that came before them waits. ``licences``: how many the grid has of each, by name.
     """
 
-    pcs: tuple[PC, ...]
-    bags: tuple[Waiting, ...]
+    pcs: tuple[PicturePC, ...]
+    bags: tuple[PictureBag, ...]
     longest_first: bool = False
-    shares: tuple[Share, ...] = ()
+    shares: tuple[PictureShare, ...] = ()
     backfills: bool = True
     licences: tuple[tuple[str, int], ...] = ()
 
@@ -189,13 +190,13 @@ TOO_FEW = "the windows that are open or announced are too few"
 NOT_TOGETHER = "its tasks do not all end while the PCs that they need are there together"
 
 
-def longest_window(pcs: Sequence[PC]) -> tuple[float, float]:
+def longest_window(pcs: Sequence[PicturePC]) -> tuple[float, float]:
     """The window, open or announced, in which most can be done: its seconds, and the speed of its PC; (0, 1): none."""
     windows = [(span.closes - max(0.0, span.opens), pc.speed) for pc in pcs for span in pc.spans]
     return max(windows, key=lambda window: window[0] * window[1], default=(0.0, 1.0))
 
 
-def too_little(waiting: Waiting, longest: tuple[float, float]) -> str:
+def too_little(waiting: PictureBag, longest: tuple[float, float]) -> str:
     """Why a bag has no end, although its single tasks fit into the ``longest`` window as predicted."""
     seconds, speed = longest
     all_fit = 1.0

@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from deskgrid.scheduler.forecast.caps import Caps
-from deskgrid.scheduler.forecast.picture import Group, Picture, Share, Waiting, longest_window
+from deskgrid.scheduler.forecast.picture import Group, Picture, PictureBag, PictureShare, longest_window
 from deskgrid.scheduler.forecast.preparing import ready_at
 
 # What was known of a bag before its own tasks counts as so many of them.
@@ -18,7 +18,7 @@ DRAWN = 512
 BLOCK = 0.5
 
 
-class Kind(NamedTuple):
+class DrawnGroup(NamedTuple):
     """A group, ready to be drawn from. ``known``: draws for a mean. ``sums``: of the draws before each, twice over."""
 
     bag: int
@@ -41,7 +41,7 @@ class Uncertainty(NamedTuple):
     mean: bool = True
 
 
-class Plan:
+class RunPlan:
     """What all runs have in common. Bags and PCs are known by their places, and groups by those of their kinds."""
 
     def __init__(self, picture: Picture, chance: Random, uncertainty: Uncertainty) -> None:
@@ -81,20 +81,20 @@ class Plan:
             for place, bag, least_s in needy
             for pc, at in ready_at(picture.pcs, bag.environment, least_s).items()
         }
-        self.shares = [known.get(name, Share(name, 0.0)) for name in names]
+        self.shares = [known.get(name, PictureShare(name, 0.0)) for name in names]
         # The share of each kind.
         self.share_of = [names.index(bags[kind.bag].share) for kind in self.kinds]
 
 
-def _shortest(bag: Waiting) -> float:
+def _shortest(bag: PictureBag) -> float:
     """What a window must have left for any task of a bag that waits. Seconds."""
     return min([bag.at_once_s(group) for group in bag.groups if group.count], default=0.0)
 
 
-def _kind(bag: int, group: Group, chance: Random) -> Kind:
+def _kind(bag: int, group: Group, chance: Random) -> DrawnGroup:
     points = group.durations.points
     draws = list(points) * (DRAWN // len(points)) + chance.sample(points, DRAWN % len(points))
     chance.shuffle(draws)
     known = min(PRIOR + int(group.durations.known), MOST_KNOWN)
     sums = [*accumulate(chain(draws, draws), initial=0.0)]
-    return Kind(bag, points, sum(points) / len(points), known, sums, group.needs_s, group.count)
+    return DrawnGroup(bag, points, sum(points) / len(points), known, sums, group.needs_s, group.count)

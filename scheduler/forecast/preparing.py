@@ -7,13 +7,13 @@ there first, and of these on those that stay longest.
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
-from deskgrid.scheduler.forecast.picture import PC
+from deskgrid.scheduler.forecast.picture import PicturePC
 
 # PCs that prepare one environment at a time: the broker's network is shared by all of them.
 PREPARING_AT_ONCE = 8
 
 
-def ready_at(pcs: Sequence[PC], environment: str, needs_s: float = 0.0) -> dict[int, float]:
+def ready_at(pcs: Sequence[PicturePC], environment: str, needs_s: float = 0.0) -> dict[int, float]:
     """By places of PCs: when an environment is ready on those where it is not ready now. Infinity: never.
 
     Each prepares it in a window that has ``needs_s`` left after that.

@@ -4,7 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.picture import (
+    Durations,
+    Group,
+    Picture,
+    PictureBag,
+    PicturePC,
+    PictureShare,
+    PictureTask,
+    PictureWindow,
+    Preparing,
+)
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
 
@@ -59,21 +69,21 @@ def picture_of(rows: Sequence[Row]) -> Picture:
         tuple([_pc(*values) for what, *values in parts if what == "pc"]),
         tuple([_bag(*values) for what, *values in parts if what == "bag"]),
         longest_first,
-        tuple([Share(*values) for what, *values in parts if what == "share"]),
+        tuple([PictureShare(*values) for what, *values in parts if what == "share"]),
         backfills,
         _licences(licences),
     )
 
 
-def _pc(name: str, spans: Row, slots: int, running: Row, *values: Any) -> PC:
+def _pc(name: str, spans: Row, slots: int, running: Row, *values: Any) -> PicturePC:
     site, speed, memory, reachable, labels, prepares = values
-    shown = tuple([Span(opens, closes, tuple(ends)) for opens, closes, ends in spans])
-    its = tuple([Running(*each) for each in running])
+    shown = tuple([PictureWindow(opens, closes, tuple(ends)) for opens, closes, ends in spans])
+    its = tuple([PictureTask(*each) for each in running])
     preparing = tuple([Preparing(*each) for each in prepares])
-    return PC(name, shown, slots, its, site, speed, memory, reachable, frozenset(labels), preparing)
+    return PicturePC(name, shown, slots, its, site, speed, memory, reachable, frozenset(labels), preparing)
 
 
-def _bag(number: int, groups: Row, *values: Any) -> Waiting:
+def _bag(number: int, groups: Row, *values: Any) -> PictureBag:
     *more, need, environment, licences = values
     its = tuple(
         [
@@ -82,7 +92,7 @@ def _bag(number: int, groups: Row, *values: Any) -> Waiting:
         ]
     )
     return replace(
-        Waiting(number, its, *more), need=_need(*need), environment=environment, licences=_licences(licences)
+        PictureBag(number, its, *more), need=_need(*need), environment=environment, licences=_licences(licences)
     )
 
 

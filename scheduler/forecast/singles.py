@@ -19,8 +19,8 @@ from math import exp, inf, log
 from random import Random
 
 from deskgrid.scheduler.forecast.caps import InUse
-from deskgrid.scheduler.forecast.picture import PC, Running
-from deskgrid.scheduler.forecast.plan import DRAWN, Kind, Plan
+from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
+from deskgrid.scheduler.forecast.plan import DRAWN, DrawnGroup, RunPlan
 
 # A bag drifts: each of so many parts of it has a factor of its own.
 PARTS = 4
@@ -36,10 +36,10 @@ OpenWindow = tuple[float, float, float]
 _NONE: OpenWindow = (-inf, -inf, -inf)
 
 
-class Run:
+class ForecastRun:
     """One run. ``common``: what all runtimes have in common in it, as a normal deviate."""
 
-    def __init__(self, plan: Plan, own: Random, common: float) -> None:
+    def __init__(self, plan: RunPlan, own: Random, common: float) -> None:
         self._plan, self._own = plan, own
         common = exp(plan.uncertainty.common * common)
         self._factors = [self._drawn(kind, common) for kind in plan.kinds]
@@ -65,7 +65,7 @@ class Run:
         # Whether a slot may take tasks of a kind, beside time; None: any may.
         self._suits: Callable[[int, int], bool] | None = None
 
-    def _drawn(self, kind: Kind, common: float) -> list[float]:
+    def _drawn(self, kind: DrawnGroup, common: float) -> list[float]:
         """A factor for each part of a bag."""
         own, known, drift = self._own, kind.known, self._plan.uncertainty.drift
         if kind.mean and self._plan.uncertainty.mean:
@@ -300,7 +300,7 @@ class Run:
                     yield max(0.0, window[0]) if runs is None else self._let_end(slot, pc, runs, window), slot
                 slot += 1
 
-    def _let_end(self, slot: int, pc: PC, running: Running, window: OpenWindow) -> float:
+    def _let_end(self, slot: int, pc: PicturePC, running: PictureTask, window: OpenWindow) -> float:
         """When a running task ends, or is interrupted."""
         plan, bag = self._plan, self._plan.places[running.bag]
         kind = plan.kind_of[bag, running.group]

@@ -15,13 +15,13 @@ from math import inf
 from random import Random
 from statistics import median
 
-from deskgrid.scheduler.forecast.picture import PC, Durations, Picture, Running, Waiting
+from deskgrid.scheduler.forecast.picture import Durations, Picture, PictureBag, PicturePC, PictureTask
 from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.simulation.runs import Arrival, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.simulator import Simulator
-from deskgrid.scheduler.simulation.timetable import Span, Timetable
+from deskgrid.scheduler.simulation.timetable import RealWindow, Timetable
 
 # Tasks of a picture that is simulated at most, and of all its simulations under one policy, roughly: a task takes about
 # 50 microseconds, and beside parallel ones so many times as long.
@@ -90,7 +90,7 @@ def _slots(picture: Picture, chance: Random) -> list[SimulatedPC]:
     return found
 
 
-def _whole(pc: PC, parallel: bool) -> SimulatedPC:
+def _whole(pc: PicturePC, parallel: bool) -> SimulatedPC:
     """A PC with all its slots. One that others cannot reach is a site of its own."""
     site = pc.site if pc.reachable else f"only {pc.name}"
     speed = pc.speed if parallel else 1.0
@@ -101,7 +101,7 @@ def _whole(pc: PC, parallel: bool) -> SimulatedPC:
 
 def _run_now(picture: Picture, chance: Random) -> Iterator[Arrival]:
     """What runs now on PCs that are up: each as a gang, with a rank for each slot."""
-    found: dict[tuple[str, int], tuple[Running, list[PC]]] = {}
+    found: dict[tuple[str, int], tuple[PictureTask, list[PicturePC]]] = {}
     for pc in picture.pcs:
         if not pc.spans or not pc.spans[0].opens <= 0.0 < pc.spans[0].closes:
             continue  # it should have gone: nobody knows when it does
@@ -114,23 +114,23 @@ def _run_now(picture: Picture, chance: Random) -> Iterator[Arrival]:
         yield Arrival([rest], need=Need(len(on), len(on), gang=True), running=list(ranks.items()))
 
 
-def timetable(pc: PC, busy_s: float) -> Timetable:
+def timetable(pc: PicturePC, busy_s: float) -> Timetable:
     """The windows of a slot that is busy at first; those of the coming week come again, as a forecast has it."""
 
-    def spans() -> Iterator[Span]:
+    def spans() -> Iterator[RealWindow]:
         again = WEEKS if pc.spans and pc.spans[-1].opens > 0.0 and pc.spans[-1].closes < inf else 1
         last = busy_s
         for week in range(again):
             for span in pc.spans:
                 opens, closes = max(last, span.opens + week * WEEK_S), span.closes + week * WEEK_S
                 if opens < closes:
-                    yield Span(opens, closes, closes)
+                    yield RealWindow(opens, closes, closes)
                     last = closes
 
     return spans
 
 
-def _rest(picture: Picture, running: Running, chance: Random, slots: int = 1, speed: float = 1.0) -> float:
+def _rest(picture: Picture, running: PictureTask, chance: Random, slots: int = 1, speed: float = 1.0) -> float:
     """What a task that runs still needs, in seconds at speed 1. One that has outlived all that is known ends soon."""
     waiting = next(each for each in picture.bags if each.number == running.bag)
     need, points = waiting.need, waiting.groups[running.group].durations.points
@@ -138,7 +138,7 @@ def _rest(picture: Picture, running: Running, chance: Random, slots: int = 1, sp
     return chance.choice([seconds for seconds in left if seconds > 0.0] or [0.0])
 
 
-def _arrival(waiting: Waiting, chance: Random) -> Arrival:
+def _arrival(waiting: PictureBag, chance: Random) -> Arrival:
     """The waiting tasks of a bag, as the simulator takes them: what is predicted is the middle of what is known."""
     predicted, actual = list[float](), list[float]()
     for group in waiting.groups:

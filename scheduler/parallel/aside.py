@@ -9,7 +9,7 @@ Rule 2: as soon as one of them can start, or has a time at which it can, all tha
 
 from collections.abc import Iterable, Sequence
 
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 
 # To find out that a job can start at no time that is known takes as long as so many starts, and as many more for each
 # so many PCs; and at most so many, which is what a moldable job takes, because several sizes are tried.
@@ -31,13 +31,13 @@ class Asides:
         """Something has changed: it may let some start about which it was asked before."""
         self._changed = self._serial
 
-    def put(self, jobs: Iterable[Job]) -> None:
+    def put(self, jobs: Iterable[ParallelJob]) -> None:
         """They can start at no time that is known, and one of them has been tried."""
         self._serial += 1
         for job in jobs:
             job.aside = self._serial
 
-    def without(self, turns: Sequence[list[Job]]) -> Sequence[list[Job]]:
+    def without(self, turns: Sequence[list[ParallelJob]]) -> Sequence[list[ParallelJob]]:
         """The jobs that are asked about now."""
         serials = sorted({job.aside for jobs in turns for job in jobs if job.aside})
         if not serials:
@@ -47,7 +47,7 @@ class Asides:
         last = due[:RETRIED][-1] if due else 0
         return [[job for job in jobs if job.aside <= last] for jobs in turns]
 
-    def back(self, job: Job, jobs: Iterable[Job]) -> bool:
+    def back(self, job: ParallelJob, jobs: Iterable[ParallelJob]) -> bool:
         """``job`` has a time at which it can start. Returns whether it was aside; then none of ``jobs`` like it is."""
         if not job.aside:
             return False
@@ -57,6 +57,6 @@ class Asides:
         return True
 
 
-def cost(job: Job, pcs: int) -> int:
+def cost(job: ParallelJob, pcs: int) -> int:
     """As many starts could be decided in the time that was spent on it, if there are so many PCs."""
     return min(MOST, START_TIMES * (1 + pcs // PCS)) if job.need.least == job.need.most else MOST

@@ -13,7 +13,7 @@ from deskgrid.scheduler.parallel.need import Need
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class ParallelJob:
     """A parallel task that waits, or runs. ``runtime``: predicted, at speed 1, as `Need.seconds` takes it.
 
     ``arrived``: when it was submitted, and later by the time in which its bag was paused or waited for other bags.
@@ -60,10 +60,10 @@ class Host:
 
 
 @dataclass(slots=True, eq=False)
-class Running:
+class RunningJob:
     """A parallel task that runs, or is being prepared. ``ends``: as predicted, on the hosts that it has."""
 
-    job: Job
+    job: ParallelJob
     site: "Site"
     ranks: tuple[tuple[Host, int], ...]
     started: float
@@ -83,7 +83,7 @@ class Site:
     hosts: list[Host] = field(default_factory=list)
     slots: int = 0
     idle: int = 0
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningJob] = field(default_factory=list)
 
 
 class Start(NamedTuple):
@@ -93,7 +93,7 @@ class Start(NamedTuple):
     any: for people who watch.
     """
 
-    job: Job
+    job: ParallelJob
     ranks: tuple[tuple[Host, int], ...]
     seconds: float
     considered: Mapping[str, float] | None = None
@@ -105,7 +105,7 @@ class Keep(NamedTuple):
     It holds until the policy is asked again.
     """
 
-    job: Job
+    job: ParallelJob
     ranks: tuple[tuple[Host, int], ...]
     at: float
 
@@ -113,7 +113,7 @@ class Keep(NamedTuple):
 class Aside(NamedTuple):
     """These jobs can start at no time that is known. It took time to find that out for the first of them."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[ParallelJob]
 
 
 class ParallelView(Protocol):
@@ -123,14 +123,14 @@ class ParallelView(Protocol):
     def now(self) -> float: ...
 
     @property
-    def turns(self) -> Sequence[Sequence[Job]]:
+    def turns(self) -> Sequence[Sequence[ParallelJob]]:
         """The waiting jobs: first those whose turn it is, because their owners have used least of the grid, and so on.
 
         Jobs with the same turn are in the order of their arrival. A job that is started leaves at once.
         """
 
     @property
-    def waiting(self) -> Sequence[Job]:
+    def waiting(self) -> Sequence[ParallelJob]:
         """All of these, one turn after the other."""
 
     @property

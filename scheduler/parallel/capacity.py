@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from deskgrid.scheduler.parallel.base import Host, Job
-from deskgrid.scheduler.parallel.choices import Look, Size
+from deskgrid.scheduler.parallel.base import Host, ParallelJob
+from deskgrid.scheduler.parallel.choices import DecisionView, Size
 from deskgrid.scheduler.parallel.hosts import kept_idle, seats
 from deskgrid.scheduler.parallel.need import Need
 
 
-def within(look: Look, job: Job, size: Size) -> Size:
+def within(look: DecisionView, job: ParallelJob, size: Size) -> Size:
     """``size``, but no more than the largest site would have for a moldable job if nothing else ran there."""
     need = job.need
     if need.least == need.most:
@@ -20,12 +20,12 @@ def within(look: Look, job: Job, size: Size) -> Size:
     return size._replace(power=min(size.power, power)) if power else size
 
 
-def room(look: Look, need: Need) -> int:
+def room(look: DecisionView, need: Need) -> int:
     """How many ranks the largest site would have for a job if nothing else ran on its PCs that are up."""
     return max([sum([count for _, count in hosts]) for hosts in whole(look, need)], default=0)
 
 
-def whole(look: Look, need: Need) -> list[list[tuple[Host, int]]]:
+def whole(look: DecisionView, need: Need) -> list[list[tuple[Host, int]]]:
     """By site: how many ranks each PC could have; the same for all jobs with such a need."""
     what = need.slots, need.memory, need.labels
     found = look.whole.get(what)
@@ -41,7 +41,7 @@ def whole(look: Look, need: Need) -> list[list[tuple[Host, int]]]:
     return found
 
 
-def could(look: Look, need: Need, host: Host, memory: float) -> int:
+def could(look: DecisionView, need: Need, host: Host, memory: float) -> int:
     """How many ranks a PC could have with so many bytes if nothing else ran there."""
     return seats(host.slots - kept_idle(host, look.sharing), memory, need, look.sharing)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
-from deskgrid.scheduler.parallel.base import Host, Job, ParallelView, Site, Start
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelView, Site, Start
 
 
 class Size(NamedTuple):
@@ -46,7 +46,7 @@ PLAIN = Sharing()
 
 
 @dataclass(slots=True, eq=False)
-class Look:
+class DecisionView:
     """What the choices read in one decision.
 
     ``queue``: the jobs that may start now, in the order of their turns; its head is decided about. A job that is
@@ -56,7 +56,7 @@ class Look:
 
     view: ParallelView
     now: float
-    queue: list[Job]
+    queue: list[ParallelJob]
     sizes: "HowMany"
     margin: float = 0.0
     sharing: Sharing = PLAIN
@@ -73,12 +73,12 @@ class Look:
 
 
 @dataclass(slots=True, eq=False)
-class Reserved:
+class HeadReservation:
     """What waits for the head of the queue: ranks on hosts, from ``at`` on, for ``seconds``. Without ranks: it waits,
     and nobody needs to know for what.
     """
 
-    job: Job
+    job: ParallelJob
     ranks: tuple[tuple[Host, int], ...]
     at: float
     seconds: float
@@ -97,25 +97,27 @@ class WhichNext(Protocol):
     backfills: bool
     overtakes: bool
 
-    def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
+    def order(self, waiting: Sequence[ParallelJob], now: float) -> list[ParallelJob]:
         """The waiting jobs, the next one first."""
 
 
 class HowMany(Protocol):
     """How many ranks a job gets."""
 
-    def notice(self, look: Look) -> None:
+    def notice(self, look: DecisionView) -> None:
         """Called once at the beginning of each decision: for sizes that depend on what has been, or is only now."""
         return  # most depend on neither
 
-    def size(self, look: Look, job: Job) -> Size:
+    def size(self, look: DecisionView, job: ParallelJob) -> Size:
         """The size of a job whose turn it is (it is ``look.queue[0]``, or a job behind it that is looked at ahead)."""
 
-    def instead(self, look: Look, job: Job, size: Size) -> Size:
+    def instead(self, look: DecisionView, job: ParallelJob, size: Size) -> Size:
         """The head cannot start now with ``size``: what it starts with now if that fits, or else waits for."""
         return size
 
-    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved) -> Iterator[tuple[Job, Size]]:
+    def fill(
+        self, look: DecisionView, jobs: Sequence[ParallelJob], reserved: HeadReservation
+    ) -> Iterator[tuple[ParallelJob, Size]]:
         """Jobs behind the head, and the size with which each is tried while the head waits for ``reserved``.
 
         Each that fits without delaying the head is started before the next one is asked for.
@@ -129,5 +131,7 @@ class Where(Protocol):
 
     sharing: Sharing
 
-    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
         """Where it starts now, or None. It does not delay what is ``reserved`` for another job."""

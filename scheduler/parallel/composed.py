@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Aside, Job, Keep, ParallelView, Start
+from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelView, Start
 from deskgrid.scheduler.parallel.capacity import room, smaller, within
-from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
+from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, HowMany, Size, Where, WhichNext
 from deskgrid.scheduler.parallel.hosts import places
 from deskgrid.scheduler.parallel.patience import least_patient
 from deskgrid.scheduler.parallel.reservation import earliest
@@ -34,13 +34,13 @@ class Composed:
     def decide(self, view: ParallelView) -> Iterator[Start | Keep | Aside]:
         """The heads of the queue, one after the other, as far as they can start; then those that fit into gaps."""
         now = view.now
-        aside = set[Job]()
+        aside = set[ParallelJob]()
         queue = self._order(view, aside)
-        look = Look(view, now, queue, self.sizes, self.margin, self.where.sharing)
+        look = DecisionView(view, now, queue, self.sizes, self.margin, self.where.sharing)
         self.sizes.notice(look)
         while queue:
             begins = self._begin(look, queue[0])
-            if isinstance(begins, Reserved):
+            if isinstance(begins, HeadReservation):
                 yield from self._wait(look, begins)
                 return
             if begins is None:
@@ -52,9 +52,9 @@ class Composed:
                 yield begins
                 del queue[0]
 
-    def _order(self, view: ParallelView, aside: Collection[Job]) -> list[Job]:
+    def _order(self, view: ParallelView, aside: Collection[ParallelJob]) -> list[ParallelJob]:
         """The waiting jobs without those that wait aside, the next one first."""
-        now, queue = view.now, list[Job]()
+        now, queue = view.now, list[ParallelJob]()
         for turn in view.turns:
             jobs = [job for job in turn if job not in aside]
             ordered = self.which.order(jobs, now)
@@ -64,7 +64,7 @@ class Composed:
             queue += ordered
         return queue
 
-    def _begin(self, look: Look, job: Job) -> Start | Reserved | None:
+    def _begin(self, look: DecisionView, job: ParallelJob) -> Start | HeadReservation | None:
         """How the head starts now, or when it can start; None: at no time that is known."""
         wanted = within(look, job, self.sizes.size(look, job))
         start = self.where.place(look, job, wanted)
@@ -74,7 +74,7 @@ class Composed:
         if start is not None:
             return start
         if not self._matters(look, job):
-            return Reserved(job, (), inf, 0.0)
+            return HeadReservation(job, (), inf, 0.0)
         for size in smaller(job.need, wanted):
             if size != wanted and (start := self.where.place(look, job, size)) is not None:
                 return start
@@ -82,20 +82,20 @@ class Composed:
                 return reserved if reserved.at > look.now + ROUNDING else _at_once(look, reserved) or reserved
         return None
 
-    def _matters(self, look: Look, job: Job) -> bool:
+    def _matters(self, look: DecisionView, job: ParallelJob) -> bool:
         """Whether it matters when the head can start: to others, or because it may never be able to."""
         if look.view.singles or self.which.backfills or job.need.least > room(look, job.need):
             return True
         return any(host.closes < inf for site in look.view.sites for host in site.hosts)
 
-    def _wait(self, look: Look, reserved: Reserved) -> Iterator[Start | Keep]:
+    def _wait(self, look: DecisionView, reserved: HeadReservation) -> Iterator[Start | Keep]:
         """The head waits for what is reserved for it."""
         if reserved.ranks:
             yield Keep(reserved.job, reserved.ranks, reserved.at)
         if self.which.backfills:
             yield from self._fill(look, reserved)
 
-    def _fill(self, look: Look, reserved: Reserved) -> Iterator[Start]:
+    def _fill(self, look: DecisionView, reserved: HeadReservation) -> Iterator[Start]:
         if not any(site.idle for site in look.view.sites):
             return
         failed = _Failed()
@@ -120,18 +120,18 @@ class _Failed:
         self.count = 0
         self._seconds: defaultdict[tuple[object, ...], dict[int, float]] = defaultdict(dict)
 
-    def covers(self, job: Job, size: Size) -> bool:
+    def covers(self, job: ParallelJob, size: Size) -> bool:
         """Whether it need not be tried."""
         seconds = job.need.seconds(job.runtime, size.ranks)
         return any(ranks <= size.ranks and least <= seconds for ranks, least in self._seconds[_kind(job, size)].items())
 
-    def add(self, job: Job, size: Size) -> None:
+    def add(self, job: ParallelJob, size: Size) -> None:
         """It has been tried, and others that it does not cover."""
         self.count += 1
         self._seconds[_kind(job, size)][size.ranks] = job.need.seconds(job.runtime, size.ranks)
 
 
-def _at_once(look: Look, reserved: Reserved) -> Start | None:
+def _at_once(look: DecisionView, reserved: HeadReservation) -> Start | None:
     """Its start, if all that is reserved is free now. Whoever chose the PCs found none: it may want PCs that are alike,
     and only some that are not have enough slots together. The job would wait for ever, and keep others from them.
     """
@@ -144,13 +144,13 @@ def _at_once(look: Look, reserved: Reserved) -> Start | None:
     return None
 
 
-def _as_demanding(job: Job, jobs: Iterable[Job]) -> Iterator[Job]:
+def _as_demanding(job: ParallelJob, jobs: Iterable[ParallelJob]) -> Iterator[ParallelJob]:
     """Those of ``jobs`` that can start at no time if ``job`` cannot: of rigid jobs, those like it that take longer."""
     rigid = job.need.least == job.need.most
     return (each for each in jobs if each is job or (rigid and each.need == job.need and each.runtime >= job.runtime))
 
 
-def _kind(job: Job, size: Size) -> tuple[object, ...]:
+def _kind(job: ParallelJob, size: Size) -> tuple[object, ...]:
     need = job.need
     if size.power:
         return need.slots, need.memory, need.labels, size.power, need.most, need.speedup

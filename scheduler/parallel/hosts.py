@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
-from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Sharing, Size
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import tolerance
 
@@ -22,7 +22,9 @@ _SPEED = itemgetter(0)
 Choose = Callable[[list[tuple[Host, int]]], list[tuple[Host, int]]]
 
 
-def offers(look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Iterator[Start]:
+def offers(
+    look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+) -> Iterator[Start]:
     """Where a job can start now, one possibility for each site."""
     slots = size.ranks * job.need.slots
     for site in look.view.sites:
@@ -30,7 +32,9 @@ def offers(look: Look, job: Job, size: Size, reserved: Reserved | None = None) -
             yield start
 
 
-def offer(look: Look, site: Site, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+def offer(
+    look: DecisionView, site: Site, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+) -> Start | None:
     """How a job can start now at a site."""
     hosts = site.hosts
     if len(hosts) == 1 and not size.power and reserved is None:
@@ -64,7 +68,7 @@ def believed(at: float, now: float, tolerance: float = 0.0) -> float:
     return at if late <= 0.0 else now if late <= tolerance else now + late
 
 
-def frees(host: Host, job: Job, now: float) -> Sequence[tuple[float, int]]:
+def frees(host: Host, job: ParallelJob, now: float) -> Sequence[tuple[float, int]]:
     """When slots that are occupied will be free, as believed ``now`` while ``job`` waits; ascending, (time, slots)."""
     if not host.frees or host.frees[0][0] >= now:
         return host.frees
@@ -82,14 +86,16 @@ def seats(idle: int, memory: float, need: Need, sharing: Sharing) -> int:
     return max(count, 0)
 
 
-def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Start | None:
+def _on_one(look: DecisionView, host: Host, job: ParallelJob, ranks: int) -> Start | None:
     seconds = job.need.seconds(job.runtime, ranks) / host.speed
     if places(host, job.need, look.sharing) >= ranks and look.now + seconds + look.margin + ROUNDING < host.closes:
         return Start(job, ((host, ranks),), seconds)
     return None
 
 
-def _by_ranks(look: Look, site: Site, job: Job, ranks: int, reserved: Reserved | None) -> Start | None:
+def _by_ranks(
+    look: DecisionView, site: Site, job: ParallelJob, ranks: int, reserved: HeadReservation | None
+) -> Start | None:
     need = job.need
     base = need.seconds(job.runtime, ranks)
     free = _free(look, site, need)
@@ -116,7 +122,7 @@ def _slowest(free: list[tuple[float, Host, int]], ranks: int) -> Iterator[int]:
             skipped = 0
 
 
-def _free(look: Look, site: Site, need: Need) -> list[tuple[float, Host, int]]:
+def _free(look: DecisionView, site: Site, need: Need) -> list[tuple[float, Host, int]]:
     """The PCs with room, the fastest first; the same for all jobs with such a need, until one of them starts."""
     what = site, need.slots, need.memory, need.labels
     idle, free = look.free.get(what, (-1, []))
@@ -131,7 +137,11 @@ def _free(look: Look, site: Site, need: Need) -> list[tuple[float, Host, int]]:
 
 
 def _usable(
-    look: Look, free: list[tuple[float, Host, int]], need: Need, seconds: float, reserved: Reserved | None
+    look: DecisionView,
+    free: list[tuple[float, Host, int]],
+    need: Need,
+    seconds: float,
+    reserved: HeadReservation | None,
 ) -> list[tuple[float, Host, int]]:
     """Those on which a job of so many seconds ends in time for their windows, and for what is reserved."""
     end = look.now + seconds
@@ -147,7 +157,7 @@ def _usable(
     ]
 
 
-def _beside(host: Host, need: Need, reserved: Reserved, now: float) -> int:
+def _beside(host: Host, need: Need, reserved: HeadReservation, now: float) -> int:
     """How many ranks it can have beyond the time at which ranks of another job are to start on it."""
     theirs = reserved.by_host[host] * reserved.job.need.slots
     by_then = reserved.at + ROUNDING
@@ -177,13 +187,17 @@ def _spare(each: tuple[float, Host, int]) -> tuple[float, float, int]:
     return speed, host.closes, host.idle
 
 
-def _by_power(look: Look, site: Site, job: Job, size: Size, reserved: Reserved | None) -> Start | None:
+def _by_power(
+    look: DecisionView, site: Site, job: ParallelJob, size: Size, reserved: HeadReservation | None
+) -> Start | None:
     """The PCs with the greatest effective power, until they have ``size.power`` together."""
     hosts = sorted([host for host in site.hosts if host.idle], key=size.of, reverse=True)
     return in_order(look, job, hosts, lambda free: strongest(free, job.need, size)[1], reserved)
 
 
-def in_order(look: Look, job: Job, hosts: Sequence[Host], choose: Choose, reserved: Reserved | None) -> Start | None:
+def in_order(
+    look: DecisionView, job: ParallelJob, hosts: Sequence[Host], choose: Choose, reserved: HeadReservation | None
+) -> Start | None:
     """How a job can start now on those of ``hosts`` that ``choose`` takes, without those that close too early."""
     need = job.need
     free = [(host.speed, host, count) for host in hosts if (count := places(host, need, look.sharing))]

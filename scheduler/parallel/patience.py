@@ -12,7 +12,7 @@ end at any moment (`tolerance`). Otherwise others would always seem to end befor
 
 from collections.abc import Iterable, Sequence
 
-from deskgrid.scheduler.parallel.base import Job, Site
+from deskgrid.scheduler.parallel.base import ParallelJob, Site
 
 # A job is patient for so many times its runtime on its fewest ranks, and for so many seconds at least.
 PATIENCE = 5.0
@@ -21,12 +21,12 @@ LEAST_S = 600.0
 PART = 0.25
 
 
-def patience_ends(job: Job) -> float:
+def patience_ends(job: ParallelJob) -> float:
     """When its patience ends."""
     return job.arrived + max(LEAST_S, PATIENCE * job.need.seconds(job.runtime, job.need.least))
 
 
-def least_patient(jobs: Iterable[Job], sites: Sequence[Site], now: float) -> Job | None:
+def least_patient(jobs: Iterable[ParallelJob], sites: Sequence[Site], now: float) -> ParallelJob | None:
     """The job that comes first because its patience ended first, if there is one."""
     job = min(jobs, key=patience_ends, default=None)
     if job is None or (since := patience_ends(job)) > now:
@@ -40,6 +40,6 @@ def least_patient(jobs: Iterable[Job], sites: Sequence[Site], now: float) -> Job
     return job if sum(before) < PART * sum([site.slots for site in sites]) else None
 
 
-def tolerance(job: Job, now: float) -> float:
+def tolerance(job: ParallelJob, now: float) -> float:
     """By how many seconds work may be late that is expected to end at any moment while the job waits for it."""
     return max(0.0, (now - patience_ends(job)) / 2.0)

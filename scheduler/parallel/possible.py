@@ -17,7 +17,7 @@ from deskgrid.scheduler.parallel.need import Need
 ROUNDED = 1.0 + 1e-9
 
 
-class Offer(NamedTuple):
+class PossibleHost(NamedTuple):
     """What a PC has if nothing else runs there. ``lasts``: its longest window, in seconds of speed 1."""
 
     lasts: float
@@ -33,7 +33,7 @@ class Offer(NamedTuple):
 class Possible:
     """``sites``: what the PCs of each site have."""
 
-    def __init__(self, sites: Iterable[Iterable[Offer]]) -> None:
+    def __init__(self, sites: Iterable[Iterable[PossibleHost]]) -> None:
         self._sites = [sorted(offers, reverse=True, key=_lasts) for offers in sites]
         self._known: dict[Need, float] = {}
 
@@ -45,7 +45,7 @@ class Possible:
         return found
 
 
-def _longest(need: Need, offers: Sequence[Offer]) -> float:
+def _longest(need: Need, offers: Sequence[PossibleHost]) -> float:
     """The same at one site, whose PCs with the longest windows are first."""
     best, ranks = -inf, need.least
     counts = [offer.seats(need) for offer in offers]
@@ -59,5 +59,5 @@ def _longest(need: Need, offers: Sequence[Offer]) -> float:
     return best
 
 
-def _lasts(offer: Offer) -> float:
+def _lasts(offer: PossibleHost) -> float:
     return offer.lasts

@@ -10,9 +10,9 @@ from math import inf
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Host, Job, Site
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
 from deskgrid.scheduler.parallel.capacity import could, whole
-from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
+from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import believed, first, frees, kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import tolerance
@@ -25,12 +25,12 @@ AHEAD = 600
 NEXT = 200
 
 
-def earliest(look: Look, job: Job, size: Size) -> Reserved | None:
+def earliest(look: DecisionView, job: ParallelJob, size: Size) -> HeadReservation | None:
     """What to keep free for a job; None: it can start at no time that is known.
 
     Of sites where it can start at the same time, the one where it takes the least time; then the first by name.
     """
-    best: Reserved | None = None
+    best: HeadReservation | None = None
     for site in look.view.sites:
         horizon = _Horizon(look, site, look.view.coming(site)[:AHEAD])
         for found in _at_site(horizon, job, size, best.at if best is not None else inf):
@@ -39,7 +39,7 @@ def earliest(look: Look, job: Job, size: Size) -> Reserved | None:
     return best
 
 
-def _sooner(found: Reserved, best: Reserved) -> bool:
+def _sooner(found: HeadReservation, best: HeadReservation) -> bool:
     """Whether a job can start sooner, or takes less time if it can start at the same time."""
     if abs(found.at - best.at) > ROUNDING:
         return found.at < best.at
@@ -49,7 +49,7 @@ def _sooner(found: Reserved, best: Reserved) -> bool:
 class _Horizon(NamedTuple):
     """A site, and the windows to come of its PCs."""
 
-    look: Look
+    look: DecisionView
     site: Site
     coming: Sequence[tuple[float, float, Host]]
 
@@ -58,7 +58,7 @@ class _Horizon(NamedTuple):
 _Window = tuple[float, float, float, int]
 
 
-def _at_site(horizon: _Horizon, job: Job, size: Size, until: float) -> Iterator[Reserved]:
+def _at_site(horizon: _Horizon, job: ParallelJob, size: Size, until: float) -> Iterator[HeadReservation]:
     look, site, coming = horizon
     if len(site.hosts) == 1 and not (coming or size.power or job.need.memory or look.sharing.apart):
         found = _on_one(look, site.hosts[0], job, size.ranks)
@@ -118,7 +118,7 @@ def _meet(horizon: _Horizon, need: Need, ranks: int, lasts: float, speed: float)
     return False
 
 
-def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Reserved | None:
+def _on_one(look: DecisionView, host: Host, job: ParallelJob, ranks: int) -> HeadReservation | None:
     need = job.need
     lacks = ranks * need.slots - host.idle + kept_idle(host, look.sharing)
     at = look.now
@@ -130,7 +130,7 @@ def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Reserved | None:
     seconds = need.seconds(job.runtime, ranks) / host.speed
     if lacks > 0 or not host.labels >= need.labels or at + seconds + look.margin + ROUNDING >= host.closes:
         return None
-    return Reserved(job, ((host, ranks),), at, seconds)
+    return HeadReservation(job, ((host, ranks),), at, seconds)
 
 
 def _levels(hosts: Iterable[Host], need: Need) -> list[float]:
@@ -156,7 +156,7 @@ class _Change(NamedTuple):
 class _Sweep:
     """Goes through the time of one site, and knows how many ranks each PC could have, for ``seconds``."""
 
-    def __init__(self, horizon: _Horizon, job: Job, seconds: float, speed: float) -> None:
+    def __init__(self, horizon: _Horizon, job: ParallelJob, seconds: float, speed: float) -> None:
         look, site, coming = horizon
         self.job = job
         self.now = look.now
@@ -179,7 +179,7 @@ class _Sweep:
             self.free[host], self.memory[host] = host.idle - kept_idle(host, self.sharing), host.memory
             self._open(host, host.closes, self.now)
 
-    def first(self, size: Size, until: float) -> Reserved | None:
+    def first(self, size: Size, until: float) -> HeadReservation | None:
         """The first time, not after ``until``, at which the job can have its size."""
         at = self.now
         following = next(self.changes, None)
@@ -255,16 +255,16 @@ class _Sweep:
         self.places[host] = count
         self.total += count - before
 
-    def _choose(self, size: Size, at: float) -> Reserved | None:
+    def _choose(self, size: Size, at: float) -> HeadReservation | None:
         """The PCs that become free last, so that others can use those that are free before; or the strongest."""
         hosts = [(host, count) for host, count in self.places.items() if count > 0]
         if size.power:
             hosts.sort(key=lambda each: size.of(each[0]), reverse=True)
             _, chosen = strongest(hosts, self.job.need, size)
-            return Reserved(self.job, tuple(chosen), at, self.seconds) if chosen else None
+            return HeadReservation(self.job, tuple(chosen), at, self.seconds) if chosen else None
         hosts.sort(key=lambda each: (-self.since[each[0]], each[0].speed, self.closes[each[0]]))
         chosen = first(hosts, size.ranks)
-        return Reserved(self.job, tuple(chosen), at, self.seconds)
+        return HeadReservation(self.job, tuple(chosen), at, self.seconds)
 
 
 def _when(change: _Change) -> tuple[float, int]:

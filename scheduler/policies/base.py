@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.prediction.ratios import Shown
-from deskgrid.scheduler.prediction.spread import Spread
+from deskgrid.scheduler.prediction.spread import RatioSpread
 from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 
@@ -101,7 +101,7 @@ class View(Protocol):
     def prediction_error(self) -> PredictionError:
         """How well runtimes have been predicted so far."""
 
-    def spread(self, task: int) -> Spread:
+    def spread(self, task: int) -> RatioSpread:
         """What the predictions of this task's bag are worth, if each task had a prediction of its own."""
 
     def certain(self, task: int) -> bool:

@@ -30,7 +30,7 @@ from deskgrid.scheduler.policies.packing import Packing
 MadeT = TypeVar("MadeT", WhichNext, HowMany, Where)
 
 
-class Row(NamedTuple):
+class PolicyRow(NamedTuple):
     """A policy: its name, its choices, and which of their options it has."""
 
     name: str
@@ -42,12 +42,12 @@ class Row(NamedTuple):
 
 ROWS = (
     # EASY backfilling; first come, first served: at the fastest site, at the one that fits best, or at one of both.
-    Row("easy", Easy, Rigid, Fastest),
-    Row("ff", FirstCome, Rigid, Fastest),
-    Row("bf", FirstCome, Rigid, BestFit),
-    Row("ai2", FirstCome, Rigid, AdaptiveIntelligent2),
+    PolicyRow("easy", Easy, Rigid, Fastest),
+    PolicyRow("ff", FirstCome, Rigid, Fastest),
+    PolicyRow("bf", FirstCome, Rigid, BestFit),
+    PolicyRow("ai2", FirstCome, Rigid, AdaptiveIntelligent2),
     # TLA: at the site that is best for all that wait.
-    Row(
+    PolicyRow(
         "tla",
         FirstCome,
         Rigid,
@@ -55,23 +55,23 @@ ROWS = (
         ("simulation_depth", "allocation_depth", "inner", "seed", "explain"),
     ),
     # CISNE: on the PCs with the least load, or so that jobs that compute share PCs with those that communicate.
-    Row("cisne-normal", FirstCome, Rigid, Normal, ("mpl",)),
-    Row("cisne-uniform", FirstCome, Rigid, Uniform, ("mpl",)),
-    Row("cisne-normal-easy", Easy, Rigid, Normal, ("mpl",)),
-    Row("cisne-uniform-easy", Easy, Rigid, Uniform, ("mpl",)),
+    PolicyRow("cisne-normal", FirstCome, Rigid, Normal, ("mpl",)),
+    PolicyRow("cisne-uniform", FirstCome, Rigid, Uniform, ("mpl",)),
+    PolicyRow("cisne-normal-easy", Easy, Rigid, Normal, ("mpl",)),
+    PolicyRow("cisne-uniform-easy", Easy, Rigid, Uniform, ("mpl",)),
     # RHAP's paper: equal partitions.
-    Row("ap2", FirstCome, AP2, Listed),
-    Row("map", FirstCome, MAP, Listed, ("f",)),
-    Row("hap", FirstCome, HAP, Listed, ("f",)),
-    Row("rhap", FirstCome, RHAP, Listed, ("f", "most")),
-    Row("max", FirstCome, MAX, Listed, ("most",)),
+    PolicyRow("ap2", FirstCome, AP2, Listed),
+    PolicyRow("map", FirstCome, MAP, Listed, ("f",)),
+    PolicyRow("hap", FirstCome, HAP, Listed, ("f",)),
+    PolicyRow("rhap", FirstCome, RHAP, Listed, ("f", "most")),
+    PolicyRow("max", FirstCome, MAX, Listed, ("most",)),
     # SCOJO-P's paper: EASY backfilling in the order of its classes.
-    Row("rigid", Classes, Rigid, Fastest),
-    Row("nmin", Classes, Nmin, Fastest),
-    Row("cirne-berman", Classes, CirneBerman, Fastest),
-    Row("cirne-berman-shrink", Classes, partial(CirneBerman, shrinks=True), Fastest),
-    Row("scojo", Classes, Scojo, Fastest, ("ideal",)),
-    Row("scojo-p", Classes, partial(Scojo, predicts=True), Fastest, ("ideal",)),
+    PolicyRow("rigid", Classes, Rigid, Fastest),
+    PolicyRow("nmin", Classes, Nmin, Fastest),
+    PolicyRow("cirne-berman", Classes, CirneBerman, Fastest),
+    PolicyRow("cirne-berman-shrink", Classes, partial(CirneBerman, shrinks=True), Fastest),
+    PolicyRow("scojo", Classes, Scojo, Fastest, ("ideal",)),
+    PolicyRow("scojo-p", Classes, partial(Scojo, predicts=True), Fastest, ("ideal",)),
 )
 
 
@@ -81,7 +81,7 @@ class ParallelPacking(Packing):
     ``options``: those of the row; the others are as in ``defaults``.
     """
 
-    row: ClassVar[Row]
+    row: ClassVar[PolicyRow]
     defaults: ClassVar[dict[str, Any]]
 
     def __init__(self, margin: float = 1.0, queue_s: float = 1.0, confidence: float = 0.9, **options: Any) -> None:
@@ -97,7 +97,7 @@ def _made(maker: Callable[..., MadeT], options: dict[str, Any]) -> MadeT:
     return maker(**{name: value for name, value in options.items() if name in takes})
 
 
-def policy_of(row: Row) -> type[ParallelPacking]:
+def policy_of(row: PolicyRow) -> type[ParallelPacking]:
     """Make the class of a policy. Its signature has the options of the row, for checks and for people who ask."""
     known = {each.name: each for maker in row[1:4] for each in signature(maker).parameters.values()}
     own = [known[name].replace(kind=Parameter.KEYWORD_ONLY) for name in row.options]

@@ -33,7 +33,7 @@ class Reserved(NamedTuple):
     now: Mapping[float, Sequence[Entry]]
 
 
-class _Place(NamedTuple):
+class _ReservedPlace(NamedTuple):
     ends: float
     starts: float
     slot: _SlotKey
@@ -96,10 +96,10 @@ def _windows(view: View, margin: float) -> dict[_SlotKey, list[tuple[float, floa
 
 def _soonest(
     slot: _SlotKey, windows: Sequence[tuple[float, float]], free: float, most: float, mean: float
-) -> _Place | None:
+) -> _ReservedPlace | None:
     """Where a task can begin on a slot so that it has the time that it may need."""
     for opens, closes in windows:
         start = max(opens, free)
         if closes - start >= most:
-            return _Place(start + mean, start, slot)
+            return _ReservedPlace(start + mean, start, slot)
     return None

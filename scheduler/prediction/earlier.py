@@ -12,8 +12,8 @@ from math import isfinite, log
 from statistics import median
 from typing import NamedTuple
 
-from deskgrid.scheduler.prediction.kept import Kept
-from deskgrid.scheduler.prediction.spread import ENOUGH, POINTS, Spread, narrow
+from deskgrid.scheduler.prediction.kept import LeastRecentlyUsed
+from deskgrid.scheduler.prediction.spread import ENOUGH, POINTS, RatioSpread, narrow
 
 # Bags of a name that are remembered: those that ended last.
 BAGS = 8
@@ -52,7 +52,7 @@ class Record:
         self.votes[vote.bag] = vote
         counted = _that_count(list(self.votes.values()))
         known = self.known = tuple(sorted(chain.from_iterable([each.ratios for each in counted])))
-        spread = Spread(tuple([known[len(known) * (2 * place + 1) // (2 * POINTS)] for place in range(POINTS)]))
+        spread = RatioSpread(tuple([known[len(known) * (2 * place + 1) // (2 * POINTS)] for place in range(POINTS)]))
         enough = sum([each.done for each in counted]) >= ENOUGH
         self.wide = spread.ratios if enough and not narrow(spread) else ()
 
@@ -73,7 +73,7 @@ class EarlierBags:
     """
 
     def __init__(self) -> None:
-        self._records = Kept[Record]()
+        self._records = LeastRecentlyUsed[Record]()
         self.fresh: dict[str, None] = {}
         self.changes = 0
 
@@ -113,7 +113,7 @@ class EarlierBags:
 
     def forget(self) -> None:
         """Forget everything."""
-        self._records = Kept()
+        self._records = LeastRecentlyUsed()
         self.fresh.clear()
         self.changes += 1
 

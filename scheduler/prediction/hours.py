@@ -36,7 +36,7 @@ HOLD = 0.02
 SHORTEST = 60.0
 
 
-class Kept(NamedTuple):
+class ClosedWindow(NamedTuple):
     """A window that has closed. Seconds; ``planned`` is infinite if it was open-ended; ``opened``: into the week."""
 
     planned: float
@@ -67,7 +67,7 @@ class _Judged:
 
     __slots__ = ("habits", "plans", "windows")
 
-    def __init__(self, windows: Sequence[Kept]) -> None:
+    def __init__(self, windows: Sequence[ClosedWindow]) -> None:
         self.windows = windows
         lasted = [each.lasted for each in windows]
         usual = median(lasted)
@@ -91,17 +91,17 @@ class _Judged:
         return min(self.plans, self.habits * count / (count - 1) if count > 1 else inf)
 
 
-class _Record:
+class _PcWindows:
     """The latest windows of a PC. ``all``: what they say whenever they opened."""
 
     __slots__ = ("_at", "all", "windows")
 
-    def __init__(self, window: Kept) -> None:
-        self.windows: deque[Kept] = deque([window], maxlen=WINDOWS)
+    def __init__(self, window: ClosedWindow) -> None:
+        self.windows: deque[ClosedWindow] = deque([window], maxlen=WINDOWS)
         self.all = _Judged([window])
         self._at: dict[int, _Judged] = {}
 
-    def add(self, window: Kept) -> None:
+    def add(self, window: ClosedWindow) -> None:
         self.windows.append(window)
         self._at.clear()
         self.all = self._latest(self.windows)
@@ -132,7 +132,7 @@ class _Record:
                     return judged
         return self.all
 
-    def _latest(self, windows: Collection[Kept]) -> _Judged:
+    def _latest(self, windows: Collection[ClosedWindow]) -> _Judged:
         return _Judged([*islice(windows, max(0, len(windows) - LATEST), None)])
 
 
@@ -160,7 +160,7 @@ class Hours:
     def __init__(self, week: Week | None = None) -> None:
         """``week``: what the driver's clock says of the week; None: as `Week`."""
         self._week = Week() if week is None else week
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, _PcWindows] = {}
         self.fresh: dict[str, None] = {}
         # What holds for others: made anew when a window has closed.
         self._ratios: list[float] | None = None
@@ -173,9 +173,9 @@ class Hours:
 
     def add(self, pc: str, planned: float, lasted: float, opened: float) -> None:
         """A window of ``pc`` has closed that opened at ``opened``, on the driver's clock."""
-        self._add(pc, Kept(planned, lasted, self._week.into(opened)))
+        self._add(pc, ClosedWindow(planned, lasted, self._week.into(opened)))
 
-    def _add(self, pc: str, window: Kept) -> None:
+    def _add(self, pc: str, window: ClosedWindow) -> None:
         planned, lasted, opened = window
         if not (planned > 0.0 and SHORTEST <= lasted < inf and 0.0 <= opened < WEEK):
             return
@@ -183,7 +183,7 @@ class Hours:
         if len(self._records) >= PCS:
             del self._records[next(iter(self._records))]
         if record is None:
-            record = _Record(window)
+            record = _PcWindows(window)
         else:
             record.add(window)
         self._records[pc] = record
@@ -209,7 +209,7 @@ class Hours:
         said = [1.0] * len(ratios) if record is None else []
         return sorted(planned * ratio for ratio in (*ratios, *said)) if isfinite(planned) else []
 
-    def _own(self, pc: str) -> _Record | None:
+    def _own(self, pc: str) -> _PcWindows | None:
         """The record by which ``pc`` is judged; None: it is judged by others."""
         record = self._records.get(pc)
         return record if record is not None and (len(record.windows) >= OWN or self._others_regular()) else None
@@ -276,7 +276,7 @@ class Hours:
     def restore(self, pc: str, kept: Sequence[float]) -> None:
         """Go on with what `kept` returned in an earlier life."""
         for window in zip(kept[::3], kept[1::3], kept[2::3], strict=False):
-            self._add(pc, Kept(*window))
+            self._add(pc, ClosedWindow(*window))
 
     def forget(self) -> None:
         """Forget everything."""

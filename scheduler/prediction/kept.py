@@ -15,7 +15,7 @@ def owner_of(name: str) -> str:
     return name.partition("\n")[0]
 
 
-class Kept(dict[str, T]):
+class LeastRecentlyUsed(dict[str, T]):
     """Values by name: those that were used last. If there are too many, an owner who has most of them loses one."""
 
     def __init__(self) -> None:

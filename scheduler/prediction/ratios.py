@@ -17,7 +17,7 @@ from math import inf
 
 from deskgrid.scheduler.prediction.earlier import NO_PAST, Past
 from deskgrid.scheduler.prediction.speeds import NAMESAKE
-from deskgrid.scheduler.prediction.spread import ENOUGH, EXACT, NARROW, POINTS, Spread
+from deskgrid.scheduler.prediction.spread import ENOUGH, EXACT, NARROW, POINTS, RatioSpread
 
 # Ratios that are remembered.
 REMEMBERED = 200
@@ -126,7 +126,7 @@ class Ratios:
                 self._earlier = wide
         return self._earlier
 
-    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
+    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> RatioSpread:
         """What predictions are worth now. ``running``: gives the elapsed seconds of running tasks, and their
         predictions; it is asked if there are new observations.
         """
@@ -138,10 +138,10 @@ class Ratios:
             self._spread = self._made([*self.shown.values(), *running()])
         return self._spread
 
-    def _made(self, open_ended: Sequence[Shown]) -> Spread:
+    def _made(self, open_ended: Sequence[Shown]) -> RatioSpread:
         longest = max([self._longest, *(elapsed for elapsed, _ in open_ended)])
         ratios = _quantiles(self._ratios, open_ended, self._made_with)
-        return Spread(ratios, BEYOND * longest if self._count >= EXPERIENCED else inf)
+        return RatioSpread(ratios, BEYOND * longest if self._count >= EXPERIENCED else inf)
 
     def teach(self) -> None:
         """Tell later bags how this one compares so far, if that is new."""

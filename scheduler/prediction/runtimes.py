@@ -16,7 +16,7 @@ from statistics import NormalDist, fmean, median
 from typing import Literal, NamedTuple
 
 from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
-from deskgrid.scheduler.prediction.kept import KEPT, Kept, owner_of
+from deskgrid.scheduler.prediction.kept import KEPT, LeastRecentlyUsed, owner_of
 from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.prediction.sample import POINTS, Sample
 
@@ -72,7 +72,7 @@ class Prediction(NamedTuple):
     stage: int
 
 
-class Spread(NamedTuple):
+class RuntimeSpread(NamedTuple):
     """Equally likely seconds, ascending, and how many tasks of the bag they stand on.
 
     ``wide``: the seconds if the tasks that take longer than all that have ended take much longer. Empty: these are few.
@@ -88,10 +88,10 @@ class Runtimes:
 
     def __init__(self) -> None:
         # A sample takes about 20 kB.
-        self._bags = Kept[Sample]()
-        self._functions = Kept[Sample]()
-        self._programs = Kept[Sample]()
-        self._ratios = Kept[Sample]()
+        self._bags = LeastRecentlyUsed[Sample]()
+        self._functions = LeastRecentlyUsed[Sample]()
+        self._programs = LeastRecentlyUsed[Sample]()
+        self._ratios = LeastRecentlyUsed[Sample]()
         self._all = Sample()
         self._calibrations: dict[str, Calibration] = {}
 
@@ -109,7 +109,7 @@ class Runtimes:
         low, median, high, highest = self._calibration(features).corrected(stage, found, BEYOND * longest)
         return Prediction(low, median, high, highest, stage)
 
-    def spread(self, features: Features, running: Sequence[float] = ()) -> Spread | None:
+    def spread(self, features: Features, running: Sequence[float] = ()) -> RuntimeSpread | None:
         """As `predict`, but the whole distribution, and uncorrected; on a PC of speed 1."""
         own, points, known = self._evidence(features, running)
         if own and not known:
@@ -117,10 +117,12 @@ class Runtimes:
         if not own and not points:
             return None
         found = Mixture(own, points).quantiles(SPREAD_LEVELS, running)
-        return Spread(tuple(found), min(self._ended(features.bag), len(own)), self._wide(features, points, running))
+        return RuntimeSpread(
+            tuple(found), min(self._ended(features.bag), len(own)), self._wide(features, points, running)
+        )
 
     def _wide(self, features: Features, points: Sequence[float], running: Sequence[float]) -> tuple[float, ...]:
-        """What `Spread.wide` says. ``points``: from before the bag."""
+        """What `RuntimeSpread.wide` says. ``points``: from before the bag."""
         bag, function = self._bags.get(features.bag), self._functions.get(features.function)
         own = [] if bag is None else bag.sorted
         seen = max(len(own), 0 if function is None else function.count)
@@ -234,11 +236,11 @@ class Runtimes:
         for run in runs:
             _add(self._of(kind), name, _bounded(run), "")
 
-    def _of(self, kind: Kind) -> Kept[Sample]:
+    def _of(self, kind: Kind) -> LeastRecentlyUsed[Sample]:
         return self._functions if kind == "function" else self._programs
 
 
-def _add(samples: Kept[Sample], name: str, run: float, pc: str, known: Sequence[float] = ()) -> None:
+def _add(samples: LeastRecentlyUsed[Sample], name: str, run: float, pc: str, known: Sequence[float] = ()) -> None:
     """Add a run to the sample of a name, if the name is known; a new sample begins with ``known``."""
     if name:
         samples.use(name, lambda: Sample(known)).add(run, pc)

@@ -102,7 +102,7 @@ class _Comparison:
         return not self.relative or median([stand.wrong for stand in self.stands.values()]) < WRONG
 
 
-class _Record:
+class _PcSpeed:
     """``shown``: logarithms of the speeds that comparisons have shown. ``low``, ``high``: where its speed is surely
     between, as far as that was made known.
     """
@@ -142,7 +142,7 @@ class Speeds:
     """
 
     def __init__(self) -> None:
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, _PcSpeed] = {}
         # The bag that was used last is the last one.
         self._bags: dict[int, _Comparison] = {}
         self._latest = _Comparison(-1, False)
@@ -214,7 +214,7 @@ class Speeds:
         bag.runs = 0
 
     def _add(self, pc: str, shown: float, stated: float | None) -> None:
-        record = self._records.pop(pc, None) or _Record()
+        record = self._records.pop(pc, None) or _PcSpeed()
         if len(self._records) >= PCS:
             del self._records[next(iter(self._records))]
         self._records[pc] = record

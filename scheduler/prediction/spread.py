@@ -17,7 +17,7 @@ NARROW = 1.3
 LONGER = (1.02, 1.06, 1.1, 1.15, 1.2, 1.3, 1.45, 1.7)
 
 
-class Spread(NamedTuple):
+class RatioSpread(NamedTuple):
     """Ratios of what was to what was predicted, of equal weight, ascending.
 
     ``longest``: no such task takes longer than so many seconds, as far as experience goes.
@@ -28,17 +28,17 @@ class Spread(NamedTuple):
 
 
 # Predictions that are trusted.
-EXACT = Spread((1.0,))
+EXACT = RatioSpread((1.0,))
 
 
-def narrow(spread: Spread) -> bool:
+def narrow(spread: RatioSpread) -> bool:
     """Whether predictions can be taken at their word, but for a common factor."""
     ratios = spread.ratios
     least, most = ratios[len(ratios) // 10], ratios[len(ratios) - 1 - len(ratios) // 10]
     return most < NARROW * least
 
 
-def runtimes(predicted: float, spread: Spread, elapsed: float = 0.0) -> list[float]:
+def runtimes(predicted: float, spread: RatioSpread, elapsed: float = 0.0) -> list[float]:
     """Runtimes, in seconds, of equal weight, ascending, of a task that was predicted to take ``predicted`` seconds.
 
     What exceeds ``spread.longest`` is left out: were it moved there instead, a task that was predicted too long would
@@ -54,7 +54,7 @@ def runtimes(predicted: float, spread: Spread, elapsed: float = 0.0) -> list[flo
     return found or [elapsed * factor for factor in LONGER]
 
 
-def longest(predicted: float, spread: Spread, elapsed: float = 0.0) -> float:
+def longest(predicted: float, spread: RatioSpread, elapsed: float = 0.0) -> float:
     """A bound that `runtimes` do not exceed, found without making them."""
     seconds = most if (most := predicted * spread.ratios[-1]) < spread.longest else spread.longest
     return seconds if seconds > elapsed or not elapsed else elapsed * LONGER[-1]

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from deskgrid.scheduler.model import State, agree
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.possible import Possible
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.task_ranges import Spans
@@ -39,7 +39,7 @@ class JobQueue:
 
     def __init__(self, category: Category) -> None:
         self.category = category
-        self.jobs: list[Job] = []
+        self.jobs: list[ParallelJob] = []
         self.tasks: list[int] = []
         self._homes: list[TaskBatch] = []
         self._frontier = 0
@@ -228,8 +228,8 @@ class JobQueue:
         agree("batches with parallel tasks", sorted(self._later), sorted(self._batches))
 
 
-def _job(batch: TaskBatch, task: int) -> Job:
-    return Job(task, batch.bag.need, batch.runtime(task), batch.arrived)
+def _job(batch: TaskBatch, task: int) -> ParallelJob:
+    return ParallelJob(task, batch.bag.need, batch.runtime(task), batch.arrived)
 
 
 def _alike(batch: TaskBatch) -> float:

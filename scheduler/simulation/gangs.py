@@ -11,7 +11,7 @@ from random import Random
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, Outcome, SchedulerError
-from deskgrid.scheduler.simulation.pcs import PC, Driver, Order, Rates, Work
+from deskgrid.scheduler.simulation.pcs import PC, Driver, Order, Rates, SimulatedWork
 from deskgrid.scheduler.simulation.runs import Arrival, Conditions, Execution, GangExecution
 
 
@@ -22,7 +22,7 @@ class _Gang:
     attempt: Attempt
     places: Sequence[cmd.RankPlace]
     by_pc: Mapping[str, Sequence[int]]
-    work: Work
+    work: SimulatedWork
     considered: Mapping[str, float] | None = None
 
     @property
@@ -31,7 +31,7 @@ class _Gang:
         return len(self.places) * self.work.slots
 
 
-class Gangs:
+class SimulatedGangs:
     """Carries out what the scheduler says of gangs, and tells it what becomes of them.
 
     ``takes``: how long the next attempt of a task takes that usually takes so long. ``traced``: takes each `Execution`;
@@ -133,7 +133,7 @@ class Gangs:
             taken += slots
         ranks = tuple([(self._pcs[name], len(taken) // width) for name, taken in by_pc.items()])
         left = self._takes(task, arrival.need.seconds(seconds, len(places)))
-        work = Work(task, ranks, width, left, partial(self._ends, task))
+        work = SimulatedWork(task, ranks, width, left, partial(self._ends, task))
         self._gangs[task] = gang = _Gang(attempt, places, by_pc, work)
         self._rates.put(work)
         return gang

@@ -15,7 +15,7 @@ from typing import Protocol
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.simulation.runs import Conditions, SimulatedPC
-from deskgrid.scheduler.simulation.timetable import Calendar
+from deskgrid.scheduler.simulation.timetable import SpanCalendar
 
 
 class Order(IntEnum):
@@ -53,7 +53,7 @@ class PCSlot:
     work: deque[cmd.Assignment] = field(default_factory=deque)
     started: float = 0.0
     generation: int = 0
-    shares: "Work | None" = None
+    shares: "SimulatedWork | None" = None
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +66,7 @@ class PC:
     """
 
     name: str
-    calendar: Calendar
+    calendar: SpanCalendar
     slots: list[PCSlot]
     silent: bool
     speed: float
@@ -81,7 +81,7 @@ class PC:
     announced: float = math.inf
     up: bool = False
     busy: int = 0
-    works: dict["Work", None] = field(default_factory=dict)
+    works: dict["SimulatedWork", None] = field(default_factory=dict)
 
     def rate(self) -> float:
         """How much work one slot does in a second now."""
@@ -95,7 +95,7 @@ def new_pc(pc: SimulatedPC, conditions: Conditions, *, told: bool) -> PC:
     shared = processors < pc.slots or pc.load > 0.0 or conditions.loads is not None or conditions.redrawn is not None
     return PC(
         name=pc.name,
-        calendar=Calendar(pc.timetable),
+        calendar=SpanCalendar(pc.timetable),
         slots=[*map(PCSlot, range(pc.slots))],
         silent=pc.silent,
         speed=pc.speed,
@@ -110,7 +110,7 @@ def new_pc(pc: SimulatedPC, conditions: Conditions, *, told: bool) -> PC:
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class SimulatedWork:
     """A gang, or a single task on a PC whose processors are shared, as a gang of one rank.
 
     ``ranks``: how many run on each PC, and ``slots``: how many slots each occupies. ``left``: what it still had to do
@@ -130,7 +130,7 @@ class Work:
     generation: int = 0
 
 
-Pace = Callable[[Sequence[Work], float], Sequence[float]]
+Pace = Callable[[Sequence[SimulatedWork], float], Sequence[float]]
 
 
 class Rates:
@@ -144,15 +144,15 @@ class Rates:
         self._driver = driver
         self._pace = pace
         # What advances, in the order in which it began; and what may have another rate from now on.
-        self.advancing: dict[Work, None] = {}
-        self._stale: dict[Work, None] = {}
+        self.advancing: dict[SimulatedWork, None] = {}
+        self._stale: dict[SimulatedWork, None] = {}
 
-    def put(self, work: Work) -> None:
+    def put(self, work: SimulatedWork) -> None:
         """``work`` is on its PCs, and does not advance yet."""
         for pc, _ in work.ranks:
             pc.works[work] = None
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: SimulatedWork) -> None:
         """``work`` advances from now on."""
         work.advances, work.since, self.due = True, self._driver.now, True
         self.advancing[work] = self._stale[work] = None
@@ -161,7 +161,7 @@ class Rates:
             if pc.busy > pc.processors:
                 self._stale.update(pc.works)
 
-    def take_off(self, work: Work) -> None:
+    def take_off(self, work: SimulatedWork) -> None:
         """``work`` is no longer on its PCs: it has ended, or was stopped."""
         for pc, ranks in work.ranks:
             del pc.works[work]
@@ -177,7 +177,7 @@ class Rates:
     def share(self, pc: PC, slot: PCSlot, generation: int, seconds: float, ends: Callable[[], None]) -> None:
         """The first attempt of a slot of a PC that is `shared` begins, unless it was stopped before."""
         if slot.generation == generation:
-            slot.shares = Work(slot.work[0].attempt.task, ((pc, 1),), 1, seconds, ends, gang=False)
+            slot.shares = SimulatedWork(slot.work[0].attempt.task, ((pc, 1),), 1, seconds, ends, gang=False)
             self.put(slot.shares)
             self.begin(slot.shares)
 
@@ -205,7 +205,7 @@ class Rates:
             if work.advances:
                 self._advance(work, min([pc.rate() for pc, _ in work.ranks]))
 
-    def _advance(self, work: Work, rate: float) -> None:
+    def _advance(self, work: SimulatedWork, rate: float) -> None:
         now = self._driver.now
         if rate == work.rate:
             return
@@ -215,7 +215,7 @@ class Rates:
         if rate > 0.0:
             self._driver.at(now + work.left / rate, ENDS, partial(self._ends, work, work.generation))
 
-    def _ends(self, work: Work, generation: int) -> None:
+    def _ends(self, work: SimulatedWork, generation: int) -> None:
         if work.generation == generation:
             self.take_off(work)
             work.ends()

@@ -11,10 +11,10 @@ from deskgrid.scheduler.model import ROUNDING, SchedulerError
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import rounded_piece
-from deskgrid.scheduler.simulation.timetable import Span, Timetable, always, kinds_of_spans
+from deskgrid.scheduler.simulation.timetable import RealWindow, Timetable, always, kinds_of_spans
 
 if TYPE_CHECKING:
-    from deskgrid.scheduler.simulation.pcs import Work
+    from deskgrid.scheduler.simulation.pcs import SimulatedWork
 
 
 class Stalled(SchedulerError):
@@ -100,7 +100,7 @@ def too_long_tasks(
 
     ``at_once``: what each task needs, as in `Arrival.at_once`.
     """
-    spans: list[Span] = []
+    spans: list[RealWindow] = []
     for pc in pcs:
         if (kinds := kinds_of_spans(pc.timetable)) is None:
             return 0
@@ -136,9 +136,9 @@ class Conditions:
     so long for each of its ranks. ``loads``: what others use of
     the PCs as time goes on. ``redrawn``: draws the load of each PC anew when a gang arrives, and when one ends.
     ``pace``: gives the rates at which all gangs that run advance from now on, in seconds of work per second. It is
-    asked, with the gangs (`deskgrid.scheduler.simulation.pcs.Work`) and the time, whenever one begins or ends, or a
-    load changes. None: by the rule of that module. ``instant_s``: where there are gangs, times that differ by no more
-    are one instant.
+    asked, with the gangs (`deskgrid.scheduler.simulation.pcs.SimulatedWork`) and the time, whenever one begins or ends,
+    or a load changes. None: by the rule of that module. ``instant_s``: where there are gangs, times that differ by no
+    more are one instant.
     """
 
     overhead_s: float = 0.0
@@ -154,7 +154,7 @@ class Conditions:
     rank_start_s: float = 0.0
     loads: Loads | None = None
     redrawn: Callable[[Random], float] | None = None
-    pace: "Callable[[Sequence[Work], float], Sequence[float]] | None" = None
+    pace: "Callable[[Sequence[SimulatedWork], float], Sequence[float]] | None" = None
     instant_s: float = ROUNDING
 
     def __post_init__(self) -> None:
@@ -214,6 +214,6 @@ class Run:
     idle_s: float
     counters: Counters
     executions: tuple[Execution, ...] = ()
-    spans: tuple[tuple[str, Span], ...] = ()
+    spans: tuple[tuple[str, RealWindow], ...] = ()
     ran_s: float = 0.0
     gangs: tuple[GangExecution, ...] = ()

@@ -3,7 +3,7 @@
 Rule 1: everything due at one instant is handed over before the one pass of that instant, closings before openings.
 Where there are gangs, times that differ only by rounding are one instant.
 Rule 2: ties are broken by the order of scheduling, so a run is a function of its arguments.
-Rule 3: the scheduler sees what is predicted and announced; what happens is in `Arrival.actual` and `Span.closes`.
+Rule 3: the scheduler sees what is predicted and announced; what happens is in `Arrival.actual` and `RealWindow.closes`.
 """
 
 import math
@@ -18,10 +18,10 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.simulation.gangs import Gangs
+from deskgrid.scheduler.simulation.gangs import SimulatedGangs
 from deskgrid.scheduler.simulation.instants import Agenda
 from deskgrid.scheduler.simulation.lateness import Lateness
-from deskgrid.scheduler.simulation.pcs import ENDS, PC, Order, PCSlot, Rates, Work, new_pc
+from deskgrid.scheduler.simulation.pcs import ENDS, PC, Order, PCSlot, Rates, SimulatedWork, new_pc
 from deskgrid.scheduler.simulation.runs import (
     IDEAL,
     SLOWLY,
@@ -34,7 +34,7 @@ from deskgrid.scheduler.simulation.runs import (
     Stalled,
     too_long_tasks,
 )
-from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Span, Timetable, always, cycle
+from deskgrid.scheduler.simulation.timetable import ANNOUNCED, RealWindow, Timetable, always, cycle
 
 __all__ = [
     "ANNOUNCED",
@@ -45,13 +45,13 @@ __all__ = [
     "Conditions",
     "Execution",
     "GangExecution",
+    "RealWindow",
     "Run",
     "SimulatedPC",
+    "SimulatedWork",
     "Simulator",
-    "Span",
     "Stalled",
     "Timetable",
-    "Work",
     "always",
     "cycle",
 ]
@@ -100,7 +100,7 @@ class Simulator:
         self._lateness = Lateness(conditions)
         self._trace = trace
         self._executions: list[Execution] = []
-        self._spans: list[tuple[str, Span]] = []
+        self._spans: list[tuple[str, RealWindow]] = []
         self._agenda = Agenda()
         self._submitted = 0
         self._settled = 0
@@ -109,7 +109,9 @@ class Simulator:
         self._longest_cycle_s = 0.0
         self._rates = Rates(self, conditions.pace)
         traced = self._executions.append if trace else None
-        self._gangs = Gangs(self, self._pcs, self._rates, conditions, takes=self._lateness.takes, traced=traced)
+        self._gangs = SimulatedGangs(
+            self, self._pcs, self._rates, conditions, takes=self._lateness.takes, traced=traced
+        )
         self._table: dict[type, Callable[[Any], None]] = {
             cmd.Assign: self._assign,
             cmd.StartGang: self._gangs.start,
@@ -208,7 +210,7 @@ class Simulator:
             self.at(span.opens, Order.OPENS, partial(self._opens, pc, span))
             self._longest_cycle_s = max(self._longest_cycle_s, span.opens - pc.opened)
 
-    def _opens(self, pc: PC, span: Span) -> None:
+    def _opens(self, pc: PC, span: RealWindow) -> None:
         pc.opened, pc.announced, pc.up = span.opens, span.announced, True
         if self._trace:
             self._spans.append((pc.name, span))
@@ -233,7 +235,7 @@ class Simulator:
                 self._plan_saving(pc, slot)
         self.feed(ev.UptimeRefreshed(pc.name, closing - self.now, self._coming(pc)))
 
-    def _closes(self, pc: PC, span: Span) -> None:
+    def _closes(self, pc: PC, span: RealWindow) -> None:
         pc.up = False
         unstarted, stopped = self._gangs.close(pc) if pc.works else ([], {})
         for slot in pc.slots:

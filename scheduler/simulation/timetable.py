@@ -22,7 +22,7 @@ class IllegalSpan(SchedulerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RealWindow:
     """One window of a PC as it really is. ``announced``: the closing that the scheduler is told.
 
     ``again``: closings that it is told later, each when the closing before has come and the PC is still there.
@@ -53,53 +53,53 @@ class Span:
         return max(later - at for at, later in pairwise((self.opens, *self.closings)))
 
 
-Timetable = Callable[[], Iterator[Span]]
+Timetable = Callable[[], Iterator[RealWindow]]
 
 
-def always() -> Iterator[Span]:
+def always() -> Iterator[RealWindow]:
     """One window that never closes."""
-    yield Span(0.0, OPEN_ENDED, OPEN_ENDED)
+    yield RealWindow(0.0, OPEN_ENDED, OPEN_ENDED)
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
+class UpDownCycle:
     """``up`` seconds available, ``down`` seconds not, from 0 on for ever."""
 
     up: float
     down: float
 
-    def __call__(self) -> Iterator[Span]:
+    def __call__(self) -> Iterator[RealWindow]:
         opens = 0.0
         while True:
             closes = opens + self.up
-            yield Span(opens, closes, closes)
+            yield RealWindow(opens, closes, closes)
             opens = closes + self.down
 
 
 def cycle(up: float, down: float) -> Timetable:
     """A PC that comes and goes in the same cycle for ever; for an infinite ``up`` that is `always`."""
-    return always if up == OPEN_ENDED else Cycle(up, down)
+    return always if up == OPEN_ENDED else UpDownCycle(up, down)
 
 
-def kinds_of_spans(timetable: Timetable) -> list[Span] | None:
+def kinds_of_spans(timetable: Timetable) -> list[RealWindow] | None:
     """Spans that stand for all of ``timetable``; None if it has too many to search."""
-    if isinstance(timetable, Cycle):
+    if isinstance(timetable, UpDownCycle):
         return [next(timetable())]
     spans = list(islice(timetable(), LOOKED_THROUGH + 1))
     return spans if len(spans) <= LOOKED_THROUGH else None
 
 
-class Calendar:
+class SpanCalendar:
     """The spans of one PC as a run comes to them, with a look ahead."""
 
     def __init__(self, timetable: Timetable) -> None:
         self._rest = timetable()
-        self._ahead: deque[Span] = deque()
+        self._ahead: deque[RealWindow] = deque()
         # How long each of these lasts as announced, cut so that none reaches into the next.
         self._lasts: deque[float] = deque()
         self._last = 0.0  # the closing of the last span that was looked at
 
-    def take(self) -> Span | None:
+    def take(self) -> RealWindow | None:
         """Take the next span, which then no longer counts as coming; None if the PC stays away for ever."""
         self._look(1)
         if not self._ahead:

@@ -11,7 +11,7 @@ from deskgrid.scheduler.model import ENDED, State, agree, near
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.prediction.earlier import NO_PAST, Past
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown
-from deskgrid.scheduler.prediction.spread import EXACT, Spread
+from deskgrid.scheduler.prediction.spread import EXACT, RatioSpread
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
 from deskgrid.scheduler.state.prediction_error import ENOUGH
@@ -140,7 +140,7 @@ class Bag:
             self.ratios = self.ratios or Ratios(self.past)
             self.ratios.show(task, elapsed, predicted)
 
-    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
+    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> RatioSpread:
         """What its predictions are worth. ``running``: its running tasks, looked up if they are needed."""
         if self.bounded or (self.ratios is None and not self.past.wide):
             return EXACT

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.commands import RankPlace
 from deskgrid.scheduler.model import Attempt
-from deskgrid.scheduler.parallel.base import Host, Running, Site
+from deskgrid.scheduler.parallel.base import Host, RunningJob, Site
 from deskgrid.scheduler.parallel.need import label_of
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.jobs import JobQueue
@@ -41,7 +41,7 @@ class Gang:
     seconds: float
     since: float
     ranks: Sequence[RankPlace] = ()
-    running: Running | None = None
+    running: RunningJob | None = None
     began: bool = False
     out_s: float = 0.0
     back: dict[int, list[Slot]] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class GangTable:
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 
-    def enter(self, gang: Gang, running: Running) -> None:
+    def enter(self, gang: Gang, running: RunningJob) -> None:
         """A gang has all its slots from now on, as ``running`` says. They are not idle any more."""
         task, need = gang.attempt.task, gang.bag.need
         gang.running = running

@@ -17,7 +17,7 @@ LEFT_MOST_S = 1e10
 
 
 @dataclass(slots=True)
-class Progress:
+class TaskProgress:
     """How far one task is. Fractions are from 0 to 1, or None if the task does not say how far it is.
 
     ``whole_s``: the prediction for the whole task. ``fraction``, ``left_s``: what was done, and the predicted seconds
@@ -55,7 +55,7 @@ class ProgressTable:
     """``of``: the progress of each task that is checkpointable and has begun a piece that ended or saved."""
 
     def __init__(self) -> None:
-        self.of: dict[int, Progress] = {}
+        self.of: dict[int, TaskProgress] = {}
 
     def __len__(self) -> int:
         return len(self.of)
@@ -63,19 +63,19 @@ class ProgressTable:
     def __iter__(self) -> Iterator[int]:
         return iter(self.of)
 
-    def find(self, task: int) -> Progress | None:
+    def find(self, task: int) -> TaskProgress | None:
         """The progress of ``task``, if any is known."""
         return self.of.get(task)
 
-    def begun(self, task: int, whole_s: float) -> Progress:
+    def begun(self, task: int, whole_s: float) -> TaskProgress:
         """The progress of ``task``; a new one, of which nothing is done, if none is known."""
-        return self.of.setdefault(task, Progress(whole_s, None, whole_s, None, whole_s))
+        return self.of.setdefault(task, TaskProgress(whole_s, None, whole_s, None, whole_s))
 
     def restore(self, task: int, whole_s: float, fraction: float | None, left_s: float) -> None:
         """``task`` waits with this checkpoint."""
         before = self.of.get(task)
         idle = 0 if before is None else before.idle
-        self.of[task] = Progress(whole_s, fraction, left_s, fraction, left_s, idle=idle)
+        self.of[task] = TaskProgress(whole_s, fraction, left_s, fraction, left_s, idle=idle)
 
     def left_of(self, task: int, whole_s: float) -> float:
         """What is left of ``task`` if all of it takes ``whole_s``."""

@@ -37,7 +37,7 @@ class Account:
     """
 
     owner: str
-    share: "Share"
+    share: "GridShare"
     used_s: float = 0.0
     at: float = 0.0
     new_s: float = 0.0
@@ -52,7 +52,7 @@ class Account:
 
 
 @dataclass(slots=True, eq=False)
-class Share:
+class GridShare:
     """A part of the grid. ``weight``: a share of weight 2 gets twice as much as one of weight 1.
 
     ``began``: when it last got something onto a slot.
@@ -83,14 +83,14 @@ class Shares:
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
-        self.shares: dict[str, Share] = {}
+        self.shares: dict[str, GridShare] = {}
         self._arranged: Mapping[str, tuple[str, float]] = {}
 
     def account(self, owner: str) -> Account:
         """The account of ``owner``, which is opened if there is none."""
         account = self.accounts.get(owner)
         if account is None:
-            account = self.accounts[owner] = Account(owner, Share(owner))
+            account = self.accounts[owner] = Account(owner, GridShare(owner))
             self._enter(account)
         return account
 
@@ -108,7 +108,7 @@ class Shares:
     def _enter(self, account: Account) -> None:
         _, weight = self._arranged.get(account.owner, (account.owner, 1.0))
         name = self.share_of(account.owner)
-        share = self.shares.setdefault(name, Share(name, weight))
+        share = self.shares.setdefault(name, GridShare(name, weight))
         share.accounts.append(account)
         account.share = share
 

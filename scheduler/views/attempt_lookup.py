@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.state.slots import Sent
 
@@ -10,7 +10,7 @@ from deskgrid.scheduler.state.slots import Sent
 class AttemptLookup:
     """Where attempts are, while nothing changes: each slot is walked once, however many attempts are looked up."""
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         self._bound = grid.bound
         self._copies = grid.copies
         self._gangs = grid.gangs.running

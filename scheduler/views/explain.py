@@ -5,13 +5,13 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.avoided import Rest
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
-from deskgrid.scheduler.state.shares import LEAD_S, Share
+from deskgrid.scheduler.state.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.views.windows import lacks, longest_window
 
@@ -83,7 +83,7 @@ class Restraint:
     beside: bool = False
 
 
-def restraint(grid: GridState, task: int, now: float) -> Restraint:
+def restraint(grid: SchedulerState, task: int, now: float) -> Restraint:
     """What keeps ``task`` back now, if it waits."""
     category, licences = grid.tasks.known(task).bag.category, grid.categories.licences
     needs = [(name, many, max(0, licences.free(name))) for name, many in category.key.licences]
@@ -95,7 +95,7 @@ def restraint(grid: GridState, task: int, now: float) -> Restraint:
     )
 
 
-def _turn(grid: GridState, share: Share, now: float) -> dict[str, Any]:
+def _turn(grid: SchedulerState, share: GridShare, now: float) -> dict[str, Any]:
     """Whether others have their turn before ``share``, and why: the last two fields of a `Restraint`."""
     waiting = [category for category in grid.categories.waiting.values() if len(category) and category.open]
     turns = [each.turn(now) for each in {category.account.share for category in waiting}]
@@ -137,7 +137,7 @@ class Explanation:
     uneven: bool = False
 
 
-def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
+def explain(grid: SchedulerState, task: int, now: float) -> Generator[int, None, Explanation]:
     """Why ``task`` is where it is; the slots that are nearest to taking it first.
 
     The explanation is made in pieces. After each piece, this yields how many rows it has looked at.
@@ -242,7 +242,7 @@ def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingCounts:
     """How many tasks of a bag wait, how many pause, how many are barred, and the first of the longest waiting ones."""
 
     waiting: int
@@ -251,7 +251,7 @@ class Waiting:
     longest: int | None
 
 
-def waiting_of(grid: GridState, bag: int) -> Generator[int, None, Waiting]:
+def waiting_of(grid: SchedulerState, bag: int) -> Generator[int, None, WaitingCounts]:
     """The waiting tasks of a bag. Made in pieces, as in `explain`."""
     waiting, paused, barred, longest, found, rows = 0, 0, 0, -1.0, None, 0
     for batch in list(grid.tasks.bags[bag].batches):
@@ -267,4 +267,4 @@ def waiting_of(grid: GridState, bag: int) -> Generator[int, None, Waiting]:
             yield rows
             rows = 0
     yield rows
-    return Waiting(waiting, paused, barred, found)
+    return WaitingCounts(waiting, paused, barred, found)

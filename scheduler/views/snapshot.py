@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Window
 from deskgrid.scheduler.prediction.hours import Habit, usual
 from deskgrid.scheduler.prediction.spread import closings
@@ -110,7 +110,7 @@ class Occupancy:
     It is counted in pieces (`pieces`), and the grid may go on between them. After that, `view` costs next to nothing.
     """
 
-    def __init__(self, grid: GridState, now: float) -> None:
+    def __init__(self, grid: SchedulerState, now: float) -> None:
         # How many slots are busy, and how many there are.
         self.busy = self.slots = 0
         self._grid = grid
@@ -155,7 +155,7 @@ class Occupancy:
         )
 
 
-def queues_view(grid: GridState) -> QueuesView:
+def queues_view(grid: SchedulerState) -> QueuesView:
     """The two queues. Gangs keep their places, so they are all in the second."""
     longest = max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
     categories = grid.categories.waiting.values()
@@ -171,7 +171,7 @@ def _windows(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[fl
     return tuple([(window.opens - now, window.lasts) for window in windows if window.closes > now][:most])
 
 
-def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_windows: int) -> WorkerView:
+def worker_view(grid: SchedulerState, name: str, now: float, most_slots: int, most_windows: int) -> WorkerView:
     """The worker of that name, with the first of its slots and of its coming windows."""
     worker = grid.slots.workers.get(name)
     if worker is None:
@@ -197,7 +197,7 @@ def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_wi
     )
 
 
-def _hours(grid: GridState, worker: Worker, now: float) -> HoursView:
+def _hours(grid: SchedulerState, worker: Worker, now: float) -> HoursView:
     habit = grid.hours.habit(worker.name, worker.opened)
     if worker.ends_at == worker.announced:
         return HoursView(habit)

@@ -2,12 +2,14 @@
 
 from collections.abc import Container, Iterator
 
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.state.slots import Worker
 
 
-def best_window(grid: GridState, now: float, need: Need = SINGLE, without: Container[str] = ()) -> tuple[float, float]:
+def best_window(
+    grid: SchedulerState, now: float, need: Need = SINGLE, without: Container[str] = ()
+) -> tuple[float, float]:
     """The longest window of a PC that has what tasks ``need``, and the speed of the PC; (0.0, 1.0) if there is none.
 
     ``without``: the names of PCs that do not count.
@@ -15,13 +17,13 @@ def best_window(grid: GridState, now: float, need: Need = SINGLE, without: Conta
     return max(_lengths(grid, now, need, without), default=(0.0, 1.0))
 
 
-def longest_window(grid: GridState, now: float, need: Need = SINGLE, without: Container[str] = ()) -> float:
+def longest_window(grid: SchedulerState, now: float, need: Need = SINGLE, without: Container[str] = ()) -> float:
     """The length of `best_window`."""
     return best_window(grid, now, need, without)[0]
 
 
 def has_longer_window(
-    grid: GridState, than: float, now: float, need: Need = SINGLE, without: Container[str] = ()
+    grid: SchedulerState, than: float, now: float, need: Need = SINGLE, without: Container[str] = ()
 ) -> bool:
     """Whether `longest_window` is more than ``than`` seconds: usually one of the first windows is."""
     return any(length > than for length, _ in _lengths(grid, now, need, without))
@@ -35,7 +37,7 @@ def lacks(worker: Worker | None, need: Need) -> tuple[tuple[str, ...], float | N
     return tuple(sorted(need.labels - traits.labels)), traits.memory if traits.memory < need.memory else None
 
 
-def _lengths(grid: GridState, now: float, need: Need, without: Container[str]) -> Iterator[tuple[float, float]]:
+def _lengths(grid: SchedulerState, now: float, need: Need, without: Container[str]) -> Iterator[tuple[float, float]]:
     for worker in grid.slots.workers.values():
         if worker.name not in without and _has(worker, need):
             yield max(worker.uptime(now), worker.windows.longest_s) * worker.speed, worker.speed

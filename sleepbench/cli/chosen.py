@@ -82,7 +82,7 @@ def _new_policy(name: str, options: Options) -> Policy:
         raise click.BadParameter(str(error), param_hint="--policy-option" if options else "--policy") from error
 
 
-class Sweep(NamedTuple):
+class ErrorSweep(NamedTuple):
     """The errors tried for each problem and policy: all combinations of runtime and uptime factors."""
 
     runtime: Sequence[float]

@@ -21,7 +21,7 @@ from deskgrid.sleepbench.cli.values import chosen_policies, scenario_numbers
 from deskgrid.sleepbench.scenarios import Row, Scenario, paper_row, paper_scenario
 
 if TYPE_CHECKING:
-    from deskgrid.sleepbench.compare import Comparison, Setting
+    from deskgrid.sleepbench.compare import Comparison, RunSetting
     from deskgrid.sleepbench.live import LiveRun
     from deskgrid.sleepbench.simulated import Trial
 
@@ -103,10 +103,10 @@ def _paper(
 
 
 def _comparison(scenario: Scenario, policy: str, scale: float, seeds: range) -> "Comparison":
-    from deskgrid.sleepbench.compare import Comparison, Setting, trials
+    from deskgrid.sleepbench.compare import Comparison, RunSetting, trials
     from deskgrid.sleepbench.live import policy_options
 
-    setting = Setting(scenario, scale, policy, policy_options(policy))
+    setting = RunSetting(scenario, scale, policy, policy_options(policy))
     live = list(_live(setting, seeds))
     rows = [
         paper_row(scenario, policy, one.measured, scale=scale, run=run, seed=seed)
@@ -122,7 +122,7 @@ def _comparison(scenario: Scenario, policy: str, scale: float, seeds: range) -> 
     )
 
 
-def _live(setting: "Setting", seeds: range) -> "Iterator[LiveRun]":
+def _live(setting: "RunSetting", seeds: range) -> "Iterator[LiveRun]":
     from deskgrid.sleepbench import live
     from deskgrid.sleepbench.processes import ended_by_signals
 

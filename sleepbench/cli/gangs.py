@@ -9,7 +9,7 @@ from deskgrid.option_types import Refusal
 from deskgrid.scheduler.policies import DEFAULT
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, write_json
 from deskgrid.sleepbench.cli.values import gang_policies
-from deskgrid.sleepbench.gangs.scenario import GangRow
+from deskgrid.sleepbench.gangs.scenario import GangRunRow
 from deskgrid.sleepbench.scenarios import ScenarioError
 
 
@@ -60,7 +60,7 @@ def gangs(*, scenario_file: Path, policy: tuple[str, ...], seed: int, file: Path
         scenario = read_gangs(scenario_file)
     except ScenarioError as error:
         raise click.BadParameter(str(error), param_hint="--scenario-file") from error
-    found: list[GangRow] = []
+    found: list[GangRunRow] = []
     for name in policy:
         try:
             found += simulate_gangs(scenario, name, policy_of(name, {}, seed))

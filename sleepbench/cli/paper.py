@@ -11,7 +11,7 @@ from deskgrid.option_types import Refusal, Whole
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
 from deskgrid.sleepbench.papers import PAPERS, paper_named
-from deskgrid.sleepbench.papers.base import Asked, Paper, PaperError, Row, Trial, making
+from deskgrid.sleepbench.papers.base import AskedExperiments, Paper, PaperError, PaperTrial, TrialRow, making
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ def paper(
     check_writable(file)
     chosen = paper_named(name)
     _check(chosen, experiments, cases, policies, swf)
-    asked = Asked(
+    asked = AskedExperiments(
         experiments or [each for each, about in chosen.experiments.items() if not about.optional],
         cases,
         policies,
@@ -120,9 +120,9 @@ def _among(words: Sequence[str], known: Iterable[str], option: str, complaint: s
             raise click.BadParameter(f"{complaint} {word!r}; there are: {', '.join(names)}", param_hint=option)
 
 
-def _made(trials: Sequence[Trial], processes: int, file: Path | None) -> list[Row]:
+def _made(trials: Sequence[PaperTrial], processes: int, file: Path | None) -> list[TrialRow]:
     """The rows of all trials. The file is written again and again, so that an interrupted series keeps its rows."""
-    rows: list[Row] = []
+    rows: list[TrialRow] = []
     written = 0
     with making(trials, processes) as results, progress_bar("simulating", len(trials), "runs") as progress:
         try:
@@ -139,7 +139,7 @@ def _made(trials: Sequence[Trial], processes: int, file: Path | None) -> list[Ro
     return rows
 
 
-def _print(chosen: Paper, rows: Sequence[Row], console: "Console") -> None:
+def _print(chosen: Paper, rows: Sequence[TrialRow], console: "Console") -> None:
     from deskgrid.sleepbench.papers.printed import printed_in
     from deskgrid.sleepbench.papers.report import notes, tables
 

@@ -24,7 +24,7 @@ Problems = Callable[[int], Problem]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedProblem:
     """The command line's choice of jobs and PCs; None if an option was not given. ``scenarios``: the paper's."""
 
     scenarios: Sequence[int] | None
@@ -55,7 +55,7 @@ class Grids:
     note: Callable[[str], None]
 
 
-def problems(asked: Asked, grids: Grids) -> list[Problems]:
+def problems(asked: AskedProblem, grids: Grids) -> list[Problems]:
     """The problems, one source for each table; raises `click.BadParameter`."""
     given = _scenarios(asked, grids.restart_s)
     if not asked.others:
@@ -73,7 +73,7 @@ def problems(asked: Asked, grids: Grids) -> list[Problems]:
     ]
 
 
-def _scenarios(asked: Asked, restart_s: float) -> list[Scenario]:
+def _scenarios(asked: AskedProblem, restart_s: float) -> list[Scenario]:
     if asked.file is None:
         chosen = range(4) if asked.scenarios is None else asked.scenarios
         return [replace(paper_scenario(number), restart=restart_s) for number in chosen]

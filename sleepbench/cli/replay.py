@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deskgrid.sleepbench.replay import Played, Replay
 
 
-class Moment(click.ParamType[float]):
+class MomentType(click.ParamType[float]):
     """A date, or a date and time, in this machine's time zone unless it names another; as POSIX seconds."""
 
     name = "moment"
@@ -32,7 +32,7 @@ class Moment(click.ParamType[float]):
 @click.command("replay")
 @click.argument("home", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--policy", "policies", metavar="NAME,...", help="Which policies.  [default: all]")
-@click.option("--since", type=Moment(), metavar="DATE", help="Only what was submitted since then.")
+@click.option("--since", type=MomentType(), metavar="DATE", help="Only what was submitted since then.")
 @click.option("--bag", "bags", multiple=True, metavar="ID", help="Only this bag; may be given several times.")
 @json_option(
     'Also write there: "rows" as of the other benchmarks, "bags" with turnarounds, what was "assumed", and how '

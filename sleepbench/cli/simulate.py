@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from deskgrid.option_types import Refusal, Whole
-from deskgrid.sleepbench.cli.chosen import Chosen, Sweep, new_policies
+from deskgrid.sleepbench.cli.chosen import Chosen, ErrorSweep, new_policies
 from deskgrid.sleepbench.cli.common import SEED_OPTION, Factor, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import Pictures, picture_options
-from deskgrid.sleepbench.cli.problems import Asked, Grids, Problems, problems
+from deskgrid.sleepbench.cli.problems import AskedProblem, Grids, Problems, problems
 from deskgrid.sleepbench.cli.values import (
     chosen_policies,
     error_factors,
@@ -22,7 +22,7 @@ from deskgrid.sleepbench.cli.values import (
     seconds_option,
 )
 from deskgrid.sleepbench.parameters import Parameters
-from deskgrid.sleepbench.report import Group, summaries
+from deskgrid.sleepbench.report import RunGroup, summaries
 from deskgrid.sleepbench.scenarios import Row
 from deskgrid.sleepbench.simulated import Trial, Unfinished, rows_of
 from deskgrid.sleepbench.workloads.options import Sources, source_options
@@ -126,10 +126,10 @@ def simulate(
 
     check_writable(file)
     parameters = Chosen(**chosen).parameters(policy)
-    asked = Asked(scenario, scenario_file, chosen["restart"], scale, sources)
+    asked = AskedProblem(scenario, scenario_file, chosen["restart"], scale, sources)
     notes = Console(stderr=True, soft_wrap=True)
     grids = Grids(parameters.restart_s, new_policies(policy, parameters), parameters.conditions(seed), notes.print)
-    sweep = Sweep(runtime_error, uptime_error)
+    sweep = ErrorSweep(runtime_error, uptime_error)
     seeds = range(seed, seed + runs)
     trials = list(_trials(problems(asked, grids), policy, sweep, parameters, seeds))
     trials = [replace(trial, checkpoint=checkpoint) for trial in trials]
@@ -146,7 +146,7 @@ def simulate(
 
 
 def _trials(
-    found: Sequence[Problems], policies: Sequence[str], sweep: Sweep, parameters: Parameters, seeds: range
+    found: Sequence[Problems], policies: Sequence[str], sweep: ErrorSweep, parameters: Parameters, seeds: range
 ) -> Iterator[Trial]:
     for problem in found:
         for policy in policies:
@@ -162,16 +162,16 @@ def _run(trials: Sequence[Trial], processes: int) -> Iterator[Row | Unfinished]:
             yield result
 
 
-def _as_json(trial: Trial, row: Row, sweep: Sweep) -> dict[str, object]:
+def _as_json(trial: Trial, row: Row, sweep: ErrorSweep) -> dict[str, object]:
     """A row as `live` writes it, plus the error factors if any were given."""
     errors = {"runtime_error": trial.runtime_error, "uptime_error": trial.uptime_error}
     return asdict(row) | (errors if sweep.asked else {})
 
 
-def _groups(made: Sequence[tuple[Trial, Row]], sweep: Sweep) -> Iterator[Group]:
+def _groups(made: Sequence[tuple[Trial, Row]], sweep: ErrorSweep) -> Iterator[RunGroup]:
     for (_, name), pairs in groupby(made, key=lambda pair: (pair[0].problem.name, sweep.name(pair[0]))):
         runs = list(pairs)
-        yield Group(_title(runs[0][0]) + sweep.title(), name, [row for _, row in runs])
+        yield RunGroup(_title(runs[0][0]) + sweep.title(), name, [row for _, row in runs])
 
 
 def _title(trial: Trial) -> str:

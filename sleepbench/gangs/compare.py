@@ -11,7 +11,7 @@ from statistics import fmean, median
 from deskgrid.scheduler.simulation.simulator import IDEAL, Conditions
 from deskgrid.sleepbench.compare import TOLERANCE
 from deskgrid.sleepbench.gangs.live import GangCosts, LiveGangs
-from deskgrid.sleepbench.gangs.scenario import GangRow, GangScenario
+from deskgrid.sleepbench.gangs.scenario import GangRunRow, GangScenario
 from deskgrid.sleepbench.gangs.simulated import simulate_gangs
 from deskgrid.sleepbench.parameters import Options
 from deskgrid.sleepbench.simulated import policy_of
@@ -35,7 +35,7 @@ class GangSetting:
     policy: str
     options: Options
 
-    def simulated(self, seed: int, costs: GangCosts | None) -> list[GangRow]:
+    def simulated(self, seed: int, costs: GangCosts | None) -> list[GangRunRow]:
         """The rows of a simulated run, unscaled; ``costs`` None: on an ideal grid. Raises `Stalled`."""
         conditions = IDEAL
         if costs is not None:
@@ -47,7 +47,7 @@ class GangSetting:
         return [_unscaled(row, self.scale) for row in rows]
 
 
-def _unscaled(row: GangRow, scale: float) -> GangRow:
+def _unscaled(row: GangRunRow, scale: float) -> GangRunRow:
     start, end, turnaround = (seconds / scale for seconds in (row.start_s, row.end_s, row.turnaround_s))
     return replace(row, start_s=start, end_s=end, turnaround_s=turnaround)
 
@@ -58,8 +58,8 @@ class GangComparison:
 
     setting: GangSetting
     live: Sequence[LiveGangs]
-    simulated: Sequence[Sequence[GangRow]]
-    ideal: Sequence[GangRow]
+    simulated: Sequence[Sequence[GangRunRow]]
+    ideal: Sequence[GangRunRow]
 
     @property
     def live_s(self) -> float:
@@ -98,6 +98,6 @@ class GangComparison:
         }
 
 
-def turnaround(rows: Sequence[GangRow]) -> float:
+def turnaround(rows: Sequence[GangRunRow]) -> float:
     """The mean turnaround of some gangs."""
     return fmean(row.turnaround_s for row in rows)

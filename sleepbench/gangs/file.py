@@ -46,14 +46,14 @@ T = TypeVar("T")
 
 def read_gangs(path: Path) -> GangScenario:
     """The scenario in the file, named after the file; raises `ScenarioError`."""
-    return _Reader(path, *read_toml(path)).scenario()
+    return _GangFileReader(path, *read_toml(path)).scenario()
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """One ``[[site]]``, ``[[running]]`` or ``[[gang]]``, the ``place``-th of these in the file."""
 
-    reader: "_Reader"
+    reader: "_GangFileReader"
     kind: str
     place: int
     table: Mapping[str, Any]
@@ -78,7 +78,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _GangFileReader:
     path: Path
     text: str
     table: Mapping[str, Any]

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from deskgrid import Bag, Grid
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
-from deskgrid.sleepbench.gangs.scenario import GangRow, GangScenario, RunningGang, WaitingGang
+from deskgrid.sleepbench.gangs.scenario import GangRunRow, GangScenario, RunningGang, WaitingGang
 from deskgrid.sleepbench.live import (
     CYCLES_S,
     LEAD_FACTOR,
@@ -62,7 +62,7 @@ class GangCosts:
 class LiveGangs:
     """The result of a live run. ``rows``: on the scenario's clock and in its order, unscaled."""
 
-    rows: Sequence[GangRow]
+    rows: Sequence[GangRunRow]
     costs: GangCosts
 
 
@@ -248,7 +248,7 @@ def measured(ran: Sequence[Ran], sites: Mapping[str, str]) -> GangCosts:
     return GangCosts(start_s, rank_s, max(0.0, median([one.ended - one.began - one.asked for one in ran])))
 
 
-def _row(policy: str, ran: Ran, sites: Mapping[str, str], scale: float) -> GangRow:
+def _row(policy: str, ran: Ran, sites: Mapping[str, str], scale: float) -> GangRunRow:
     start, end = ran.began / scale, ran.ended / scale
     at = ran.gang.at / scale
-    return GangRow(policy, ran.gang.name, sites[ran.pcs[0]], len(ran.pcs), start, end, end - at, None)
+    return GangRunRow(policy, ran.gang.name, sites[ran.pcs[0]], len(ran.pcs), start, end, end - at, None)

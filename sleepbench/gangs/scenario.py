@@ -8,7 +8,7 @@ from itertools import islice
 from random import Random
 
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span, Timetable, cycle
+from deskgrid.scheduler.simulation.simulator import RealWindow, SimulatedPC, Timetable, cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class SiteOfPCs:
         """Its PCs, which open their first windows at ``opens``."""
         for number, up in enumerate(islice(in_turn(self.uptimes), self.slots), start=1):
             timetable = cycle(up, self.restart)
-            later = timetable if opens == 0.0 else Later(timetable, opens)
+            later = timetable if opens == 0.0 else LaterTimetable(timetable, opens)
             yield SimulatedPC(f"{self.name}-{number}", later, speed=self.speed, site=self.name, load=self.load)
 
     def staying(self) -> int:
@@ -37,15 +37,15 @@ class SiteOfPCs:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class LaterTimetable:
     """A timetable, ``by`` seconds later."""
 
     timetable: Timetable
     by: float
 
-    def __call__(self) -> Iterator[Span]:
+    def __call__(self) -> Iterator[RealWindow]:
         for span in self.timetable():
-            yield Span(span.opens + self.by, span.closes + self.by, span.announced + self.by)
+            yield RealWindow(span.opens + self.by, span.closes + self.by, span.announced + self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class GangScenario:
 
 
 @dataclass(frozen=True, slots=True)
-class GangRow:
+class GangRunRow:
     """One gang under one policy. The JSON has exactly these fields.
 
     ``slots``: how many it had. ``start_s``, ``end_s``: of the attempt that did it. ``considered``: the policy's score

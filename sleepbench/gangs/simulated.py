@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.simulation.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Simulator
-from deskgrid.sleepbench.gangs.scenario import GangRow, GangScenario, RunningGang, WaitingGang
+from deskgrid.sleepbench.gangs.scenario import GangRunRow, GangScenario, RunningGang, WaitingGang
 
 # Times are rounded to this many digits: subtracting the begin of the simulation again must not show.
 DIGITS = 9
@@ -55,11 +55,11 @@ def _submitted(gang: WaitingGang, zero: float) -> Arrival:
 
 def simulate_gangs(
     scenario: GangScenario, name: str, policy: Policy, conditions: Conditions = IDEAL
-) -> Iterator[GangRow]:
+) -> Iterator[GangRunRow]:
     """A row for each gang, in the scenario's order; raises `Stalled`."""
     problem = gang_problem(scenario)
     run = Simulator(policy, problem.pcs, problem.arrivals, conditions).run()
-    rows: dict[str, GangRow] = {}
+    rows: dict[str, GangRunRow] = {}
     at = {gang.name: gang.at for gang in scenario.gangs}
     for done in run.gangs:
         gang = problem.names[done.task]
@@ -68,5 +68,5 @@ def simulate_gangs(
             slots = sum([ranks for _, ranks in done.ranks])
             considered = None if done.considered is None else dict(done.considered)
             turnaround = round(end - at[gang], DIGITS)
-            rows[gang] = GangRow(name, gang, done.site, slots, start, end, turnaround, considered)
+            rows[gang] = GangRunRow(name, gang, done.site, slots, start, end, turnaround, considered)
     return iter([rows[gang.name] for gang in scenario.gangs])

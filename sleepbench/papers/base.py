@@ -23,7 +23,7 @@ class PaperError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrialRow:
     """What one run came to. ``more``: what else identifies it, or was measured beside it."""
 
     paper: str
@@ -58,7 +58,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedExperiments:
     """What the command line chose: experiments of the paper, and the beginnings of cases; no policies means all."""
 
     experiments: Sequence[str]
@@ -76,10 +76,10 @@ class Asked:
         )
 
 
-class Trial(Protocol):
+class PaperTrial(Protocol):
     """One run to make, which another process can be given."""
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TrialRow]:
         """Make it."""
 
 
@@ -93,13 +93,13 @@ class Paper:
     name: str
     title: str
     experiments: Mapping[str, Experiment]
-    trials: Callable[[Asked], Sequence[Trial]]
+    trials: Callable[[AskedExperiments], Sequence[PaperTrial]]
     runs: int
     swf: bool = False
 
 
 @contextmanager
-def making(trials: Sequence[Trial], processes: int) -> Iterator[Iterator[Sequence[Row]]]:
+def making(trials: Sequence[PaperTrial], processes: int) -> Iterator[Iterator[Sequence[TrialRow]]]:
     """The rows of each trial, in order, made by up to ``processes`` processes."""
     count = min(processes, len(trials))
     if count <= 1:
@@ -110,5 +110,5 @@ def making(trials: Sequence[Trial], processes: int) -> Iterator[Iterator[Sequenc
         yield pool.imap(_rows, trials)
 
 
-def _rows(trial: Trial) -> Sequence[Row]:
+def _rows(trial: PaperTrial) -> Sequence[TrialRow]:
     return trial.rows()

@@ -20,7 +20,7 @@ from math import inf
 from statistics import fmean
 from typing import Any
 
-from deskgrid.sleepbench.papers.base import Row
+from deskgrid.sleepbench.papers.base import TrialRow
 
 # How far off a figure may be, unless its table says otherwise.
 WITHIN = 10.0
@@ -86,7 +86,7 @@ def printed_in(paper: str) -> list[Printed]:
     return [Printed(**each) for each in table_of(paper).get("printed", ())]
 
 
-def beside(printed: Sequence[Printed], rows: Sequence[Row]) -> Iterator[Beside]:
+def beside(printed: Sequence[Printed], rows: Sequence[TrialRow]) -> Iterator[Beside]:
     """The printed results of which there are all the rows that they need."""
     for one in printed:
         means = {policy: mean_of(rows, one.experiment, one.case, policy) for policy in one.policies}
@@ -95,7 +95,7 @@ def beside(printed: Sequence[Printed], rows: Sequence[Row]) -> Iterator[Beside]:
             yield Beside(one, _ours(one, known))
 
 
-def mean_of(rows: Sequence[Row], experiment: str, case: str, policy: str) -> float | None:
+def mean_of(rows: Sequence[TrialRow], experiment: str, case: str, policy: str) -> float | None:
     """The mean over the seeds, and over all cases that begin so, as for ``--case``; None if there is no such row."""
     some = [row for row in rows if (row.experiment, row.policy) == (experiment, policy)]
     values = [row.value for row in some if f"{row.case}/".startswith(f"{case}/")]

@@ -7,7 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from deskgrid.sleepbench.papers.base import Experiment, Paper, Row
+from deskgrid.sleepbench.papers.base import Experiment, Paper, TrialRow
 from deskgrid.sleepbench.papers.printed import Beside, Printed, beside
 
 # The heading of what the paper printed, beside each policy's own.
@@ -18,7 +18,7 @@ THREE_DIGITS = 100.0
 _ANY_WIDTH = 10_000
 
 
-def tables(paper: Paper, rows: Sequence[Row], printed: Sequence[Printed], console: Console) -> Iterator[Table]:
+def tables(paper: Paper, rows: Sequence[TrialRow], printed: Sequence[Printed], console: Console) -> Iterator[Table]:
     """Tables for each experiment of which there are rows, as wide as the console, then one of what was printed."""
     for name, experiment in paper.experiments.items():
         some = [row for row in rows if row.experiment == name]
@@ -30,14 +30,18 @@ def tables(paper: Paper, rows: Sequence[Row], printed: Sequence[Printed], consol
         yield _compared(compared)
 
 
-def notes(rows: Sequence[Row], printed: Sequence[Printed]) -> list[str]:
+def notes(rows: Sequence[TrialRow], printed: Sequence[Printed]) -> list[str]:
     """What does not reproduce, and why as far as it is known: a sentence each."""
     failed = [each for each in beside(printed, rows) if not each.reproduced]
     return list(dict.fromkeys(each.printed.note or f"Not reproduced: {_name(each.printed)}." for each in failed))
 
 
 def _fitting(
-    experiment: Experiment, rows: Sequence[Row], printed: Sequence[Printed], policies: Sequence[str], console: Console
+    experiment: Experiment,
+    rows: Sequence[TrialRow],
+    printed: Sequence[Printed],
+    policies: Sequence[str],
+    console: Console,
 ) -> Iterator[Table]:
     """One table of all policies, or several of some of them, if the console is not wide enough."""
     table = _means(experiment, rows, printed, policies)
@@ -50,7 +54,9 @@ def _fitting(
             yield from _fitting(experiment, rows, printed, some, console)
 
 
-def _means(experiment: Experiment, rows: Sequence[Row], printed: Sequence[Printed], policies: Sequence[str]) -> Table:
+def _means(
+    experiment: Experiment, rows: Sequence[TrialRow], printed: Sequence[Printed], policies: Sequence[str]
+) -> Table:
     values = _values(rows)
     cases, _ = _in_order(experiment, rows)
     known = {(one.case, one.policy): one.value for one in printed}
@@ -73,14 +79,14 @@ def _means(experiment: Experiment, rows: Sequence[Row], printed: Sequence[Printe
     return drawn
 
 
-def _values(rows: Sequence[Row]) -> Mapping[tuple[str, str], Sequence[float]]:
+def _values(rows: Sequence[TrialRow]) -> Mapping[tuple[str, str], Sequence[float]]:
     values: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         values.setdefault((row.case, row.policy), []).append(row.value)
     return values
 
 
-def _in_order(experiment: Experiment, rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+def _in_order(experiment: Experiment, rows: Sequence[TrialRow]) -> tuple[list[str], list[str]]:
     """The cases and the policies that there are, in the experiment's order."""
     cases, policies = {row.case for row in rows}, {row.policy for row in rows}
     return [case for case in experiment.cases if case in cases], [

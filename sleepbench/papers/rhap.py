@@ -13,7 +13,7 @@ from statistics import fmean
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator
-from deskgrid.sleepbench.papers.base import OURS, Asked, Experiment, Paper, Row, Trial
+from deskgrid.sleepbench.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
 from deskgrid.sleepbench.papers.printed import table_of
 from deskgrid.sleepbench.simulated import policy_of
 
@@ -47,13 +47,13 @@ class RhapTrial:
     seed: int
     jobs: int = _FACTS["jobs"]
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TrialRow]:
         """Its mean response time."""
         policy = policy_of(self.policy, {}, self.seed)
         conditions = Conditions(seed=self.seed, redrawn=load_of_others)
         run = Simulator(policy, pcs(), self.arrivals(), conditions).run()
         mean = fmean(gang.end - gang.submitted for gang in run.gangs if gang.done)
-        return [Row("rhap", self.experiment, self.case, self.policy, self.seed, mean, "s")]
+        return [TrialRow("rhap", self.experiment, self.case, self.policy, self.seed, mean, "s")]
 
     def arrivals(self) -> list[Arrival]:
         """The jobs: the same for all policies and, but for what the case is about, for all cases."""
@@ -100,7 +100,7 @@ def load_of_others(chance: Random) -> float:
     return int(LOADS * chance.random()) / 100.0
 
 
-def trials(asked: Asked) -> Sequence[Trial]:
+def trials(asked: AskedExperiments) -> Sequence[PaperTrial]:
     """One for each row."""
     if not asked.cases and list(asked.experiments) == ["load"]:
         asked = replace(asked, cases=USUAL)

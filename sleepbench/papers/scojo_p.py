@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.classes import Classes
@@ -19,7 +19,7 @@ from deskgrid.scheduler.parallel.speedup import Downey, Measured, Speedup
 from deskgrid.scheduler.policies import Policy, parallel_policy
 from deskgrid.scheduler.simulation.runs import GangExecution
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator
-from deskgrid.sleepbench.papers.base import OURS, Asked, Experiment, Paper, Row, Trial
+from deskgrid.sleepbench.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
 from deskgrid.sleepbench.papers.printed import table_of
 from deskgrid.sleepbench.simulated import policy_of
 from deskgrid.sleepbench.workloads.lublin import LublinJob, lublin_jobs
@@ -53,7 +53,7 @@ EXPERIMENTS = {
 class ScojoTrial:
     """One run. ``asked``: which rows it yields. ``share``: the part of jobs that are moldable. ``jobs``: how many."""
 
-    asked: Asked
+    asked: AskedExperiments
     workload: str
     policy: str
     seed: int
@@ -61,7 +61,7 @@ class ScojoTrial:
     downey: bool = False
     jobs: int = _FACTS["jobs"]
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TrialRow]:
         """Its mean response times, of all jobs but the first and the last, and beside them what else was measured."""
         policy = policy_of(self.policy, {}, self.seed)
         self._teach(policy)
@@ -77,7 +77,7 @@ class ScojoTrial:
         rows = self._rows(counted, utilization)
         return [row for row in rows if self.asked.wants(row.experiment, row.case, row.policy)]
 
-    def _rows(self, counted: Sequence[tuple[LublinJob, GangExecution]], utilization: float) -> Iterator[Row]:
+    def _rows(self, counted: Sequence[tuple[LublinJob, GangExecution]], utilization: float) -> Iterator[TrialRow]:
         if self.downey:
             yield self._row("downey", self.workload, counted, utilization)
         elif self.share < 1.0:
@@ -90,14 +90,14 @@ class ScojoTrial:
 
     def _row(
         self, experiment: str, case: str, some: Sequence[tuple[LublinJob, GangExecution]], utilization: float
-    ) -> Row:
+    ) -> TrialRow:
         more = {
             "wait_h": fmean(gang.start - gang.submitted for _, gang in some) / HOUR_S,
             "bounded_slowdown": fmean(bounded_slowdown(job, gang) for job, gang in some),
             "utilization": utilization,
         }
         value = fmean(gang.end - gang.submitted for _, gang in some) / HOUR_S
-        return Row("scojo-p", experiment, case, self.policy, self.seed, value, "h", more)
+        return TrialRow("scojo-p", experiment, case, self.policy, self.seed, value, "h", more)
 
     def _jobs(self, seed: int) -> list[tuple[LublinJob, Need, float]]:
         """What is drawn, what it needs, and its runtime of one rank. Which jobs are rigid is drawn for each seed."""
@@ -118,7 +118,7 @@ class ScojoTrial:
         parallel = parallel_policy(policy)
         if isinstance(parallel, Composed) and isinstance(parallel.sizes, Scojo):
             for job, need, runtime in self._jobs(self.seed + _ASSUMED["training_seed"]):
-                parallel.sizes.learn(Job(-1, need, runtime, job.submitted_s))
+                parallel.sizes.learn(ParallelJob(-1, need, runtime, job.submitted_s))
 
 
 def least_and_most(size: int) -> tuple[int, int]:
@@ -149,7 +149,7 @@ def bounded_slowdown(job: LublinJob, gang: GangExecution) -> float:
     return max(1.0, (gang.end - gang.submitted) / max(job.runtime_s, bound_s))
 
 
-def trials(asked: Asked) -> Sequence[Trial]:
+def trials(asked: AskedExperiments) -> Sequence[PaperTrial]:
     """One run for each workload, policy and seed; it may answer several experiments."""
     return [
         ScojoTrial(asked, workload, policy, seed, share, other)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from time import thread_time
 
-from deskgrid.sleepbench.papers.base import Asked, Experiment, Paper, Row, Trial
-from deskgrid.sleepbench.papers.cisne.predictors import Told, predictors
+from deskgrid.sleepbench.papers.base import AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
+from deskgrid.sleepbench.papers.cisne.predictors import PredictedSeconds, predictors
 from deskgrid.sleepbench.papers.cisne.runs import Ended, LabRun, Setting, past
 from deskgrid.sleepbench.papers.printed import table_of
 
@@ -71,17 +71,17 @@ class LabTrial:
 
     setting: Setting
     seed: int
-    asked: Asked
+    asked: AskedExperiments
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TrialRow]:
         """The rows of all experiments that are about such a run."""
         return [row for row in self._rows() if self.asked.wants(row.experiment, row.case, row.policy)]
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[TrialRow]:
         # Slowly measured uses are other predictors, of the same run.
         windows = {_ASSUMED["window"], *(_FACTS["windows"] if self._wants("window") else ())}
         everybody = predictors(past(self.setting), self.setting.parallel())
-        told: dict[tuple[str, float], list[Told]] = {}
+        told: dict[tuple[str, float], list[PredictedSeconds]] = {}
         took: dict[str, list[float]] = {}
 
         def watch(run: LabRun, task: int) -> None:
@@ -114,7 +114,7 @@ class LabTrial:
     def _wants(self, experiment: str) -> bool:
         return experiment in self.asked.experiments
 
-    def _deviations(self, ended: Sequence[Ended], told: Mapping[str, Sequence[Told]]) -> Iterator[Row]:
+    def _deviations(self, ended: Sequence[Ended], told: Mapping[str, Sequence[PredictedSeconds]]) -> Iterator[TrialRow]:
         experiment = "saturated" if self.setting.saturated else "turnaround"
         for name, said in told.items():
             deviations = [
@@ -123,7 +123,9 @@ class LabTrial:
             ]
             yield self._row(experiment, self._case, name, 100.0 * fmean(deviations), "%")
 
-    def _parts(self, experiment: str, ended: Sequence[Ended], told: Mapping[str, Sequence[Told]]) -> Iterator[Row]:
+    def _parts(
+        self, experiment: str, ended: Sequence[Ended], told: Mapping[str, Sequence[PredictedSeconds]]
+    ) -> Iterator[TrialRow]:
         for name, said in told.items():
             pairs = list(zip(said, ended, strict=True))
             off = sum([abs(one.waits - really.waited) for one, really in pairs])
@@ -133,15 +135,15 @@ class LabTrial:
             ran = sum([each.ran for each in ended])
             yield self._row(experiment, f"{EXECUTION}/{self._combination}", name, 100.0 * off / ran, "%")
 
-    def _row(self, experiment: str, case: str, policy: str, value: float, unit: str) -> Row:
+    def _row(self, experiment: str, case: str, policy: str, value: float, unit: str) -> TrialRow:
         setting = self.setting
         lab = {"mpl": setting.mpl, "selection": setting.selection, "placement": setting.placement}
-        return Row("sdpn", experiment, case, policy, self.seed, value, unit, lab)
+        return TrialRow("sdpn", experiment, case, policy, self.seed, value, unit, lab)
 
 
-def trials(asked: Asked) -> list[Trial]:
+def trials(asked: AskedExperiments) -> list[PaperTrial]:
     """The runs that know what was asked for."""
-    found: list[Trial] = []
+    found: list[PaperTrial] = []
     for setting in _settings():
         about = {name: _about(name, setting) for name in EXPERIMENTS}
         wanted = [

@@ -16,7 +16,7 @@ from statistics import fmean
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator
-from deskgrid.sleepbench.papers.base import OURS, Asked, Experiment, Paper, Row, Trial
+from deskgrid.sleepbench.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
 from deskgrid.sleepbench.papers.clusters import RigidJob, load_of, scaled, speeds, systems, workload
 from deskgrid.sleepbench.papers.printed import table_of
 from deskgrid.sleepbench.perturbation import predictions
@@ -93,7 +93,7 @@ class ClusterTrial:
     factor: float = 1.0
     options: Mapping[str, object] = field(default_factory=dict)
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TrialRow]:
         """Simulate it. Raises `PaperError`."""
         system, load, heterogeneity = self.case.split("/")[:3]
         clusters = systems()[system]
@@ -108,7 +108,7 @@ class ClusterTrial:
             run = Simulator(make_policy(self.policy, **self.options), pcs, self._arrivals(jobs), conditions).run()
         turnaround = fmean([gang.end - gang.submitted for gang in run.gangs])
         more = {"jobs": len(jobs), "load": load_of(jobs, sum(clusters)), "speeds": [round(each, 4) for each in vector]}
-        return [Row("tla", self.experiment, self.case, self.policy, self.seed, turnaround, "s", more)]
+        return [TrialRow("tla", self.experiment, self.case, self.policy, self.seed, turnaround, "s", more)]
 
     def _arrivals(self, jobs: Sequence[RigidJob]) -> list[Arrival]:
         needs = {size: Need(size, size, gang=True) for size in {job.processors for job in jobs}}
@@ -121,7 +121,7 @@ class ClusterTrial:
         ]
 
 
-def trials(asked: Asked) -> list[Trial]:
+def trials(asked: AskedExperiments) -> list[PaperTrial]:
     """The runs that were asked for; of the table, only the cases `USUAL` unless others were. Raises `PaperError`."""
     made = [trial for each in asked.experiments for trial in _trials(each, asked)]
     for trial in made[:1]:
@@ -129,8 +129,8 @@ def trials(asked: Asked) -> list[Trial]:
     return list(made)
 
 
-def _trials(experiment: str, asked: Asked) -> Iterator[ClusterTrial]:
-    usual = Asked(asked.experiments, USUAL, asked.policies, asked.seeds) if not asked.cases else asked
+def _trials(experiment: str, asked: AskedExperiments) -> Iterator[ClusterTrial]:
+    usual = AskedExperiments(asked.experiments, USUAL, asked.policies, asked.seeds) if not asked.cases else asked
     narrowed = usual if experiment == "table" else asked
     for case in EXPERIMENTS[experiment].cases:
         for seed in asked.seeds if float(case.split("/")[2]) else asked.seeds[:1]:

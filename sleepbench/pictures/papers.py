@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from deskgrid.sleepbench.papers.base import Experiment, Paper, Row
+from deskgrid.sleepbench.papers.base import Experiment, Paper, TrialRow
 from deskgrid.sleepbench.pictures.means import Spread, spread
 from deskgrid.sleepbench.pictures.style import INK, drawing, looks, new_figure
 
@@ -18,7 +18,7 @@ GROUP = 0.84
 BAR = 0.92
 
 
-def figure_of(paper: Paper, rows: Sequence[Row]) -> Figure:
+def figure_of(paper: Paper, rows: Sequence[TrialRow]) -> Figure:
     """The means of all runs, with their standard deviations."""
     panels = {
         name: (experiment, [row for row in rows if row.experiment == name])
@@ -40,7 +40,7 @@ def figure_of(paper: Paper, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, experiment: Experiment, rows: Sequence[Row], colours: dict[str, tuple[str, str]]) -> None:
+def _draw(axes: Axes, experiment: Experiment, rows: Sequence[TrialRow], colours: dict[str, tuple[str, str]]) -> None:
     cases = [case for case in experiment.cases if any(row.case == case for row in rows)]
     policies = [policy for policy in experiment.policies if any(row.policy == policy for row in rows)]
     for place, policy in enumerate(policies):

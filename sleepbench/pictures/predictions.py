@@ -22,7 +22,7 @@ OWN = LOOKS["packing"][0]
 BAND = 0.22
 
 
-class Seen(NamedTuple):
+class ToldEnd(NamedTuple):
     """What was told of a bag ``at`` some instant: when it will be done. Seconds from its submission."""
 
     at: float
@@ -85,7 +85,7 @@ def life(bag: Life) -> Figure:
     return figure
 
 
-def narrowing(seen: Sequence[Seen], ended: float) -> Figure:
+def narrowing(seen: Sequence[ToldEnd], ended: float) -> Figure:
     """When a bag was expected to be done, as told while it ran, and when it was: seconds from its submission."""
     at = [each.at for each in seen]
     with _one_panel() as (figure, axes):

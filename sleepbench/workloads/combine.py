@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from deskgrid.scheduler.planning.relaxation import done_at
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.simulation.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Span
+from deskgrid.scheduler.simulation.simulator import IDEAL, Arrival, Conditions, RealWindow, SimulatedPC
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 
 # Only windows that open within this time count. An endless series of windows has a longer one some day, and a task that
@@ -75,7 +75,7 @@ def _edges(pc: SimulatedPC) -> Iterator[tuple[float, int]]:
             yield span.closes, -pc.slots
 
 
-def _first(pc: SimulatedPC) -> list[Span]:
+def _first(pc: SimulatedPC) -> list[RealWindow]:
     return list(takewhile(lambda span: span.opens < HORIZON_S, pc.timetable()))
 
 

@@ -3,7 +3,7 @@
 from math import exp, log
 from random import Random
 
-from deskgrid.sleepbench.workloads.task_log import LoggedTask, TaskLog
+from deskgrid.sleepbench.workloads.task_log import LoggedTask, LoggedTasks
 
 PROGRAMS = 12
 # The bounds of a program's usual runtime, in seconds, and of the spread of the logarithm within a bag.
@@ -15,7 +15,7 @@ BAGS, DRIFT = 0.4, 0.2
 SIZES = (20, 2_000)
 
 
-def drawn_bags(seed: int, count: int) -> TaskLog:
+def drawn_bags(seed: int, count: int) -> LoggedTasks:
     """So many bags."""
     chance = Random(seed)
     programs = [
@@ -38,7 +38,7 @@ def drawn_bags(seed: int, count: int) -> TaskLog:
             )
         )
     tasks = sum(map(len, streams))
-    return TaskLog(f"{tasks:,} tasks of {count:,} bags, drawn", tuple(streams))
+    return LoggedTasks(f"{tasks:,} tasks of {count:,} bags, drawn", tuple(streams))
 
 
 def _between(bounds: tuple[float, float], chance: Random) -> float:

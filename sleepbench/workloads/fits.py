@@ -24,7 +24,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
-from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span
+from deskgrid.scheduler.simulation.simulator import RealWindow, SimulatedPC
 from deskgrid.sleepbench.workloads.source import Lab, WorkloadError
 
 HOUR_S = 3600.0
@@ -107,7 +107,7 @@ def fitted_lab(fit: Fit, pcs: int, slots: int = 1, seed: int = 0) -> Lab:
     return Lab(f"{pcs:,} PCs as {fit.what} ({fit.name}{cycle})", found)
 
 
-def spans(fit: Fit, seed: int, number: int) -> Iterator[Span]:
+def spans(fit: Fit, seed: int, number: int) -> Iterator[RealWindow]:
     """The endless windows of PC ``number``; announcements are exact."""
     chance = random.Random(f"{seed} {number}")
     cycle_s = (fit.up.mean() + fit.down.mean()) * HOUR_S
@@ -115,7 +115,7 @@ def spans(fit: Fit, seed: int, number: int) -> Iterator[Span]:
     while True:
         closes = spent(now, _length_s(fit.up, chance), fit.day_cycle)
         if closes > 0.0:
-            yield Span(max(now, 0.0), closes, closes)
+            yield RealWindow(max(now, 0.0), closes, closes)
         now = spent(closes, _length_s(fit.down, chance), -fit.day_cycle)
 
 

@@ -24,7 +24,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
-from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span, Timetable
+from deskgrid.scheduler.simulation.simulator import RealWindow, SimulatedPC, Timetable
 from deskgrid.sleepbench.workloads.source import Lab, MalformedLine, Tally, TextFile, WorkloadError, number, whole
 
 UNAVAILABLE, AVAILABLE = 0, 1
@@ -40,7 +40,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TraceEvent:
     """One line of event_trace.tab."""
 
     node: Key
@@ -80,14 +80,14 @@ def read_fta(folder: Path, pcs: int | None = None, slots: int | None = None, len
     return Lab(f"{len(found):,} PCs of {', '.join(of)}", found, tally.notes())
 
 
-def parse_event(line: str) -> Event:
+def parse_event(line: str) -> TraceEvent:
     """One line of event_trace.tab; raises `MalformedLine`."""
     fields = _fields(line, EVENT_FIELDS, "an event")
     start, stop = number(fields[6], "start"), number(fields[7], "stop")
     if stop < start:
         raise MalformedLine(f"the event stops at {fields[7]}, before it starts at {fields[6]}")
     node = whole(fields[3], "platform_id"), whole(fields[2], "node_id")
-    return Event(node, fields[4], whole(fields[5], "event_type"), start, stop)
+    return TraceEvent(node, fields[4], whole(fields[5], "event_type"), start, stop)
 
 
 def open_windows(available: Iterable[Interval], unavailable: Iterable[Interval]) -> list[Interval]:
@@ -108,7 +108,7 @@ def open_windows(available: Iterable[Interval], unavailable: Iterable[Interval])
 
 def timetable(windows: Iterable[Interval]) -> Timetable:
     """A timetable of just these windows. (A lambda could not be handed to another process.)"""
-    return partial(iter, [Span(opens, closes, closes) for opens, closes in windows])
+    return partial(iter, [RealWindow(opens, closes, closes) for opens, closes in windows])
 
 
 def _since(begins: float, windows: Iterable[Interval]) -> list[Interval]:

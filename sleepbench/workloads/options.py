@@ -15,7 +15,7 @@ from deskgrid.option_types import Whole
 from deskgrid.sleepbench.workloads.fits import DEFAULT_DISTRIBUTION, find_fit, fit_names, fitted_lab
 from deskgrid.sleepbench.workloads.fta import read_fta
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
-from deskgrid.sleepbench.workloads.swf import Taken, read_swf
+from deskgrid.sleepbench.workloads.swf import JobSelection, read_swf
 
 # As many as the paper has.
 FITTED_PCS = 8
@@ -59,7 +59,7 @@ class Sources:
         """The jobs, if they come from elsewhere; raises `click.BadParameter`."""
         if self.swf is None:
             return None
-        taken = Taken(self.jobs, "processor" if self.per_processor else "job", self.requested, self.arrivals)
+        taken = JobSelection(self.jobs, "processor" if self.per_processor else "job", self.requested, self.arrivals)
         try:
             return read_swf(self.swf, taken, self.lenient)
         except WorkloadError as error:

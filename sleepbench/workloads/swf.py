@@ -30,7 +30,7 @@ Each = Literal["job", "processor"]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LoggedJob:
     """One line of a log. Seconds. Values below 0 are unknown, and in the last three fields also 0."""
 
     submitted: float
@@ -40,7 +40,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class JobSelection:
     """What to take from a log.
 
     ``jobs``: how many usable jobs, from the first on; None: all. ``requested``: predict the time that the user
@@ -54,7 +54,7 @@ class Taken:
     arrivals: bool = False
 
 
-def read_swf(path: Path, taken: Taken, lenient: bool = False) -> Jobs:
+def read_swf(path: Path, taken: JobSelection, lenient: bool = False) -> Jobs:
     """The jobs of the log at ``path``; raises `WorkloadError`."""
     tally, header = Tally(), dict[str, str]()
     file = TextFile(path, ";", lenient, tally)
@@ -68,10 +68,10 @@ def read_swf(path: Path, taken: Taken, lenient: bool = False) -> Jobs:
     return Jobs(_title(path, header, len(jobs)), arrivals, tally.notes())
 
 
-def read_rigid(path: Path, lenient: bool = False) -> list[Job]:
+def read_rigid(path: Path, lenient: bool = False) -> list[LoggedJob]:
     """All usable jobs of the log at ``path``, also parallel ones, by submit time, from 0 on; raises `WorkloadError`."""
     tally = Tally()
-    taken = Taken(each="processor", arrivals=True)
+    taken = JobSelection(each="processor", arrivals=True)
     with closing(TextFile(path, ";", lenient, tally).records(parse_job)) as records:
         jobs = sorted(_useful(records, taken, tally), key=lambda job: job.submitted)
     if not jobs:
@@ -79,7 +79,7 @@ def read_rigid(path: Path, lenient: bool = False) -> list[Job]:
     return [replace(job, submitted=job.submitted - jobs[0].submitted) for job in jobs]
 
 
-def parse_job(line: str) -> Job:
+def parse_job(line: str) -> LoggedJob:
     """One line; raises `MalformedLine`."""
     fields = line.split()
     if len(fields) != FIELDS:
@@ -87,7 +87,7 @@ def parse_job(line: str) -> Job:
     processors = whole(fields[4], "number of processors")
     if processors > PROCESSORS_MOST:
         raise MalformedLine(f"no machine has {processors:,} processors")
-    return Job(
+    return LoggedJob(
         number(fields[1], "submit time"), number(fields[3], "run time"), processors, number(fields[8], "requested time")
     )
 
@@ -105,7 +105,7 @@ def _title(path: Path, header: dict[str, str], jobs: int) -> str:
     return ", ".join((f"{jobs:,} jobs of {path.name}", *of, *processors))
 
 
-def _useful(records: Iterable[Job], taken: Taken, tally: Tally) -> Iterator[Job]:
+def _useful(records: Iterable[LoggedJob], taken: JobSelection, tally: Tally) -> Iterator[LoggedJob]:
     for job in records:
         if reason := _useless(job, taken):
             tally.counts[f"jobs left out, {reason}"] += 1
@@ -113,7 +113,7 @@ def _useful(records: Iterable[Job], taken: Taken, tally: Tally) -> Iterator[Job]
             yield job
 
 
-def _useless(job: Job, taken: Taken) -> str | None:
+def _useless(job: LoggedJob, taken: JobSelection) -> str | None:
     if job.runtime <= 0:
         return "run time unknown or 0"
     if job.processors <= 0:
@@ -125,7 +125,7 @@ def _useless(job: Job, taken: Taken) -> str | None:
     return None
 
 
-def _bag(jobs: Iterable[Job], taken: Taken, at: float = 0.0) -> Arrival:
+def _bag(jobs: Iterable[LoggedJob], taken: JobSelection, at: float = 0.0) -> Arrival:
     """These jobs as one bag. A parallel job becomes one task per processor."""
     predicted, actual = list[float](), list[float]()
     for job in jobs:
@@ -135,7 +135,7 @@ def _bag(jobs: Iterable[Job], taken: Taken, at: float = 0.0) -> Arrival:
     return Arrival(predicted, actual, at)
 
 
-def _arrivals(jobs: list[Job], taken: Taken) -> Iterator[Arrival]:
+def _arrivals(jobs: list[LoggedJob], taken: JobSelection) -> Iterator[Arrival]:
     """A bag for each job. Some logs are slightly out of order, so jobs are sorted; time begins with the earliest."""
     first = min(job.submitted for job in jobs)
     for job in sorted(jobs, key=lambda job: job.submitted):

@@ -34,7 +34,7 @@ class LoggedTask(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskLog:
+class LoggedTasks:
     """``streams``: each is played on its own, after the one before it. ``notes``: omissions, a sentence each."""
 
     title: str
@@ -42,7 +42,7 @@ class TaskLog:
     notes: tuple[str, ...] = ()
 
 
-def read_csv(path: Path) -> TaskLog:
+def read_csv(path: Path) -> LoggedTasks:
     """The tasks of a CSV file, gzipped if named ``.gz``, bag after bag; raises `WorkloadError`."""
     bags: dict[str, list[LoggedTask]] = {}
     for task in _rows(path):
@@ -50,7 +50,7 @@ def read_csv(path: Path) -> TaskLog:
     if not bags:
         raise WorkloadError(f"{path} has no tasks")
     tasks = sum(map(len, bags.values()))
-    return TaskLog(f"{tasks:,} tasks of {path.name}, bag after bag", tuple(map(tuple, bags.values())))
+    return LoggedTasks(f"{tasks:,} tasks of {path.name}, bag after bag", tuple(map(tuple, bags.values())))
 
 
 def _rows(path: Path) -> Iterator[LoggedTask]:
@@ -101,7 +101,7 @@ def _task(row: Mapping[str, str | None], columns: _Columns) -> LoggedTask:
     return LoggedTask(*names, seconds, requested if requested > 0 else None)
 
 
-def read_job_log(path: Path) -> TaskLog:
+def read_job_log(path: Path) -> LoggedTasks:
     """The jobs of a log in the Standard Workload Format, as one stream; raises `WorkloadError`."""
     tally = Tally()
     with closing(TextFile(path, ";", False, tally).records(_job)) as records:
@@ -111,7 +111,7 @@ def read_job_log(path: Path) -> TaskLog:
         raise WorkloadError(f"{path} has no job that ran")
     if silent := len(found) - len(jobs):
         tally.counts["jobs left out, run time unknown or 0"] = silent
-    return TaskLog(f"{len(jobs):,} jobs of {path.name}", (jobs,), tally.notes())
+    return LoggedTasks(f"{len(jobs):,} jobs of {path.name}", (jobs,), tally.notes())
 
 
 def _job(line: str) -> LoggedTask:

@@ -16,7 +16,7 @@ from deskgrid.broker.clients import Clients
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.port.penalties import FAULTS
 from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.workers import NAMESAKES_LIMIT, Workers
+from deskgrid.broker.workers import NAMESAKES_LIMIT, WorkerSessions
 from tests.live import LiveGrid, live_grid
 from tests.peers import COMMAND, PATIENCE_S, BareWorker, SocketLine
 from tests.waiting import eventually
@@ -76,7 +76,7 @@ def test_a_message_that_makes_the_broker_fail_costs_its_peer_and_nobody_else_any
 def test_a_worker_that_makes_the_broker_fail_is_cut_off_and_may_come_again_and_the_others_go_on(
     grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raised = stumble(monkeypatch, Workers, "_join", ZeroDivisionError("nobody"))
+    raised = stumble(monkeypatch, WorkerSessions, "_join", ZeroDivisionError("nobody"))
     worker = grid.bare_worker(BOOM)
     worker.send(worker.introduction())
     assert eventually(lambda: len(raised) == 1, PATIENCE_S)

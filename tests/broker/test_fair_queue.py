@@ -4,17 +4,17 @@ import pytest
 
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port import fair_queue as fair_queue_module
-from deskgrid.broker.port.fair_queue import PCS_WEIGHT, SHORT_S, Arrival, FairQueue
+from deskgrid.broker.port.fair_queue import PCS_WEIGHT, SHORT_S, FairQueue, ReadMessage
 
 ANN, BOB, EVE = (Credential(name, "submitter") for name in ("ann", "bob", "eve"))
 
 
-def said(who: Credential, text: str = "", peer: str = "") -> Arrival:
+def said(who: Credential, text: str = "", peer: str = "") -> ReadMessage:
     """A message of that credential, over its one connection."""
-    return Arrival((peer or who.name).encode(), who, text.encode())
+    return ReadMessage((peer or who.name).encode(), who, text.encode())
 
 
-def at_once(arrival: Arrival) -> bool:
+def at_once(arrival: ReadMessage) -> bool:
     """Nothing has to wait for the disk."""
     return False
 
@@ -70,7 +70,7 @@ def test_of_one_credential_so_many_bytes_wait_but_always_one_message(monkeypatch
     assert turns.put(said(EVE, "x" * 100))
     assert not turns.put(said(EVE, "x"))
     assert turns.put(said(ANN, "x" * 6))
-    assert turns.put(Arrival(b"ann", ANN, b"xx", [memoryview(b"xx")]))
+    assert turns.put(ReadMessage(b"ann", ANN, b"xx", [memoryview(b"xx")]))
     assert not turns.put(said(ANN, "x"))
     assert turns.size == 110
     taken(turns)

@@ -19,13 +19,21 @@ from deskgrid.broker.forecasts import tasks as tasks_module
 from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _Jobs, lines_of
 from deskgrid.broker.forecasts.runner import LATE, AtOnce, Ticket
 from deskgrid.scheduler.forecast.ahead import forecast
-from deskgrid.scheduler.forecast.compare import Answer
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
+from deskgrid.scheduler.forecast.compare import ImaginedEnd
+from deskgrid.scheduler.forecast.picture import (
+    Durations,
+    Group,
+    Picture,
+    PictureBag,
+    PicturePC,
+    PictureTask,
+    PictureWindow,
+)
 from tests.waiting import eventually
 
 PICTURE = Picture(
-    (PC("a", (Span(0.0, 500.0), Span(600.0, inf)), 2, (Running(7, 0, 3.0),)),),
-    (Waiting(7, (Group(40, Durations((5.0, 9.0, 30.0), 4)),), 50, 9),),
+    (PicturePC("a", (PictureWindow(0.0, 500.0), PictureWindow(600.0, inf)), 2, (PictureTask(7, 0, 3.0),)),),
+    (PictureBag(7, (Group(40, Durations((5.0, 9.0, 30.0), 4)),), 50, 9),),
 )
 
 SEED = {"seed": 1, "runs": 1}
@@ -92,7 +100,7 @@ def test_a_process_that_was_killed_is_replaced(woken: Woken, monkeypatch: pytest
 
 
 def test_a_picture_that_breaks_it_costs_only_its_own_answer(woken: Woken) -> None:
-    broken = Picture(PICTURE.pcs, (Waiting(8, (), 1),))  # it runs a task of a bag that is not there
+    broken = Picture(PICTURE.pcs, (PictureBag(8, (), 1),))  # it runs a task of a bag that is not there
     assert woken.made(broken).ends is None
     assert woken.made().ends
 
@@ -159,8 +167,8 @@ def test_an_estimate_does_not_wait_for_a_question() -> None:
 
 
 def test_answers_for_which_there_is_no_time_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(*anything: object) -> Iterator[Answer]:
-        yield Answer(None, "first")
+    def slow(*anything: object) -> Iterator[ImaginedEnd]:
+        yield ImaginedEnd(None, "first")
         while True:
             pass
 
@@ -172,8 +180,8 @@ def test_answers_for_which_there_is_no_time_say_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_answers_for_which_there_is_no_memory_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def large(*anything: object) -> Iterator[Answer]:
-        yield Answer(None, "first")
+    def large(*anything: object) -> Iterator[ImaginedEnd]:
+        yield ImaginedEnd(None, "first")
         raise MemoryError
 
     monkeypatch.setattr(tasks_module, "compare", large)

@@ -4,7 +4,7 @@ import msgpack
 import pytest
 
 from deskgrid.broker.gangs.gang import places
-from deskgrid.broker.gangs.meetings import Meetings, Told
+from deskgrid.broker.gangs.meetings import MeetingAnswer, Meetings
 from deskgrid.wire import MEETING_BYTES, SAID_AT_MEETING_BYTES, Meet
 
 ROOM = 2**30
@@ -21,7 +21,7 @@ def meetings(size: int = 3, held: int = 0) -> Meetings:
 def test_a_meeting_is_held_when_all_have_come_and_each_is_told() -> None:
     made = meetings()
     assert made.come(meet(2), ROOM) == made.come(meet(0), ROOM) == []
-    assert made.come(meet(1), ROOM) == [Told(0, 1), Told(1, 1), Told(2, 1)]
+    assert made.come(meet(1), ROOM) == [MeetingAnswer(0, 1), MeetingAnswer(1, 1), MeetingAnswer(2, 1)]
     assert made.held == 1
 
 
@@ -41,7 +41,7 @@ def test_who_comes_twice_is_one() -> None:
     made = meetings(2)
     assert made.come(meet(0), ROOM) == made.come(meet(0), ROOM) == []
     assert len(made.come(meet(1), ROOM)) == 2
-    assert made.come(meet(0), ROOM) == [Told(0, 1)]
+    assert made.come(meet(0), ROOM) == [MeetingAnswer(0, 1)]
 
 
 def test_who_waits_no_longer_is_told_who_is_missing_and_so_are_all() -> None:
@@ -49,17 +49,17 @@ def test_who_waits_no_longer_is_told_who_is_missing_and_so_are_all() -> None:
     made.come(meet(0), ROOM)
     made.come(meet(1), ROOM)
     reason = "rank 2 on pc2, rank 3 on pc3, rank 4 on pc4 and 1 more did not come"
-    assert made.come(meet(0, overdue=True), ROOM) == [Told(1, 1, reason), Told(0, 1, reason)]
-    assert made.come(meet(5), ROOM) == [Told(5, 1, reason)]
-    assert made.come(meet(0, 2), ROOM) == [Told(0, 2, reason)]
+    assert made.come(meet(0, overdue=True), ROOM) == [MeetingAnswer(1, 1, reason), MeetingAnswer(0, 1, reason)]
+    assert made.come(meet(5), ROOM) == [MeetingAnswer(5, 1, reason)]
+    assert made.come(meet(0, 2), ROOM) == [MeetingAnswer(0, 2, reason)]
 
 
 def test_nobody_waits_for_a_rank_that_has_ended() -> None:
     made = meetings(3)
     assert made.end(2) == []
     reason = "rank 2 on pc2 ended without coming"
-    assert made.come(meet(0), ROOM) == [Told(0, 1, reason)]
-    assert made.come(meet(1), ROOM) == [Told(1, 1, reason)]
+    assert made.come(meet(0), ROOM) == [MeetingAnswer(0, 1, reason)]
+    assert made.come(meet(1), ROOM) == [MeetingAnswer(1, 1, reason)]
 
 
 def test_who_waits_is_told_at_once_that_a_rank_has_ended() -> None:
@@ -67,7 +67,7 @@ def test_who_waits_is_told_at_once_that_a_rank_has_ended() -> None:
     made.come(meet(0, data=b"zero"), ROOM)
     made.come(meet(1, data=b"one"), ROOM)
     reason = "rank 2 on pc2 ended without coming"
-    assert made.end(2) == [Told(0, 1, reason), Told(1, 1, reason)]
+    assert made.end(2) == [MeetingAnswer(0, 1, reason), MeetingAnswer(1, 1, reason)]
     assert made.size == 0
 
 
@@ -75,14 +75,14 @@ def test_a_rank_may_end_that_has_come() -> None:
     made = meetings(2)
     made.come(meet(0), ROOM)
     assert made.end(0) == []
-    assert made.come(meet(1), ROOM) == [Told(0, 1), Told(1, 1)]
+    assert made.come(meet(1), ROOM) == [MeetingAnswer(0, 1), MeetingAnswer(1, 1)]
 
 
 def test_the_last_may_come_late_and_nobody_is_missing() -> None:
     made = meetings(2)
     made.come(meet(0), ROOM)
-    assert made.come(meet(1, overdue=True), ROOM) == [Told(0, 1), Told(1, 1)]
-    assert made.come(meet(0, overdue=True), ROOM) == [Told(0, 1)]
+    assert made.come(meet(1, overdue=True), ROOM) == [MeetingAnswer(0, 1), MeetingAnswer(1, 1)]
+    assert made.come(meet(0, overdue=True), ROOM) == [MeetingAnswer(0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_last_may_come_late_and_nobody_is_missing() -> None:
 def test_ranks_that_do_not_agree_do_not_meet(other: Meet, reason: str) -> None:
     made = meetings()
     made.come(meet(0), ROOM)
-    assert made.come(other, ROOM) == [Told(0, 1, reason), Told(1, other.serial, reason)]
+    assert made.come(other, ROOM) == [MeetingAnswer(0, 1, reason), MeetingAnswer(1, other.serial, reason)]
 
 
 def test_what_is_gathered_is_bounded() -> None:
@@ -112,7 +112,7 @@ def test_what_is_gathered_is_bounded() -> None:
 
 def test_after_a_restart_an_earlier_barrier_is_known_and_earlier_values_are_lost() -> None:
     made = meetings(2, held=4)
-    assert made.come(meet(0, 4), ROOM) == [Told(0, 4)]
+    assert made.come(meet(0, 4), ROOM) == [MeetingAnswer(0, 4)]
     assert (
         made.come(meet(0, 4, b"x"), ROOM)[0].reason == "the broker was started again, and what the others said is lost"
     )

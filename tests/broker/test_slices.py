@@ -12,7 +12,7 @@ from deskgrid.broker import orders as orders_module
 from deskgrid.broker import overview as overview_module
 from deskgrid.broker import quotas as quotas_module
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.operations import CHEAP_UNITS, Operation, Shared, Slices
+from deskgrid.broker.operations import CHEAP_UNITS, Operation, SharedResult, Slices
 from deskgrid.broker.retention import DAY_S
 from deskgrid.scheduler.queues import longest_first
 from tests.broker.office import ADMIN, CLIENT, Office, OpenOffice
@@ -349,7 +349,7 @@ def test_what_is_shared_is_made_once_for_all_who_ask_meanwhile_and_kept_if_it_wa
         yield units
         return now
 
-    units, shared = 1, Shared(make, 2.0)
+    units, shared = 1, SharedResult(make, 2.0)
     first, second = shared.get(0.0), shared.get(0.0)
     assert next(first) == CHEAP_UNITS
     assert next(second) == 1
@@ -372,7 +372,7 @@ def test_what_cannot_be_made_is_tried_again_by_the_next_who_asks() -> None:
         yield 1
         raise OSError
 
-    shared: Shared[None] = Shared(make, 2.0)
+    shared: SharedResult[None] = SharedResult(make, 2.0)
     for _ in range(2):
         with pytest.raises(OSError, match=r"^$"):
             list(shared.get(0.0))

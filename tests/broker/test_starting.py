@@ -194,7 +194,7 @@ def _folder_as_join_line(home: Path) -> None:
     [
         (_file_as_home, "cannot use"),
         (_garbage_journal, "cannot use"),
-        (_newer_journal, "format 999; this deskgrid reads and writes "),
+        (_newer_journal, "format 999, of a later deskgrid; this one reads and writes "),
         (_damaged_key, "is not a key file; remove it"),
         (_folder_as_join_line, "directory"),
         (_ended_twice, "is damaged: the journal contradicts itself: the batch from 0 on is restored with tasks "),

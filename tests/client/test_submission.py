@@ -9,7 +9,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.client.options import checked_licences, checked_options
-from deskgrid.client.submission import Rows, Runtimes, kept
+from deskgrid.client.submission import BagRuntimes, SubmittedTasks, kept
 from deskgrid.client.template import command_template, name_of
 from deskgrid.errors import BagRejected
 from deskgrid.wire import TaskOptions
@@ -22,59 +22,59 @@ NAN, INF = math.nan, math.inf
 
 @pytest.mark.parametrize("runtime", [45, 45.0, Fraction(90, 2)])
 def test_a_number_is_the_runtime_of_all(runtime: Any) -> None:
-    runtimes = Runtimes(runtime, None)
+    runtimes = BagRuntimes(runtime, None)
     assert runtimes.same == 45.0
     assert runtimes.of(3, "item") is None
 
 
 def test_nothing_said_is_no_runtime() -> None:
-    runtimes = Runtimes(None, None)
+    runtimes = BagRuntimes(None, None)
     assert (runtimes.same, runtimes.of(0, "item")) == (None, None)
 
 
 @pytest.mark.parametrize("make", [list, tuple, iter])
 def test_a_list_has_one_for_each_item(make: Any) -> None:
-    runtimes = Runtimes(make([1, 2.5, 3]), 3)
+    runtimes = BagRuntimes(make([1, 2.5, 3]), 3)
     assert [runtimes.of(index, None) for index in range(3)] == [1.0, 2.5, 3.0]
 
 
 def test_a_function_gives_each_items() -> None:
-    assert Runtimes(lambda item: item * 2, None).of(0, 21) == 42.0
+    assert BagRuntimes(lambda item: item * 2, None).of(0, 21) == 42.0
 
 
 @pytest.mark.parametrize("bad", [-1, -0.001, NAN, INF, -INF, 10**400])
 def test_an_impossible_runtime_is_refused(bad: float) -> None:
     with pytest.raises(BagRejected, match="finite number, and not negative"):
-        Runtimes(bad, None)
+        BagRuntimes(bad, None)
 
 
 @pytest.mark.parametrize("bad", [-1, NAN, INF, 10**400, None, "soon", Decimal(3), [1]])
 def test_an_impossible_runtime_of_one_item_is_refused_by_its_index(bad: Any) -> None:
     with pytest.raises(BagRejected, match="the runtime of item 1 "):
-        Runtimes([1, bad, 3], 3)
+        BagRuntimes([1, bad, 3], 3)
     with pytest.raises(BagRejected, match="the runtime of item 7 "):
-        Runtimes(lambda item: bad, None).of(7, "item")
+        BagRuntimes(lambda item: bad, None).of(7, "item")
 
 
 def test_a_prediction_that_fails_is_refused_by_the_items_index_and_cause() -> None:
     with pytest.raises(BagRejected, match=r"the runtime of item 2 cannot be predicted: ZeroDivisionError") as caught:
-        Runtimes(lambda item: 1 / item, None).of(2, 0)
+        BagRuntimes(lambda item: 1 / item, None).of(2, 0)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize("bad", [b"45", {"a": 1}, object()])
 def test_what_is_no_runtime_at_all_is_refused(bad: Any) -> None:
     with pytest.raises(BagRejected, match=r"runtime is seconds, a text such as .*, a list of these or a function"):
-        Runtimes(bad, None)
+        BagRuntimes(bad, None)
 
 
 def test_runtimes_for_another_number_of_items_are_refused() -> None:
     with pytest.raises(BagRejected, match="2 runtimes came with 3 items"):
-        Runtimes([1, 2], 3)
+        BagRuntimes([1, 2], 3)
 
 
 def test_runtimes_that_end_before_a_generators_items_are_refused() -> None:
-    runtimes = Runtimes([1, 2], None)
+    runtimes = BagRuntimes([1, 2], None)
     with pytest.raises(BagRejected, match="item 2 has no runtime: there are 2"):
         runtimes.of(2, "item")
     with pytest.raises(BagRejected, match="2 runtimes came with 1 items"):
@@ -142,7 +142,7 @@ def test_impossible_licences_are_refused(bad: Any) -> None:
 
 def sent(count: int) -> list[tuple[int, bool]]:
     """The batches of so many rows: how many are in each, and whether it is known to be the last."""
-    rows = Rows(range(count), lambda item, what: b"", Runtimes(None, count))
+    rows = SubmittedTasks(range(count), lambda item, what: b"", BagRuntimes(None, count))
     return [(len(batch), rows.ended) for batch in wire.in_batches(rows, lambda row: len(row.payload))]
 
 

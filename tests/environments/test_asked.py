@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deskgrid.client.environments.asked import Asked, asked_by, asked_in, checked_env, name_in
+from deskgrid.client.environments.asked import AskedEnvironment, asked_by, asked_in, checked_env, name_in
 from deskgrid.errors import BagRejected
 
 
@@ -46,7 +46,7 @@ def test_requirements_keep_what_pip_understands(tmp_path: Path) -> None:
         "# for the lab\nAlpha>=1 ; sys_platform == 'win32'  # why\nbeta[x]==2 \\\n  ,!=3\n-r more/base.txt\n"
         "-e ./project\n--pre\nname @ https://example.invalid/x.tar.gz\n",
     )
-    assert asked_in(path) == Asked(
+    assert asked_in(path) == AskedEnvironment(
         "requirements.txt",
         (
             "Alpha>=1 ; sys_platform == 'win32'",
@@ -64,8 +64,8 @@ def test_requirements_keep_what_pip_understands(tmp_path: Path) -> None:
 def test_a_list_is_named_by_its_first_requirement_and_how_many_follow() -> None:
     assert asked_by(["numpy==2.4.6"]).label == "numpy==2.4.6"
     assert asked_by(["numpy", "scipy", "pandas"]).label == "numpy +2"
-    both = Asked("mine", ("a",), ("b==1",), (), ">=3.11").and_also(asked_by(["c", "d"]))
-    assert both == Asked("mine +2", ("a", "c", "d"), ("b==1",), (), ">=3.11")
+    both = AskedEnvironment("mine", ("a",), ("b==1",), (), ">=3.11").and_also(asked_by(["c", "d"]))
+    assert both == AskedEnvironment("mine +2", ("a", "c", "d"), ("b==1",), (), ">=3.11")
 
 
 SCRIPT = """#!/usr/bin/env python
@@ -81,7 +81,9 @@ print("hello")
 
 
 def test_a_script_says_what_it_needs(tmp_path: Path) -> None:
-    assert asked_in(written(tmp_path, "run.py", SCRIPT)) == Asked("run.py", ("numpy<3", "rich"), python=">=3.11")
+    assert asked_in(written(tmp_path, "run.py", SCRIPT)) == AskedEnvironment(
+        "run.py", ("numpy<3", "rich"), python=">=3.11"
+    )
 
 
 LOCK = """
@@ -102,7 +104,7 @@ directory = { path = "project", editable = true }
 def test_a_lock_becomes_versions_with_hashes(tmp_path: Path) -> None:
     asked = asked_in(written(tmp_path, "pylock.toml", LOCK))
     line = "Alpha==1.0 ; sys_platform == 'win32' --hash=sha256:aa --hash=sha256:bb"
-    assert asked == Asked("pylock.toml", (line,), (), (str(tmp_path / "project"),), ">=3.11")
+    assert asked == AskedEnvironment("pylock.toml", (line,), (), (str(tmp_path / "project"),), ">=3.11")
     assert asked.pinned == (line,)
     assert asked.names == {"alpha"}
 

@@ -14,10 +14,10 @@ import pytest
 
 from deskgrid.client.environments import made as module
 from deskgrid.client.environments import mine, resolve, store
-from deskgrid.client.environments.asked import Asked
+from deskgrid.client.environments.asked import AskedEnvironment
 from deskgrid.client.environments.made import Made, made
 from deskgrid.client.environments.reasons import reason
-from deskgrid.client.environments.store import Store
+from deskgrid.client.environments.store import WheelFolder
 from deskgrid.errors import BagRejected
 from deskgrid.wire import System, read_tree
 from tests.wheels import make_wheel
@@ -120,7 +120,7 @@ def test_what_was_not_used_for_long_goes(index: Path, tmp_path: Path, monkeypatc
     assert {path.name for path in folder.rglob("*.whl")} == {"beta-1.0-py3-none-any.whl", *OURS}
     assert not (folder / "new-left").exists()
     monkeypatch.setattr(store, "KEPT_BYTES", 0)
-    Store().note("x", [])
+    WheelFolder().note("x", [])
     assert not [*folder.rglob("*.whl")]
 
 
@@ -129,7 +129,7 @@ def test_a_forgotten_environment_is_resolved_again(index: Path, tmp_path: Path) 
     make_wheel(index, "beta")
     asked("alpha")
     asked("beta")
-    Store().forget({"alpha-1.0-py3-none-any.whl", *OURS})
+    WheelFolder().forget({"alpha-1.0-py3-none-any.whl", *OURS})
     assert {path.name for path in (tmp_path / "cache").rglob("*.whl")} == {"beta-1.0-py3-none-any.whl", *OURS}
     make_wheel(index, "alpha", "2.0")
     assert wheels(asked("alpha"), LINUX) == {"alpha-2.0-py3-none-any.whl"}
@@ -173,7 +173,7 @@ def test_a_platform_without_a_wheel_is_named_and_others_are_served(
 def test_what_a_program_said_that_pip_ran_is_told() -> None:
     said = "fatal: unable to access 'https://x/': no host\nerror: failed\n\n× git clone did not run\n\nnote: not pip."
     for text, why in ((said, "unable to access 'https://x/': no host"), (said[50:], "git clone did not run")):
-        assert reason(text, Asked("z"), LINUX, lambda name: "").endswith(f": {why}")
+        assert reason(text, AskedEnvironment("z"), LINUX, lambda name: "").endswith(f": {why}")
 
 
 def test_requirements_that_contradict_each_other_are_named(index: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deskgrid.client.environments.asked import Asked
+from deskgrid.client.environments.asked import AskedEnvironment
 from deskgrid.client.environments.reasons import reason
 from tests.environments.test_made import WINDOWS
 
@@ -36,5 +36,5 @@ _TRACEBACK = "ERROR: Exception:\nTraceback (most recent call last):\n    raise e
     ],
 )
 def test_exceptions_of_pip_are_said_in_one_line(line: str, said: str, why: str) -> None:
-    asked = Asked(line, lines=(line,))
+    asked = AskedEnvironment(line, lines=(line,))
     assert reason(said, asked, WINDOWS, lambda name: "") == f"the environment {line!r} for {WINDOWS}: {why}"

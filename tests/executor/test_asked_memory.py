@@ -11,8 +11,8 @@ import pytest
 
 from deskgrid.wire import Outcome, TaskOptions
 from deskgrid.worker.run import cgroup
-from deskgrid.worker.run.cgroup import PROCESSES, Group, Groups, find_groups
-from deskgrid.worker.run.jobs import Gang, JobEnded, RankEnded, RankJob, RankReady, RankReport
+from deskgrid.worker.run.cgroup import PROCESSES, ControlGroup, Groups, find_groups
+from deskgrid.worker.run.jobs import GangStart, JobEnded, RankEnded, RankJob, RankReady, RankReport
 from tests.executor.rig import Rig, alive, call, command_template, error, python_template, value, written
 from tests.waiting import eventually
 
@@ -85,7 +85,7 @@ def test_each_rank_of_a_gang_may_use_what_it_asked_for(rig: Rig) -> None:
 
     assert eventually(polled)
     assert reports.pop() == RankReady((1, 1, 0))
-    ranks.begin((1, 1, 0), Gang(("127.0.0.1",), 1, (0,)), 0.0)
+    ranks.begin((1, 1, 0), GangStart(("127.0.0.1",), 1, (0,)), 0.0)
     assert eventually(polled)
     (ended,) = reports
     assert isinstance(ended, RankEnded)
@@ -219,7 +219,7 @@ def test_all_that_is_in_a_group_is_killed_with_it(tmp_path: Path) -> None:
     assert place is not None
     folder = place / f"deskgrid-test-{os.getpid()}"
     folder.mkdir()
-    group = Group(folder)
+    group = ControlGroup(folder)
     script = f"read line; setsid sleep 1000 & echo $! > {tmp_path}/pid; wait"
     with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE) as process:
         group.add(process.pid)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.worker.run.folders import LOCK, PREFIX, Folder, remove_abandoned
+from deskgrid.worker.run.folders import LOCK, PREFIX, WorkerFolder, remove_abandoned
 from tests.executor.rig import Rig, call, python_template, value
 from tests.live import ROOT
 
 PROGRAM = """
-from deskgrid.worker.run.folders import Folder
-folder = Folder()
+from deskgrid.worker.run.folders import WorkerFolder
+folder = WorkerFolder()
 (folder.path / "file").write_text("mine")
 print(folder.path, flush=True)
 input()
@@ -49,7 +49,7 @@ def ended(process: "subprocess.Popen[str]") -> None:
 
 
 def test_it_is_there_until_it_is_closed_and_leaves_nothing(place: Path) -> None:
-    folder = Folder()
+    folder = WorkerFolder()
     (folder.path / "file").write_text("something")
     folder.close()
     folder.close()
@@ -60,7 +60,7 @@ def test_what_a_killed_worker_left_is_removed_by_the_next_one(place: Path) -> No
     process, left = other(place)
     ended(process)
     assert left.is_dir()
-    folder = Folder()
+    folder = WorkerFolder()
     assert not left.exists()
     assert list(place.iterdir()) == [folder.path]
     folder.close()
@@ -69,7 +69,7 @@ def test_what_a_killed_worker_left_is_removed_by_the_next_one(place: Path) -> No
 def test_what_a_living_worker_has_stays(place: Path) -> None:
     process, kept = other(place)
     try:
-        Folder().close()
+        WorkerFolder().close()
         assert (kept / "file").read_text() == "mine"
     finally:
         ended(process)
@@ -81,7 +81,7 @@ def test_folders_that_are_no_workers_stay(place: Path) -> None:
     without_lock, strange = place / f"{PREFIX}abc", place / f"{PREFIX}def"
     without_lock.mkdir(mode=0o700)
     (strange / LOCK).mkdir(parents=True)
-    Folder().close()
+    WorkerFolder().close()
     assert without_lock.is_dir()
     assert (strange / LOCK).is_dir()
 
@@ -137,7 +137,7 @@ def test_a_folder_is_removed_only_by_the_lock_in_it(place: Path) -> None:
     (mine / "file").write_text("keep")
     for name in ("deskgrid-results.lock", f"{PREFIX}results{LOCK}"):
         (place / name).touch(mode=0o666)
-    Folder().close()
+    WorkerFolder().close()
     assert (mine / "file").read_text() == "keep"
 
 
@@ -145,10 +145,10 @@ def test_a_folder_is_removed_only_by_the_lock_in_it(place: Path) -> None:
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o777, 0o1777])
 def test_a_folder_that_others_can_write_to_stays(place: Path, mode: int) -> None:
     folder = abandoned(place, mode=mode)
-    Folder().close()
+    WorkerFolder().close()
     assert (folder / "file").read_text() == "keep"
     folder.chmod(0o700)
-    Folder().close()
+    WorkerFolder().close()
     assert not folder.exists(), "and only for that"
 
 
@@ -156,7 +156,7 @@ def test_a_folder_that_others_can_write_to_stays(place: Path, mode: int) -> None
 def test_a_folder_of_another_user_stays_even_if_root_runs_the_worker(place: Path) -> None:
     folder = abandoned(place)
     os.chown(folder, MALLORY, MALLORY)
-    Folder().close()
+    WorkerFolder().close()
     assert (folder / "file").read_text() == "keep"
 
 
@@ -167,7 +167,7 @@ def test_a_link_in_place_of_a_folder_or_of_its_lock_is_not_followed(place: Path)
     linked = abandoned(place, f"{PREFIX}z")
     (linked / LOCK).unlink()
     (linked / LOCK).symlink_to(elsewhere / LOCK)
-    Folder().close()
+    WorkerFolder().close()
     assert (elsewhere / "file").read_text() == "keep"
     assert (linked / "file").read_text() == "keep"
 
@@ -181,7 +181,7 @@ def test_a_lock_that_is_no_file_of_its_own_is_none(place: Path, what: str) -> No
         os.mkfifo(folder / LOCK)
     else:
         os.link(folder / "file", folder / LOCK)
-    Folder().close()
+    WorkerFolder().close()
     assert (folder / "file").read_text() == "keep"
 
 
@@ -189,10 +189,10 @@ def test_a_lock_that_is_no_file_of_its_own_is_none(place: Path, what: str) -> No
 def test_where_anybody_can_exchange_folders_none_is_removed(place: Path) -> None:
     folder = abandoned(place)
     place.chmod(0o777)
-    Folder().close()
+    WorkerFolder().close()
     assert (folder / "file").read_text() == "keep"
     place.chmod(0o1777)
-    Folder().close()
+    WorkerFolder().close()
     assert not folder.exists(), "with the sticky bit nobody can"
 
 
@@ -205,7 +205,7 @@ def swept(rig: Rig) -> None:
 
 
 def test_a_folder_that_was_removed_is_made_again_with_its_lock(place: Path) -> None:
-    folder = Folder()
+    folder = WorkerFolder()
     shutil.rmtree(folder.path)
     folder.renew()
     assert folder.path.is_dir()
@@ -217,7 +217,7 @@ def test_a_folder_that_was_removed_is_made_again_with_its_lock(place: Path) -> N
 
 def test_the_place_of_a_folder_is_made_again_too(place: Path) -> None:
     (place / "files").mkdir()
-    folder = Folder(place / "files")
+    folder = WorkerFolder(place / "files")
     shutil.rmtree(place / "files")
     folder.renew()
     assert folder.path.is_dir()
@@ -228,7 +228,7 @@ def test_the_place_of_a_folder_is_made_again_too(place: Path) -> None:
 def test_a_folder_that_somebody_else_has_made_in_its_place_is_not_used(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = Folder()
+    folder = WorkerFolder()
     shutil.rmtree(folder.path)
     folder.path.mkdir(mode=0o777)
     folder.path.chmod(0o777)
@@ -239,7 +239,7 @@ def test_a_folder_that_somebody_else_has_made_in_its_place_is_not_used(
 
 
 def test_what_a_folder_is_prepared_with_is_there_again(place: Path) -> None:
-    folder = Folder(prepare=lambda path: (path / "in").mkdir())
+    folder = WorkerFolder(prepare=lambda path: (path / "in").mkdir())
     shutil.rmtree(folder.path)
     folder.renew()
     assert (folder.path / "in").is_dir()
@@ -249,7 +249,7 @@ def test_what_a_folder_is_prepared_with_is_there_again(place: Path) -> None:
 @pytest.mark.skipif(shutil.which("systemd-tmpfiles") is None, reason="this system does not clean up")
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root cleans up")
 def test_systemd_leaves_the_folder_of_a_living_worker_alone(place: Path) -> None:
-    folder = Folder(prepare=lambda path: (path / "file").touch())
+    folder = WorkerFolder(prepare=lambda path: (path / "file").touch())
     (place / "other").mkdir()
     (place / "tmpfiles.conf").write_text(f"e {place} - - - 0\n", encoding="utf-8")
     subprocess.run(["systemd-tmpfiles", "--clean", str(place / "tmpfiles.conf")], check=True)
@@ -259,7 +259,7 @@ def test_systemd_leaves_the_folder_of_a_living_worker_alone(place: Path) -> None
 
 
 def test_files_that_no_task_can_write_to_are_touched(place: Path) -> None:
-    folder = Folder(prepare=lambda path: (path / "bundles" / "one").mkdir(parents=True))
+    folder = WorkerFolder(prepare=lambda path: (path / "bundles" / "one").mkdir(parents=True))
     module = folder.path / "bundles" / "one" / "module.py"
     module.touch()
     paths = [module, module.parent, folder.path / LOCK, folder.path]

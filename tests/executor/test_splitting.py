@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deskgrid.wire import payload_of
 from deskgrid.worker.run.child import PIPE_MOST, Splitter
-from deskgrid.worker.run.output import PRINTED, Ends, Outputs, with_printed, without_printed
+from deskgrid.worker.run.output import PRINTED, HeadAndTail, Outputs, with_printed, without_printed
 
 MARK = b"aabaabaac"
 MIB = 2**20
@@ -38,7 +38,7 @@ def test_only_what_may_begin_a_mark_is_held_back() -> None:
 def test_of_long_output_the_head_and_the_tail_are_kept_and_the_rest_takes_no_memory(limit: int) -> None:
     data = bytes(range(250)) * 400
     for step in (1, 999, len(data)):
-        ends = Ends(limit)
+        ends = HeadAndTail(limit)
         for place in range(0, len(data), step):
             ends.add(data[place : place + step])
             assert len(ends._head) + len(ends._tail) <= 2 * limit + 1
@@ -48,7 +48,7 @@ def test_of_long_output_the_head_and_the_tail_are_kept_and_the_rest_takes_no_mem
 
 
 def test_as_much_as_is_allowed_is_not_cut() -> None:
-    ends = Ends(7)
+    ends = HeadAndTail(7)
     ends.add(b"1234")
     ends.add(b"567")
     assert ends.whole() == b"1234567"
@@ -74,14 +74,14 @@ def test_a_report_whose_mark_is_missing_is_refused_and_no_more_than_a_pipe_holds
 @pytest.mark.parametrize("data", [b"", b"state", bytes(2 * MIB)])
 @pytest.mark.parametrize("limit", [7, 100])
 def test_output_travels_behind_a_checkpoint_and_goes_on(data: bytes, limit: int) -> None:
-    ends, whole = Ends(limit), Ends(limit)
+    ends, whole = HeadAndTail(limit), HeadAndTail(limit)
     for part in (b"first", b"second and more" * 9):
         kept = with_printed(payload_of(data), ends.packed() + ends.packed() if ends.size else b"")
         checkpoint, printed = without_printed(kept)
         assert bytes(checkpoint) == data
-        ends = Ends(limit)
+        ends = HeadAndTail(limit)
         if printed:
-            assert Ends(limit).go_on(ends.go_on(printed)) == b""
+            assert HeadAndTail(limit).go_on(ends.go_on(printed)) == b""
         ends.add(part)
         whole.add(part)
         assert ends.whole() == whole.whole()

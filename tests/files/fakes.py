@@ -44,8 +44,8 @@ def digest(data: bytes) -> bytes:
     return sha256(data).digest()
 
 
-def entry(name: str, data: bytes, *, executable: bool = False) -> wire.Entry:
-    return wire.Entry(name, len(data), executable, b"".join(map(digest, parts_of(data))))
+def entry(name: str, data: bytes, *, executable: bool = False) -> wire.TreeFile:
+    return wire.TreeFile(name, len(data), executable, b"".join(map(digest, parts_of(data))))
 
 
 class Store:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.worker.files.cache import Damaged, FileCache, Partial, link
+from deskgrid.worker.files.cache import ContentMismatch, FileCache, Partial, link
 from tests.files.fakes import digest, entry, parts_of
 
 DATA = os.urandom(2 * wire.PART_BYTES + 5)
 FILE = entry("big", DATA)
 
 
-def begun(cache: FileCache, file: wire.Entry) -> Partial | None:
+def begun(cache: FileCache, file: wire.TreeFile) -> Partial | None:
     """A file that is being fetched, and was looked at."""
     partial = cache.begin(file)
     for _ in partial.look() if partial is not None else ():
@@ -26,7 +26,7 @@ def begun(cache: FileCache, file: wire.Entry) -> Partial | None:
     return partial
 
 
-def fetch(cache: FileCache, file: wire.Entry, data: bytes) -> Path:
+def fetch(cache: FileCache, file: wire.TreeFile, data: bytes) -> Path:
     partial = begun(cache, file)
     assert partial is not None
     for number in partial.missing:
@@ -70,9 +70,9 @@ def test_a_cache_that_somebody_has_removed_is_made_again(cache: FileCache, tmp_p
 def test_a_part_that_was_damaged_is_refused(cache: FileCache) -> None:
     partial = begun(cache, FILE)
     assert partial is not None
-    with pytest.raises(Damaged, match="damaged on its way, or on the disk of the broker"):
+    with pytest.raises(ContentMismatch, match="damaged on its way, or on the disk of the broker"):
         partial.write(0, parts_of(DATA)[1])
-    with pytest.raises(Damaged):
+    with pytest.raises(ContentMismatch):
         cache.put_tree(digest(b"a"), b"b")
     partial.close()
 

@@ -14,9 +14,9 @@ from deskgrid.worker.files import downloads as downloads_module
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files import uploads as uploads_module
 from deskgrid.worker.files.cache import FileCache
-from deskgrid.worker.files.stage import Stage
+from deskgrid.worker.files.stage import FileStage
 from deskgrid.worker.run.executor import RESULT_LIMIT
-from deskgrid.worker.run.jobs import Job, JobEnded, Printed, Program
+from deskgrid.worker.run.jobs import Job, JobEnded, PrintedOutput, Program
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
@@ -54,7 +54,7 @@ class Processes(WithoutCheckpoints):
 
     def end_idle(self, keep: Collection[str]) -> None: ...
 
-    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         return None
 
     def uses(self, environment: str) -> bool:
@@ -86,7 +86,7 @@ class Rig:
         self.area = place / "area"
         self.area.mkdir(exist_ok=True, parents=True)
         self.cache = FileCache(place / "cache", 10**9)
-        self.stage = Stage(self.processes, self.cache, self.area, lambda: None, accounts=accounts)
+        self.stage = FileStage(self.processes, self.cache, self.area, lambda: None, accounts=accounts)
         self.errands = AtOnce()
         stage = self.stage
         for part in (stage, stage._downloads, stage._uploads, stage._inputs, stage._outputs):

@@ -17,7 +17,7 @@ from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused, matches, prepare
 from deskgrid.worker.run import beneath
-from deskgrid.worker.run.accounts import Account
+from deskgrid.worker.run.accounts import UserAccount
 from tests.files.fakes import content, digest, entry
 from tests.files.test_cache import fetch
 
@@ -442,7 +442,7 @@ def test_a_second_name_for_a_file_of_somebody_else_is_no_result(area: Path, work
 def test_a_folder_is_given_away_from_the_inside_out_where_its_new_owner_cannot_reach_it(
     area: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account = Account("nobody", 65534, 65534, (65534,), "/")
+    account = UserAccount("nobody", 65534, 65534, (65534,), "/")
     given, giving = list[str](), os.fchown
     names = ("a/b/c/file", "a/d/file")
     cache, tree = FileCache(tmp_path / "cache", 10**9), wire.Tree(tuple(entry(name, b"1") for name in names))

@@ -13,7 +13,7 @@ from deskgrid import wire
 from deskgrid.broker import loop
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port.connections import LAST_WORD_S
-from deskgrid.broker.port.fair_queue import Arrival
+from deskgrid.broker.port.fair_queue import ReadMessage
 from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import BrokerState, GridFacts
@@ -143,12 +143,12 @@ class Loop(loop.Loop):
         if self._now() >= self._careful_until:
             self._failures = 0
 
-    def _handle(self, arrival: Arrival) -> None:
+    def _handle(self, arrival: ReadMessage) -> None:
         if arrival.peer not in self._ignored:
             self._witness_of(arrival)
         super()._handle(arrival)
 
-    def _witness_of(self, arrival: Arrival) -> None:
+    def _witness_of(self, arrival: ReadMessage) -> None:
         """What was read is told the witness when it is handled: between the two others are answered."""
         witness, now, lease_s = self._broker.witness, self._now(), self._broker.lease_s
         if arrival.data[1:2] == HEARTBEAT:

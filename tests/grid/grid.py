@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deskgrid import wire
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.worker.windows.uptime import Cycle, Instant, OpenEnded, Plan, Until
+from deskgrid.worker.windows.uptime import Cycle, Instant, OpenEnded, Until, UptimePlan
 from tests.grid.broker_node import BrokerNode
 from tests.grid.clients import ClientNode
 from tests.grid.environments import LINUX
@@ -20,10 +20,10 @@ SETTLING_S = 600.0
 # How long the last messages of a run may take.
 LAST_WORDS_S = 120.0
 
-MakePlan = Callable[[Instant], Plan]
+MakePlan = Callable[[Instant], UptimePlan]
 
 
-def open_ended(now: Instant) -> Plan:
+def open_ended(now: Instant) -> UptimePlan:
     """Available until further notice."""
     return OpenEnded()
 

@@ -14,9 +14,9 @@ import msgpack
 from deskgrid.wire import Outcome, Payload
 from deskgrid.worker.run.child import error_payload
 from deskgrid.worker.run.jobs import (
-    Gang,
+    GangStart,
     JobEnded,
-    Printed,
+    PrintedOutput,
     RankEnded,
     RankJob,
     RankKey,
@@ -105,7 +105,7 @@ class FakeRanks:
         self._ranks: dict[RankKey, _Rank] = {}
         self._refused: list[RankRefused] = []
 
-    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         return None
 
     def uses(self, environment: str) -> bool:
@@ -120,7 +120,7 @@ class FakeRanks:
             raise ValueError(f"slot {job.slot} of {self._name} is given to two ranks")
         self._ranks[job.key] = _Rank(job, task_of(bytes(job.payload)), self._clock() + SPAWN_S)
 
-    def begin(self, key: RankKey, gang: Gang, now: float) -> None:
+    def begin(self, key: RankKey, gang: GangStart, now: float) -> None:
         rank = self._ranks[key]
         if len(self._records.ready[key[:2]]) != rank.job.size or len(gang.hosts) != rank.job.size:
             raise ValueError(f"{key} begins, and only {self._records.ready[key[:2]]} were ready")

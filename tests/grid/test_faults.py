@@ -13,7 +13,7 @@ from deskgrid.broker.auth.roles import Credential, Role
 from deskgrid.scheduler.state.rests import LONGEST_REST_S, SILENT_REST_S
 from deskgrid.wire import TaskOptions
 from deskgrid.worker.deliveries import Deliveries
-from deskgrid.worker.gangs import Gangs
+from deskgrid.worker.gangs import WorkerGangs
 from tests.counting import COUNTS
 from tests.grid import broker_node
 from tests.grid.builders import bag
@@ -152,7 +152,7 @@ def test_an_exception_anywhere_in_a_workers_gangs_costs_nothing_but_its_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     faults = Penalties()
-    for kind in (Gangs, Deliveries):
+    for kind in (WorkerGangs, Deliveries):
         for name, function in methods(kind):
             monkeypatch.setattr(kind, name, watched(faults, f"{kind.__name__}.{name}", function))
     raised = total = 0

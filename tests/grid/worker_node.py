@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from deskgrid import wire
 from deskgrid.worker.session import Identity, Session
-from deskgrid.worker.windows.uptime import Instant, OpenEnded, Plan, weekly_from_json
+from deskgrid.worker.windows.uptime import Instant, OpenEnded, UptimePlan, weekly_from_json
 from tests.grid.brief import Brief
 from tests.grid.environments import LINUX
 from tests.grid.fakes import BOOT_S, WALL_S, FakeExecutor
@@ -34,7 +34,7 @@ class WorkerNode:
         port: Port,
         witness: Witness,
         name: str,
-        plan: Callable[[Instant], Plan] | None,
+        plan: Callable[[Instant], UptimePlan] | None,
         *,
         slots: int,
         delay_s: float,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deskgrid.worker.environments import install
-from deskgrid.worker.environments.install import ABOUT, FILES, Refused, Trouble, about_of
+from deskgrid.worker.environments.install import ABOUT, FILES, Trouble, WheelRefused, about_of
 from tests.peers import PATIENCE_S
 from tests.wheels import make_wheel
 
@@ -31,7 +31,7 @@ def unpack(wheel: Path, folder: Path) -> dict[str, object]:
 def refused(wheel: Path) -> str:
     """Why a wheel is refused; nothing appears beside its folder."""
     place = wheel.parent / "place"
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(WheelRefused) as caught:
         unpack(wheel, place / "unpacked")
     assert {path.name for path in place.iterdir()} == {"unpacked"}
     assert {path.name for path in wheel.parent.iterdir()} == {wheel.name, "place"}
@@ -131,7 +131,7 @@ def test_something_that_is_no_wheel(tmp_path: Path) -> None:
     (tmp_path / "place" / "unpacked").rename(tmp_path / "gone")
     with zipfile.ZipFile(wheel, "w"):
         pass
-    with pytest.raises(Refused, match=r"0 folders \.dist-info"):
+    with pytest.raises(WheelRefused, match=r"0 folders \.dist-info"):
         unpack(wheel, tmp_path / "place" / "unpacked")
 
 
@@ -261,7 +261,7 @@ def test_what_python_has_in_an_environment_stays_whatever_a_wheel_is_called_ther
     files = {"bad-1.0.data/data/pyvenv.cfg": "home = /evil\n"}
     monkeypatch.setattr(install, "_check_python", lambda places, scripts: None)
     unpack(make_wheel(tmp_path, "bad", "1.0", files), tmp_path / "unpacked")
-    with pytest.raises(Refused, match=r"'pyvenv\.cfg' is Python's own in an environment"):
+    with pytest.raises(WheelRefused, match=r"'pyvenv\.cfg' is Python's own in an environment"):
         [*install.make(str(tmp_path / "env"), str(tmp_path / "unpacked"))]
     assert "evil" not in (tmp_path / "env" / "pyvenv.cfg").read_text()
 
@@ -281,7 +281,7 @@ def test_a_file_where_another_wheel_has_a_folder(tmp_path: Path, names: tuple[st
     for name, path in zip(("one", "two"), names, strict=True):
         wheel = make_wheel(tmp_path, name, files={f"{name}.py": "", f"{name}-1.0.data/data/{path}": ""})
         unpack(wheel, tmp_path / name)
-    with pytest.raises(Refused, match="is a folder of another wheel, or inside of a file"):
+    with pytest.raises(WheelRefused, match="is a folder of another wheel, or inside of a file"):
         [*install.make(str(tmp_path / "env"), str(tmp_path / "one"), str(tmp_path / "two"))]
 
 

@@ -9,7 +9,7 @@ from deskgrid.broker.environments import AGAIN_S
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.worker.environments import install
 from deskgrid.worker.environments.environments import Environments, _Making
-from deskgrid.worker.environments.install import Refused
+from deskgrid.worker.environments.install import WheelRefused
 from deskgrid.worker.environments.store import NoRoom, WheelStore
 from tests.broker.office import Office
 from tests.broker.test_environments import Pc, owner, template
@@ -62,12 +62,12 @@ def of_wheels(seed: int, home: Path) -> None:
     ]
     for number, wheel in enumerate(wheels):
         (home / f"unpacked-{number}").mkdir()
-        with suppress(Refused):
+        with suppress(WheelRefused):
             for _ in install.unpack(str(wheel), str(home / f"unpacked-{number}")):
                 pass
             raise AssertionError(f"{wheel} was unpacked")
-    place = install._Place(str(home), "", "", "", {str(home / "pyvenv.cfg").casefold()})
-    with suppress(Refused):
+    place = install._TargetEnvironment(str(home), "", "", "", {str(home / "pyvenv.cfg").casefold()})
+    with suppress(WheelRefused):
         place.check(str(home / "pyvenv.cfg"))
         raise AssertionError("a file of Python was replaced")
 

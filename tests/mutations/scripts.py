@@ -22,7 +22,15 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.correction import Correction, Estimate, score
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
+from deskgrid.scheduler.forecast.picture import (
+    Durations,
+    Group,
+    Picture,
+    PictureBag,
+    PicturePC,
+    PictureTask,
+    PictureWindow,
+)
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.earlier import EarlierBags, Past
@@ -428,14 +436,14 @@ def foretold(seed: int, home: Path) -> None:
         correction.learn("a", score(0, Estimate(10.0, 5.0, 20.0), 1e12))
     high = correction.corrected("a", 0, Estimate(10.0, 5.0, 20.0)).high
     expect(high < 1e5, "ten seconds may take {}", high)
-    busy = PC("pc", (Span(0.0, 90.0), Span(1_000.0, math.inf)), 1, (Running(1, 0, 60.0),))
+    busy = PicturePC("pc", (PictureWindow(0.0, 90.0), PictureWindow(1_000.0, math.inf)), 1, (PictureTask(1, 0, 60.0),))
     kinds = {1: Group(1, Durations((100.0,), 50.0), 100.0, 100.0), 2: Group(1, Durations((40.0,), 50.0), 40.0, 40.0)}
-    bags = tuple(Waiting(number, (kind,), 1) for number, kind in kinds.items())
+    bags = tuple(PictureBag(number, (kind,), 1) for number, kind in kinds.items())
     found = forecast(Picture((busy,), bags), Random(seed), 1, CERTAIN)
     ends = [round(end) for (end,) in found.values()]
     expect(ends == [1_100, 80], "tasks of 100 s and 40 s, of which only one fits into a window, end at {}", ends)
-    one_at_a_time = Waiting(1, (Group(4, Durations((10.0,), 50.0)),), 4, licences=(("matlab", 1),))
-    free = tuple([PC(f"pc{number}", (Span(0.0, math.inf),)) for number in range(4)])
+    one_at_a_time = PictureBag(1, (Group(4, Durations((10.0,), 50.0)),), 4, licences=(("matlab", 1),))
+    free = tuple([PicturePC(f"pc{number}", (PictureWindow(0.0, math.inf),)) for number in range(4)])
     ((end,),) = forecast(Picture(free, (one_at_a_time,), licences=(("matlab", 1),)), Random(seed), 1, CERTAIN).values()
     expect(round(end) == 40, "four tasks of 10 s with the same licence take {}", end)
 

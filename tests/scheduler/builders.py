@@ -10,7 +10,7 @@ from typing import Any
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.policy_view import PolicyView
@@ -36,7 +36,7 @@ def packing(margin: float = 0.0, queue_s: float = 0.0, confidence: float = 0.0) 
     return make_policy("packing", margin=margin, queue_s=queue_s, confidence=confidence)
 
 
-def only(grid: GridState) -> Category:
+def only(grid: SchedulerState) -> Category:
     """The category of a grid that has only one."""
     (category,) = grid.categories.by_key.values()
     return category
@@ -61,7 +61,7 @@ class Grid:
         return self.watched.scheduler
 
     @property
-    def inside(self) -> GridState:
+    def inside(self) -> SchedulerState:
         """What the scheduler knows."""
         return self.scheduler.grid
 

@@ -11,7 +11,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.gang_invariants import check_gangs
 from deskgrid.scheduler.gang_placing import AGAIN_S
 from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Outcome, State
-from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelView, Site, Start
+from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import patience_ends
@@ -46,7 +46,7 @@ class First:
             return
 
 
-def _start(view: ParallelView, site: Site, job: Job) -> Start | None:
+def _start(view: ParallelView, site: Site, job: ParallelJob) -> Start | None:
     lacks, ranks = job.need.least, []
     for host in site.hosts:
         many = min(lacks, host.idle // job.need.slots) if host.suits(job.need) else 0
@@ -180,7 +180,7 @@ def test_a_gang_starts_only_where_it_ends_before_the_first_of_its_windows() -> N
     assert lab.starts() == {task: "a b"}
 
 
-def _bad(view: ParallelView, job: Job, hosts: Sequence[Host]) -> list[Start]:
+def _bad(view: ParallelView, job: ParallelJob, hosts: Sequence[Host]) -> list[Start]:
     """Starts that cannot be, whatever a policy thinks."""
     a, b, far = hosts
     away = Host("gone", a.site, 4, 4, idle=4)
@@ -194,7 +194,7 @@ def _bad(view: ParallelView, job: Job, hosts: Sequence[Host]) -> list[Start]:
         Start(job, ((away, 2),), 1.0),
         Start(job, ((a, 2),), math.inf),
         Start(job, ((a, 2),), 101.0),
-        Start(Job(99, job.need, 1.0, 0.0), ((a, 2),), 1.0),
+        Start(ParallelJob(99, job.need, 1.0, 0.0), ((a, 2),), 1.0),
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
 from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
 from deskgrid.scheduler.queues.longest_first import LongestFirst
@@ -43,11 +43,11 @@ def grid() -> Scheduler:
     return made.scheduler
 
 
-def slot(state: GridState, number: int) -> Slot:
+def slot(state: SchedulerState, number: int) -> Slot:
     return state.slots.slots[number]
 
 
-def hold_back(state: GridState) -> None:
+def hold_back(state: SchedulerState) -> None:
     """What runs and what is queued on slot 1 are short all along, but the queued one was not sent."""
     held = slot(state, 1)
     state.slots.unindex(held)
@@ -59,7 +59,7 @@ def hold_back(state: GridState) -> None:
     state.slots.index(held, 0.0)
 
 
-def change_row(state: GridState) -> None:
+def change_row(state: SchedulerState) -> None:
     """Slot 1 is indexed as if it had promised more."""
     changed, index = slot(state, 1), state.slots.queued
     key, load, number = changed.row
@@ -68,7 +68,7 @@ def change_row(state: GridState) -> None:
     index.anchored.append(changed.row)
 
 
-def keep_entry(state: GridState) -> None:
+def keep_entry(state: SchedulerState) -> None:
     """Slot 1 has changed, and is out of its index, but goes on as if it were there."""
     changed = slot(state, 1)
     rows = changed.rows
@@ -76,29 +76,29 @@ def keep_entry(state: GridState) -> None:
     changed.rows = rows
 
 
-def index_twice(state: GridState) -> None:
+def index_twice(state: SchedulerState) -> None:
     """Slot 1 is in another index, too."""
     state.slots.idle.falling.append(slot(state, 1).row)
 
 
-def index_as_of(state: GridState, now: float) -> None:
+def index_as_of(state: SchedulerState, now: float) -> None:
     """Slot 1 is indexed as it has to be at another time."""
     state.slots.unindex(slot(state, 1))
     state.slots.index(slot(state, 1), now)
 
 
-def owe_at_work(state: GridState) -> None:
+def owe_at_work(state: SchedulerState) -> None:
     """Slot 1 is said to owe an answer, though it has work."""
     state.change(slot(state, 1))
     state.deadlines.owe(slot(state, 1), Attempt(LOST, 50))
 
 
-def swap_queue(state: GridState) -> None:
+def swap_queue(state: SchedulerState) -> None:
     category(state).priority = NewestFirst()
 
 
 # What is spoilt, what is said about it, and how.
-SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
+SPOILT: list[tuple[str, str, Callable[[SchedulerState], object]]] = [
     # Bags and batches.
     ("a task too many", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "total", 9)),
     ("a task too many done", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "done", 2)),
@@ -220,7 +220,7 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
 
 
 @pytest.mark.parametrize(("said", "spoil"), [row[1:] for row in SPOILT], ids=[row[0] for row in SPOILT])
-def test_the_check_finds(said: str, spoil: Callable[[GridState], object]) -> None:
+def test_the_check_finds(said: str, spoil: Callable[[SchedulerState], object]) -> None:
     scheduler = grid()
     scheduler.check(0.5)
     spoil(scheduler.grid)

@@ -10,7 +10,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.possible import Offer, Possible
+from deskgrid.scheduler.parallel.possible import Possible, PossibleHost
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.queues import jobs
 from deskgrid.scheduler.queues.jobs import JobQueue
@@ -64,12 +64,12 @@ def seen(lab: Lab) -> list[int]:
 # --- what is possible ------------------------------------------------------------------------------------------------
 
 
-def longest(need: Need, *sites: Sequence[Offer]) -> float:
+def longest(need: Need, *sites: Sequence[PossibleHost]) -> float:
     return Possible(sites).longest(need)
 
 
-def of(lasts: float, slots: int = 1, memory: float = math.inf, *labels: str) -> Offer:
-    return Offer(lasts, slots, memory, frozenset(labels))
+def of(lasts: float, slots: int = 1, memory: float = math.inf, *labels: str) -> PossibleHost:
+    return PossibleHost(lasts, slots, memory, frozenset(labels))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from itertools import accumulate, chain, islice
 from random import Random
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span
+from deskgrid.scheduler.simulation.simulator import Arrival, RealWindow, SimulatedPC, Simulator
 from deskgrid.scheduler.simulation.timetable import Timetable
 
 CASES = 100
@@ -42,11 +42,11 @@ class Repeated:
 
     windows: tuple[tuple[int, int], ...]
 
-    def __call__(self) -> Iterator[Span]:
+    def __call__(self) -> Iterator[RealWindow]:
         closes = 0
         while True:
             for away, up in self.windows:
-                yield Span(closes + away, closes + away + up, closes + away + up)
+                yield RealWindow(closes + away, closes + away + up, closes + away + up)
                 closes += away + up
 
 

@@ -13,7 +13,7 @@ from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.shares import HALF_LIFE_S, LEAD_S, decayed
 from deskgrid.scheduler.turns import CATEGORIES, LOOK_S
-from deskgrid.scheduler.views.explain import Restraint, Waiting, restraint, waiting_of
+from deskgrid.scheduler.views.explain import Restraint, WaitingCounts, restraint, waiting_of
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 from tests.scheduler.test_views import made
 
@@ -326,7 +326,7 @@ def test_no_task_of_a_paused_bag_waits() -> None:
     grid.tasks(10, bag=2)
     grid.pc("a")
     gate(grid, 1, True, tasks)
-    assert made(waiting_of(grid.inside, 1)) == Waiting(0, 0, 2, None)
+    assert made(waiting_of(grid.inside, 1)) == WaitingCounts(0, 0, 2, None)
 
 
 @pytest.mark.parametrize(

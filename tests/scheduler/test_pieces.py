@@ -12,7 +12,7 @@ from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator, Stalled, cycle
-from deskgrid.scheduler.state.progress import IDLE_LIMIT, LEFT_MOST_S, Progress
+from deskgrid.scheduler.state.progress import IDLE_LIMIT, LEFT_MOST_S, TaskProgress
 from deskgrid.sleepbench.scenarios import paper_scenario
 from deskgrid.sleepbench.simulated import Trial, scenario_problem, simulate
 from tests.scheduler.builders import Grid, packing
@@ -194,7 +194,7 @@ def test_a_lost_worker_may_still_save_until_another_one_begins_the_task(grid: Gr
 
 
 def test_a_checkpoint_that_says_less_than_the_one_before_changes_nothing() -> None:
-    progress = Progress(100.0, 0.5, 50.0, 0.5, 50.0)
+    progress = TaskProgress(100.0, 0.5, 50.0, 0.5, 50.0)
     progress.save(0.4, 10.0)
     assert (progress.fraction, progress.left_s, progress.saved) == (0.5, 50.0, False)
 
@@ -203,7 +203,7 @@ def test_a_checkpoint_that_says_less_than_the_one_before_changes_nothing() -> No
 def test_a_fraction_that_tells_nothing_leaves_a_time_that_can_be_counted_with(
     begun_at: float | None, fraction: float
 ) -> None:
-    progress = Progress(100.0, begun_at, 100.0, begun_at, 100.0)
+    progress = TaskProgress(100.0, begun_at, 100.0, begun_at, 100.0)
     progress.save(fraction, 10.0)
     progress.save(fraction, HOUR_S)
     assert (progress.fraction, progress.left_s) == (fraction, LEFT_MOST_S)

@@ -13,7 +13,7 @@ from deskgrid.scheduler.prediction.ratios import (
     SHOWN,
     Ratios,
 )
-from deskgrid.scheduler.prediction.spread import ENOUGH, EXACT, POINTS, Spread, longest, narrow, runtimes
+from deskgrid.scheduler.prediction.spread import ENOUGH, EXACT, POINTS, RatioSpread, longest, narrow, runtimes
 from deskgrid.scheduler.prediction.spread import LONGER as OUTLIVED
 
 
@@ -92,20 +92,20 @@ def test_predictions_that_are_off_by_a_common_factor_are_narrow(most: float, is_
 
 
 def test_a_few_that_are_far_off_do_not_matter() -> None:
-    assert narrow(Spread((0.1, *[1.0] * (POINTS - 2), 9.0)))
+    assert narrow(RatioSpread((0.1, *[1.0] * (POINTS - 2), 9.0)))
 
 
 def test_runtimes_are_what_was_predicted_times_each_ratio_up_to_the_longest() -> None:
-    assert runtimes(10.0, Spread((0.5, 1.0, 2.0), 20.0)) == [5.0, 10.0, 20.0]
-    assert runtimes(10.0, Spread((0.5, 1.0, 2.0), 15.0)) == [5.0, 10.0]
-    assert runtimes(10.0, Spread((0.5, 1.0, 2.0), 15.0), elapsed=5.0) == [10.0]
+    assert runtimes(10.0, RatioSpread((0.5, 1.0, 2.0), 20.0)) == [5.0, 10.0, 20.0]
+    assert runtimes(10.0, RatioSpread((0.5, 1.0, 2.0), 15.0)) == [5.0, 10.0]
+    assert runtimes(10.0, RatioSpread((0.5, 1.0, 2.0), 15.0), elapsed=5.0) == [10.0]
 
 
 @pytest.mark.parametrize(("predicted", "elapsed"), [(40.0, 0.0), (10.0, 10.0)])
 def test_if_all_that_is_likely_exceeds_the_longest_a_task_takes_as_long_as_that(
     predicted: float, elapsed: float
 ) -> None:
-    assert runtimes(predicted, Spread((0.5, 1.0, 2.0), 15.0), elapsed) == [15.0]
+    assert runtimes(predicted, RatioSpread((0.5, 1.0, 2.0), 15.0), elapsed) == [15.0]
 
 
 def test_a_task_that_has_outlived_everything_takes_somewhat_longer() -> None:
@@ -115,7 +115,7 @@ def test_a_task_that_has_outlived_everything_takes_somewhat_longer() -> None:
 @pytest.mark.parametrize("elapsed", [0.0, 5.0, 35.0, 100.0])
 @pytest.mark.parametrize("limit", [25.0, inf])
 def test_a_bound_on_what_a_task_may_take_is_found_without_all_the_others(elapsed: float, limit: float) -> None:
-    unlimited, spread = Spread((0.5, 1.0, 3.0)), Spread((0.5, 1.0, 3.0), limit)
+    unlimited, spread = RatioSpread((0.5, 1.0, 3.0)), RatioSpread((0.5, 1.0, 3.0), limit)
     assert longest(10.0, unlimited, elapsed) == runtimes(10.0, unlimited, elapsed)[-1]
     assert runtimes(10.0, spread, elapsed)[-1] <= longest(10.0, spread, elapsed) <= max(limit, 1.7 * elapsed)
 
@@ -145,7 +145,7 @@ def votes(earlier: EarlierBags) -> dict[int, Vote]:
 def test_a_new_bag_begins_with_the_ratios_of_earlier_ones_if_they_are_far_apart() -> None:
     bag = next_bag(after(WIDE))
     assert not bag.alike
-    assert bag.spread() == Spread(WIDE)
+    assert bag.spread() == RatioSpread(WIDE)
     bag = next_bag(after((3.0,) * POINTS))
     assert bag.alike
     assert bag.spread() is EXACT

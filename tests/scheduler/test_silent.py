@@ -5,7 +5,7 @@ import math
 import pytest
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, Span, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, RealWindow, Run, SimulatedPC, Simulator, cycle
 
 POLICIES = ("packing", "pgs", "longest", "fcfs")
 
@@ -56,7 +56,7 @@ def test_a_black_hole_that_comes_and_goes_says_nothing_while_it_is_away() -> Non
 
 def test_an_honest_pc_that_was_doubted_stops_when_another_begins_and_takes_other_work() -> None:
     """Its task takes 3,000 s instead of 1; it says at 100 s and at 1,200 s that it stays."""
-    late = SimulatedPC("late", lambda: iter([Span(0.0, math.inf, 100.0, (1200.0, math.inf))]), slots=2)
+    late = SimulatedPC("late", lambda: iter([RealWindow(0.0, math.inf, 100.0, (1200.0, math.inf))]), slots=2)
     other = SimulatedPC("other", cycle(10_000.0, 0.0))
     arrivals = [Arrival([1.0], actual=[3000.0]), Arrival([400.0, 400.0], at=1500.0)]
     ended = Simulator(make_policy("pgs"), [late, other], arrivals, trace=True).run()

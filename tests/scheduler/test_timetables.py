@@ -15,21 +15,21 @@ from deskgrid.scheduler.simulation.simulator import (
     Arrival,
     Conditions,
     Execution,
+    RealWindow,
     SimulatedPC,
     Simulator,
-    Span,
     Stalled,
     Timetable,
     always,
     cycle,
 )
-from deskgrid.scheduler.simulation.timetable import LOOKED_THROUGH, Calendar, IllegalSpan
+from deskgrid.scheduler.simulation.timetable import LOOKED_THROUGH, IllegalSpan, SpanCalendar
 from tests.scheduler.builders import fcfs, pgs
 
 
 def planned(*spans: tuple[float, float] | tuple[float, float, float]) -> Timetable:
     """Windows as (opens, closes), or (opens, closes, announced) where these differ."""
-    return lambda: iter([Span(span[0], span[1], span[-1]) for span in spans])
+    return lambda: iter([RealWindow(span[0], span[1], span[-1]) for span in spans])
 
 
 def told(simulator: Simulator) -> list[ev.Event]:
@@ -50,12 +50,12 @@ def told(simulator: Simulator) -> list[ev.Event]:
 
 def test_a_cycle_repeats_from_the_start_and_is_announced_as_it_is() -> None:
     spans = cycle(10, 2)()
-    assert [next(spans) for _ in range(3)] == [Span(0, 10, 10), Span(12, 22, 22), Span(24, 34, 34)]
+    assert [next(spans) for _ in range(3)] == [RealWindow(0, 10, 10), RealWindow(12, 22, 22), RealWindow(24, 34, 34)]
 
 
 def test_a_cycle_without_an_end_is_a_pc_that_stays() -> None:
     assert cycle(math.inf, 2) is always
-    assert list(always()) == [Span(0, math.inf, math.inf)]
+    assert list(always()) == [RealWindow(0, math.inf, math.inf)]
 
 
 def test_each_run_gets_the_timetable_from_its_beginning() -> None:
@@ -66,18 +66,18 @@ def test_each_run_gets_the_timetable_from_its_beginning() -> None:
 @pytest.mark.parametrize("span", [(-1, 5, 5), (5, 5, 6), (5, 6, 5), (5, 4, 6), (math.nan, 5, 5), (0, math.nan, 5)])
 def test_a_window_that_cannot_be_is_refused(span: tuple[float, float, float]) -> None:
     with pytest.raises(IllegalSpan):
-        Span(*span)
+        RealWindow(*span)
 
 
 @pytest.mark.parametrize("closings", [(5, 5), (5, 4), (10, 12), (5, 7, 7), (5, 7, 6), (5, 11, 12), (5, math.nan)])
 def test_another_closing_that_is_not_after_the_last_or_when_the_pc_is_gone_is_refused(closings: list[float]) -> None:
     announced, *again = closings
     with pytest.raises(IllegalSpan, match="another closing"):
-        Span(0, 10, announced, tuple(again))
+        RealWindow(0, 10, announced, tuple(again))
 
 
 def test_the_longest_uptime_that_is_announced_may_be_a_later_one() -> None:
-    assert [Span(2, 10, 5, again).longest() for again in ((), (7,), (6, 13), (6, 7, 9, 11))] == [3, 3, 7, 3]
+    assert [RealWindow(2, 10, 5, again).longest() for again in ((), (7,), (6, 13), (6, 7, 9, 11))] == [3, 3, 7, 3]
 
 
 def test_windows_that_overlap_are_refused() -> None:
@@ -86,15 +86,15 @@ def test_windows_that_overlap_are_refused() -> None:
 
 
 def test_at_most_64_windows_are_announced_from_where_one_is() -> None:
-    calendar = Calendar(cycle(10, 2))
-    assert calendar.take() == Span(0, 10, 10)
+    calendar = SpanCalendar(cycle(10, 2))
+    assert calendar.take() == RealWindow(0, 10, 10)
     coming = calendar.coming(4)
     assert (len(coming), coming[0], coming[-1]) == (ANNOUNCED, (8, 10), (ANNOUNCED * 12 - 4, 10))
 
 
 def test_a_coming_window_is_announced_with_its_announced_closing_but_not_into_the_next() -> None:
-    calendar = Calendar(planned((0, 10), (20, 30, 25), (40, 50, 99), (60, 70, 99)))
-    assert calendar.take() == Span(0, 10, 10)
+    calendar = SpanCalendar(planned((0, 10), (20, 30, 25), (40, 50, 99), (60, 70, 99)))
+    assert calendar.take() == RealWindow(0, 10, 10)
     assert calendar.coming(1) == ((19, 5), (39, 20), (59, 39))
 
 
@@ -132,7 +132,7 @@ def test_a_pc_that_stays_longer_than_announced_is_given_nothing_new_but_finishes
 
 
 def test_a_pc_that_is_still_there_when_it_was_to_be_gone_says_how_long_it_stays_and_is_used() -> None:
-    pc = SimulatedPC("a", lambda: iter([Span(0, 30, 10, (15, 24)), Span(40, 60, 60)]))
+    pc = SimulatedPC("a", lambda: iter([RealWindow(0, 30, 10, (15, 24)), RealWindow(40, 60, 60)]))
     simulator = Simulator(pgs(), [pc], [Arrival([9, 4, 8, 10])], trace=True)
     events = told(simulator)
     run = simulator.run()
@@ -149,13 +149,13 @@ def test_a_pc_that_is_still_there_when_it_was_to_be_gone_says_how_long_it_stays_
 
 @pytest.mark.parametrize(("last", "planned_kills"), [(25, 0), (15, 1)])
 def test_what_is_announced_last_says_whether_a_pc_left_early(last: float, planned_kills: int) -> None:
-    pc = SimulatedPC("a", lambda: iter([Span(0, 20, 10, (last,)), Span(40, 100, 100)]))
+    pc = SimulatedPC("a", lambda: iter([RealWindow(0, 20, 10, (last,)), RealWindow(40, 100, 100)]))
     counters = Simulator(pgs(), [pc], [Arrival([8], actual=[22])]).run().counters
     assert (counters.kills, counters.planned_kills) == (1, planned_kills)
 
 
 def test_a_task_that_only_a_later_announcement_has_room_for_is_no_reason_to_give_up() -> None:
-    pc = SimulatedPC("a", lambda: iter([Span(0, 30, 5, (30,))]))
+    pc = SimulatedPC("a", lambda: iter([RealWindow(0, 30, 5, (30,))]))
     run = Simulator(pgs(), [pc], [Arrival([20])], trace=True).run()
     assert run.executions == (Execution("a", 0, 0, 5, 25, True),)
 
@@ -165,7 +165,7 @@ def test_a_pc_that_leaves_before_its_announced_end_kills_but_not_as_planned() ->
     run = Simulator(pgs(), [pc], [Arrival([15])], trace=True).run()
     assert (run.counters.kills, run.counters.planned_kills, run.counters.wasted_s) == (1, 0, 10)
     assert run.executions == (Execution("a", 0, 0, 0, 10, False), Execution("a", 0, 0, 40, 55, True))
-    assert run.spans == (("a", Span(0, 10, 20)), ("a", Span(40, 60, 60)))
+    assert run.spans == (("a", RealWindow(0, 10, 20)), ("a", RealWindow(40, 60, 60)))
 
 
 def test_a_task_that_was_stopped_after_outliving_its_prediction_is_predicted_at_twice_what_it_used() -> None:
@@ -194,13 +194,13 @@ def test_the_longest_window_of_a_timetable_that_ends_is_known_beforehand() -> No
         Simulator(pgs(), [SimulatedPC("a", planned((0, 10), (15, 35)))], [Arrival([8, 20])]).run()
 
 
-def endless() -> Iterator[Span]:
+def endless() -> Iterator[RealWindow]:
     """Ten windows of 1 s, then always one of 5 s."""
     for number in range(10):
-        yield Span(number * 2, number * 2 + 1, number * 2 + 1)
+        yield RealWindow(number * 2, number * 2 + 1, number * 2 + 1)
     opens = 20.0
     while True:
-        yield Span(opens, opens + 5, opens + 5)
+        yield RealWindow(opens, opens + 5, opens + 5)
         opens += 6
 
 

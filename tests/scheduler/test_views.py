@@ -19,7 +19,7 @@ from deskgrid.scheduler.views.explain import (
     ComingWindow,
     Explanation,
     SlotReason,
-    Waiting,
+    WaitingCounts,
     explain,
     waiting_of,
 )
@@ -300,13 +300,13 @@ def test_of_a_bag_the_tasks_that_wait_are_counted_and_the_first_of_the_longest_i
     grid.tasks(90, bag=2)
     grid.pc("a", 6)
     grid.expect(a=[0])
-    assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 0, 1)
+    assert made(waiting_of(grid.inside, 1)) == WaitingCounts(4, 0, 0, 1)
     assert len(list(waiting_of(grid.inside, 1))) == 1
     monkeypatch.setattr(explanations, "TASKS_PIECE", 1)
     assert len(list(waiting_of(grid.inside, 1))) == 3
-    assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 0, 1)
+    assert made(waiting_of(grid.inside, 1)) == WaitingCounts(4, 0, 0, 1)
     grid.cancel(1, 2, 3, 4)
-    assert made(waiting_of(grid.inside, 1)) == Waiting(0, 0, 0, None)
+    assert made(waiting_of(grid.inside, 1)) == WaitingCounts(0, 0, 0, None)
 
 
 def test_the_longest_window_counts_as_a_pc_of_speed_1_would_need_it() -> None:

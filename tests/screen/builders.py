@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from deskgrid.errors import RequestFailed
-from deskgrid.screen.view import Happened, Question, Seen, Told
+from deskgrid.screen.view import BrokerAnswer, Happened, ScreenData, ScreenQuestion
 from deskgrid.wire.status import (
     BagState,
     CounterValues,
@@ -251,10 +251,13 @@ NOW = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)
 
 
 def seen(
-    document: StatusDocument, told: dict[Question, Told] | None = None, *events: Happened, age_s: float = 0.0
-) -> Seen:
+    document: StatusDocument,
+    told: dict[ScreenQuestion, BrokerAnswer] | None = None,
+    *events: Happened,
+    age_s: float = 0.0,
+) -> ScreenData:
     """What the broker has told: a snapshot, and perhaps more."""
-    return Seen(document, document["bags"], NOW, events, told or {}, age_s)
+    return ScreenData(document, document["bags"], NOW, events, told or {}, age_s)
 
 
 def happened(what: str, number: int = 1, **facts: str) -> Happened:

@@ -7,17 +7,17 @@ from rich.console import Console
 from deskgrid.screen.frame import draw, listing, room_for
 from deskgrid.screen.keys import Context, press, split
 from deskgrid.screen.listing import position
-from deskgrid.screen.view import Order, Seen, View
+from deskgrid.screen.view import PendingOrder, ScreenData, ScreenView
 
 
 class Player:
     """A screen of this size, and somebody at its keys. ``orders``: those that were sent to the broker."""
 
-    def __init__(self, seen: Seen, width: int = 80, height: int = 24) -> None:
-        self.view = View()
+    def __init__(self, seen: ScreenData, width: int = 80, height: int = 24) -> None:
+        self.view = ScreenView()
         self.seen = seen
         self.width, self.height = width, height
-        self.orders: list[Order] = []
+        self.orders: list[PendingOrder] = []
 
     def type(self, *typed: str) -> "Player":
         """Press keys, as a terminal sends them."""

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from deskgrid.screen.drawing import Column, Part, bar, counted, fitted, flow, row, shares
+from deskgrid.screen.drawing import BarPart, Column, bar, counted, fitted, flow, row, shares
 from deskgrid.wire import clean
 
-A, B = Part("a", "", "first"), Part("b", "", "second")
+A, B = BarPart("a", "", "first"), BarPart("b", "", "second")
 
 
 def test_a_count_has_its_noun_in_the_right_number() -> None:

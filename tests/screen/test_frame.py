@@ -9,7 +9,7 @@ from rich.text import Text
 
 from deskgrid.screen.frame import draw, listing
 from deskgrid.screen.questions import EVENTS, PLAN, SHARES, STATUS, explain_of, logs_of, output_of, tasks_of, worker_of
-from deskgrid.screen.view import Kind, Page, Question, Seen, Told
+from deskgrid.screen.view import BrokerAnswer, Kind, Page, ScreenData, ScreenQuestion
 from deskgrid.wire.status import LearnedHours, StatusDocument, WorkerState
 from tests.screen.builders import BAG, bag, happened, lab, seen, slot, snapshot, worker
 from tests.screen.player import Player
@@ -33,11 +33,11 @@ def task(
 
 
 def on(
-    page: Page, document: StatusDocument, told: dict[Question, Any] | None = None, *events: Any, **size: int
+    page: Page, document: StatusDocument, told: dict[ScreenQuestion, Any] | None = None, *events: Any, **size: int
 ) -> Player:
     """A page of a grid; ``told``: answers of the broker, and refusals as texts."""
     answers = {
-        question: Told(None, answer) if isinstance(answer, str) else Told(answer)
+        question: BrokerAnswer(None, answer) if isinstance(answer, str) else BrokerAnswer(answer)
         for question, answer in (told or {}).items()
     }
     player = Player(seen(document, answers, *events), **size)
@@ -87,7 +87,7 @@ def test_no_name_and_no_number_upsets_it(
     ]
     done, failed, running, waiting = counts
     document = snapshot(workers, [bag(name, done=done, failed=failed, running=running, waiting=waiting, note=name)])
-    told: dict[Question, Any] = {
+    told: dict[ScreenQuestion, Any] = {
         worker_of(name): workers[0],
         explain_of(BAG): {"text": [name]},
         explain_of(BAG, 17): {"text": [name]},
@@ -130,7 +130,7 @@ def test_a_broker_that_is_away_is_said_to_be_and_the_rows_are_dimmed() -> None:
 
 
 def test_a_refusal_of_the_broker_is_a_line_of_the_screen() -> None:
-    refused = seen(lab(7), {STATUS: Told(None, "4000 questions wait already")})
+    refused = seen(lab(7), {STATUS: BrokerAnswer(None, "4000 questions wait already")})
     for view in ("1", "2"):
         assert "4000 questions wait already" in Player(refused).type(view).text()
 
@@ -201,7 +201,7 @@ def test_all_bags_have_a_row_when_the_broker_has_told_them() -> None:
     few: StatusDocument = {**document, "bags": document["bags"][:200]}
     assert len(on(Page("bags"), few).rows) == 201
     assert "100 bags more: 100 under way" in on(Page("bags", row=999), few).text()
-    all_of_them = Seen(few, document["bags"], seen(few).now)
+    all_of_them = ScreenData(few, document["bags"], seen(few).now)
     player = Player(all_of_them)
     player.view.pages = [Page("bags")]
     assert len(player.rows) == 300
@@ -231,7 +231,7 @@ def test_people_have_their_shares_and_what_they_have_used() -> None:
 
 
 def test_where_nobody_shares_with_others_the_share_is_not_named() -> None:
-    told: dict[Question, Any] = {SHARES: {"shares": [share("client", 1.0, 0.0, "client")]}}
+    told: dict[ScreenQuestion, Any] = {SHARES: {"shares": [share("client", 1.0, 0.0, "client")]}}
     titles = on(Page("people"), snapshot(bags=[bag()]), told, width=120).line_with("weight")
     assert titles.split()[:6] == ["owner", "tasks", "bags", "weight", "used", "running"]
     narrow = on(Page("people"), snapshot(bags=[bag()]), told, width=80).line_with("weight")
@@ -357,7 +357,7 @@ def test_a_task_shows_why_it_waits_how_it_ended_and_what_it_printed() -> None:
 
 
 def test_a_long_log_scrolls_and_at_its_end_it_is_followed() -> None:
-    def log(count: int) -> dict[Question, Any]:
+    def log(count: int) -> dict[ScreenQuestion, Any]:
         return {logs_of(BAG, 17): LOG | {"stdout": "".join(f"line {number}\n" for number in range(count))}}
 
     player = on(Page("task", BAG, 17), snapshot(bags=[bag()]), log(100))

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deskgrid.screen.bag_rows import BAG_PARTS
-from deskgrid.screen.drawing import Part
+from deskgrid.screen.drawing import BarPart
 from deskgrid.screen.screen import AWAY_S, render
 from deskgrid.screen.worker_rows import WINDOW_PARTS
 from deskgrid.wire.status import CounterValues, StatusDocument
@@ -154,7 +154,7 @@ def test_work_that_does_not_fit_fills_the_bar_and_no_more(runtime_s: float, glyp
 
 
 @pytest.mark.parametrize("parts", [WINDOW_PARTS, BAG_PARTS])
-def test_the_stretches_of_a_bar_differ_without_colour_and_the_legend_names_them(parts: tuple[Part, ...]) -> None:
+def test_the_stretches_of_a_bar_differ_without_colour_and_the_legend_names_them(parts: tuple[BarPart, ...]) -> None:
     text = "\n".join(lines(lab(7), 60, 24))
     assert all(f"{part.glyph} {part.name}" in text for part in parts)
     assert len({part.glyph for part in parts}) == len({part.style for part in parts}) == 4

@@ -15,7 +15,7 @@ from deskgrid.screen.questions import (
     SHARES,
     STATUS,
     TICK_S,
-    Wanted,
+    WantedAnswer,
     cancel_of,
     explain_of,
     logs_of,
@@ -24,8 +24,8 @@ from deskgrid.screen.questions import (
     wanted,
     worker_of,
 )
-from deskgrid.screen.source import Source
-from deskgrid.screen.view import Order, Page, Question, View, progress_of
+from deskgrid.screen.source import AnswerSource
+from deskgrid.screen.view import Page, PendingOrder, ScreenQuestion, ScreenView, progress_of
 from deskgrid.wire.status import StatusDocument
 from tests.screen.builders import BAG, asked, bag, lab, seen, snapshot, worker
 from tests.waiting import eventually
@@ -36,8 +36,8 @@ Answer = dict[str, Any]
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
-def questions(page: Page, document: StatusDocument) -> dict[Question, float]:
-    return dict(wanted(View([page]), seen(document)))
+def questions(page: Page, document: StatusDocument) -> dict[ScreenQuestion, float]:
+    return dict(wanted(ScreenView([page]), seen(document)))
 
 
 def test_a_small_grid_is_asked_for_twice_a_second() -> None:
@@ -56,7 +56,7 @@ def test_all_bags_are_asked_for_where_they_are_shown_and_not_in_the_status(kind:
     assert BAGS not in questions(Page(kind), document)
     few: StatusDocument = {**document, "bags": document["bags"][:200]}
     assert BAGS in questions(Page(kind), few)
-    assert BAGS in dict(wanted(View([Page(kind), Page("bag", "1")]), seen(few)))
+    assert BAGS in dict(wanted(ScreenView([Page(kind), Page("bag", "1")]), seen(few)))
     assert BAGS not in questions(Page("pcs"), few)
 
 
@@ -106,18 +106,18 @@ class Clock:
         return self.now
 
 
-Open = Callable[..., Source]
+Open = Callable[..., AnswerSource]
 
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
     """Opens sources, which end with the test."""
-    sources: list[Source] = []
+    sources: list[AnswerSource] = []
 
-    def open_one(broker: Broker, *questions: Question, clock: Clock | None = None) -> Source:
-        source = Source(broker) if clock is None else Source(broker, clock)
+    def open_one(broker: Broker, *questions: ScreenQuestion, clock: Clock | None = None) -> AnswerSource:
+        source = AnswerSource(broker) if clock is None else AnswerSource(broker, clock)
         sources.append(source.__enter__())
-        source.want([Wanted(question, 0.01) for question in (STATUS, *questions)])
+        source.want([WantedAnswer(question, 0.01) for question in (STATUS, *questions)])
         return source
 
     yield open_one
@@ -129,7 +129,7 @@ def test_a_broker_that_was_never_there_is_an_error() -> None:
     broker = Broker(lab(3))
     broker.error = GridUnreachable("nobody")
     with pytest.raises(GridUnreachable):
-        Source(broker)
+        AnswerSource(broker)
 
 
 def test_while_the_broker_is_away_the_last_answers_grow_old_and_then_there_are_new_ones(opened: Open) -> None:
@@ -141,7 +141,7 @@ def test_while_the_broker_is_away_the_last_answers_grow_old_and_then_there_are_n
     assert source.seen().age_s in (0.0, 12.0)  # a question may have been on its way
     broker.error, broker.document = None, snapshot([worker("new")])
     clock.now += 1.0
-    source.want([Wanted(STATUS, 0.02)])
+    source.want([WantedAnswer(STATUS, 0.02)])
     assert eventually(lambda: source.seen().snapshot["workers"][0]["name"] == "new")
     assert source.seen().age_s == 0.0
 
@@ -174,7 +174,7 @@ def test_a_first_answer_is_news_and_answers_that_nobody_wants_any_more_are_forgo
     source = opened(broker, worker_of("pc"))
     assert source.news.wait(10)
     assert eventually(lambda: source.seen().answer(worker_of("pc")) == {"name": "pc"})
-    source.want([Wanted(STATUS, 0.01)])
+    source.want([WantedAnswer(STATUS, 0.01)])
     assert worker_of("pc") not in source.seen().told
 
 
@@ -228,8 +228,8 @@ def test_the_grid_alone_is_newer_than_the_rows_and_its_totals_are_not_shown_with
             throughput = {"per_s": 99.0} if args else {"per_s": 1.0}
             return {**whole, "throughput": throughput, "totals": {} if args else whole["totals"]}
 
-    with Source(Grid(lab(3))) as source:
-        source.want([Wanted(STATUS, 3600.0), Wanted(GRID, 0.01)])
+    with AnswerSource(Grid(lab(3))) as source:
+        source.want([WantedAnswer(STATUS, 3600.0), WantedAnswer(GRID, 0.01)])
         assert eventually(lambda: source.seen().snapshot["throughput"]["per_s"] == 99.0)
         assert source.seen().snapshot["totals"] == lab(3)["totals"]
 
@@ -253,7 +253,7 @@ def test_the_output_of_a_bag_grows_and_only_what_is_new_is_asked_for(opened: Ope
 def test_what_came_of_an_order_is_said_once(opened: Open) -> None:
     broker = Broker(lab(3), cancel={"cancelled": 1204})
     source = opened(broker)
-    source.order(Order(cancel_of(BAG, 3), "cancel task 3"))
+    source.order(PendingOrder(cancel_of(BAG, 3), "cancel task 3"))
     assert source.news.wait(10)
     assert source.said() == "cancel task 3: 1,204 cancelled"
     assert source.said() == ""
@@ -262,6 +262,6 @@ def test_what_came_of_an_order_is_said_once(opened: Open) -> None:
 
 def test_a_refused_order_says_why(opened: Open) -> None:
     source = opened(Broker(lab(3), cancel="bag a belongs to ann"))
-    source.order(Order(cancel_of(BAG), "cancel bag a"))
+    source.order(PendingOrder(cancel_of(BAG), "cancel bag a"))
     assert source.news.wait(10)
     assert source.said() == "bag a belongs to ann"

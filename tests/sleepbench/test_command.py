@@ -11,7 +11,7 @@ from deskgrid.sleepbench import live
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.costs import measure
 from deskgrid.sleepbench.live import LiveRun
-from deskgrid.sleepbench.scenarios import Measured, Scenario
+from deskgrid.sleepbench.scenarios import Measurements, Scenario
 
 FIELDS = "scenario policy run seed makespan_min lower_bound_min paper_min tasks kills planned_kills wasted_s idle_s"
 
@@ -29,7 +29,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int | str, float, str, i
     def run(scenario: Scenario, scale: float, policy: str, seed: int, progress: Callable[[int], None]) -> LiveRun:
         made.append((scenario.number, scale, policy, seed))
         progress(len(scenario.tasks))
-        measured = Measured(3600.0 * scale * len(made), 8 * 3600.0 * scale, 28920.0 * scale, 0.0, 0, 0)
+        measured = Measurements(3600.0 * scale * len(made), 8 * 3600.0 * scale, 28920.0 * scale, 0.0, 0, 0)
         return LiveRun(measured, measure([], []))
 
     monkeypatch.setattr(live, "run_live", run)

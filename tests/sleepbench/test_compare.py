@@ -9,8 +9,8 @@ from itertools import islice
 import pytest
 from rich.console import Console
 
-from deskgrid.scheduler.simulation.simulator import Span
-from deskgrid.sleepbench.compare import LOTS, Comparison, Setting, Underway, trials
+from deskgrid.scheduler.simulation.simulator import RealWindow
+from deskgrid.sleepbench.compare import LOTS, Comparison, RunSetting, Underway, trials
 from deskgrid.sleepbench.costs import Cost, Costs
 from deskgrid.sleepbench.report import compared
 from deskgrid.sleepbench.scenarios import Row, Scenario, paper_scenario
@@ -37,14 +37,14 @@ def comparison(live: list[Row], simulated: list[Row], *, by_lot: bool = False) -
 
 
 def test_an_ideal_grid_is_the_scaled_scenario_without_costs() -> None:
-    (trial,) = trials(Setting(paper_scenario(3), 0.02, "pgs", {"margin": 0.15}), None)
+    (trial,) = trials(RunSetting(paper_scenario(3), 0.02, "pgs", {"margin": 0.15}), None)
     assert (trial.parameters.overhead_s, trial.parameters.opening_s, trial.parameters.jitter) == (0.0, 0.0, 0.0)
     assert trial.parameters.options == {"pgs": {"margin": 0.15}}
-    assert next(trial.problem.pcs[0].timetable()) == Span(0.0, 1.68, 1.68)
+    assert next(trial.problem.pcs[0].timetable()) == RealWindow(0.0, 1.68, 1.68)
 
 
 def test_the_costs_of_a_run_are_simulated_as_they_were_measured_and_as_nobody_predicted_them() -> None:
-    (trial,) = trials(Setting(paper_scenario(3), 0.02, "pgs", {}), COSTS)
+    (trial,) = trials(RunSetting(paper_scenario(3), 0.02, "pgs", {}), COSTS)
     measured = trial.parameters.overhead_s, trial.parameters.gap_s, trial.parameters.opening_s
     assert measured == (0.002, 0.003, 0.02)
     assert [bag.at for bag in trial.problem.arrivals] == pytest.approx([0.027])
@@ -55,18 +55,18 @@ def test_the_costs_of_a_run_are_simulated_as_they_were_measured_and_as_nobody_pr
 
 
 def test_a_window_may_also_open_after_the_start() -> None:
-    assert next(Underway(2.0, 1.0, 5.0)()) == Span(3.0, 5.0, 5.0)
+    assert next(Underway(2.0, 1.0, 5.0)()) == RealWindow(3.0, 5.0, 5.0)
 
 
 def test_a_policy_that_draws_lots_is_simulated_with_many() -> None:
-    setting = Setting(SMALL, 0.02, "fcfs", {})
+    setting = RunSetting(SMALL, 0.02, "fcfs", {})
     assert setting.by_lot
     assert [trial.seed for trial in trials(setting, COSTS)] == list(range(LOTS))
     assert not replace(setting, policy="packing").by_lot
 
 
 def test_each_task_costs_its_slot_the_overhead_and_the_first_what_comes_before_it() -> None:
-    setting = Setting(Scenario("one", (10.0, 20.0), (math.inf,), 0.0), 0.5, "pgs", {"queue_s": 0})
+    setting = RunSetting(Scenario("one", (10.0, 20.0), (math.inf,), 0.0), 0.5, "pgs", {"queue_s": 0})
     made = rows_of([*trials(setting, None), *trials(setting, replace(COSTS, first_closings={}))])
     makespans = [row.makespan_min * 60 for row in made if isinstance(row, Row)]
     # In the scenario's seconds, two of which are one that passes.

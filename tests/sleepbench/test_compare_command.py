@@ -11,7 +11,7 @@ from deskgrid.sleepbench import live
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.costs import Cost, Costs
 from deskgrid.sleepbench.live import LiveRun
-from deskgrid.sleepbench.scenarios import Measured, Scenario
+from deskgrid.sleepbench.scenarios import Measurements, Scenario
 
 COSTS = Costs(Cost(0.001, 0.1, 10), Cost(0.003, 0.2, 5), Cost(0.02, 0.3, 4), Cost(0.002, 0.004, 8), 0.03, {})
 # What PGS needs for scenario 3 with these costs at scale 0.02, in the paper's minutes; found by the simulator.
@@ -33,7 +33,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, minutes: float, kills: int = 0) -> 
     def run(scenario: Scenario, scale: float, policy: str, seed: int, progress: Callable[[int], None]) -> LiveRun:
         made.append((scenario.number, scale, policy, seed))
         progress(len(scenario.tasks))
-        return LiveRun(Measured(60 * minutes * scale, 0.0, 0.0, 0.0, kills, kills), COSTS)
+        return LiveRun(Measurements(60 * minutes * scale, 0.0, 0.0, 0.0, kills, kills), COSTS)
 
     monkeypatch.setattr(live, "run_live", run)
     return made

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid.sleepbench import compress as sq
-from deskgrid.sleepbench.compress import Cost, Group, Source, Squeezed
+from deskgrid.sleepbench.compress import CompressionCost, CompressionTask, FileToCompress, Squeezed
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {"zlib": zlib.decompress, "bz2": bz2.decompress, "lzma": lzma.decompress}
 if sys.version_info >= (3, 14):
@@ -92,7 +92,7 @@ def test_the_task_adds_up_what_it_compressed(tmp_path: Path, monkeypatch: pytest
     put(tmp_path, "a.py", 1000)
     put(tmp_path, "b/c.py", 500)
     monkeypatch.setattr(sq, "library", lambda: tmp_path)
-    result = sq.squeeze(Group("zlib 6", "source", ("a.py", "b/c.py"), 0.1))
+    result = sq.squeeze(CompressionTask("zlib 6", "source", ("a.py", "b/c.py"), 0.1))
     packed = len(zlib.compress(b"x" * 1000, 6)) + len(zlib.compress(b"x" * 500, 6))
     assert (result.setting, result.kind) == ("zlib 6", "source")
     assert (result.files, result.before, result.after) == (2, 1500, packed)
@@ -108,7 +108,7 @@ def test_every_setting_is_measured_on_every_kind_there_is(tmp_path: Path) -> Non
 
 
 def test_a_sample_has_files_of_all_sizes_and_stays_small() -> None:
-    files = [Source(f"{place}.py", "source", 100 * place) for place in range(1, 241)]
+    files = [FileToCompress(f"{place}.py", "source", 100 * place) for place in range(1, 241)]
     sizes = [source.size for source in sq.sample(files)]
     assert sum(sizes) <= sq.SAMPLE_BYTES
     assert min(sizes) < 3_000
@@ -116,12 +116,12 @@ def test_a_sample_has_files_of_all_sizes_and_stays_small() -> None:
 
 
 def test_a_single_large_file_is_a_sample_too() -> None:
-    assert len(sq.sample([Source("a.py", "source", 10 * sq.SAMPLE_BYTES)])) == 1
+    assert len(sq.sample([FileToCompress("a.py", "source", 10 * sq.SAMPLE_BYTES)])) == 1
 
 
 # A second for each file and one for each ten bytes, whatever the setting; three files of ten bytes.
-COSTS = {(setting, "source"): Cost(1.0, 0.1) for setting in sq.SETTINGS}
-FILES = [Source(f"{name}.py", "source", 10) for name in "abc"]
+COSTS = {(setting, "source"): CompressionCost(1.0, 0.1) for setting in sq.SETTINGS}
+FILES = [FileToCompress(f"{name}.py", "source", 10) for name in "abc"]
 
 
 def test_groups_are_as_long_as_asked_and_hold_every_file_under_every_setting() -> None:
@@ -140,8 +140,8 @@ def test_a_file_that_takes_longer_than_a_task_should_is_a_task_of_its_own() -> N
 
 
 def test_kinds_are_not_mixed_in_a_task() -> None:
-    costs = COSTS | {(setting, "text"): Cost(1.0, 0.1) for setting in sq.SETTINGS}
-    made = sq.groups([*FILES, Source("d.txt", "text", 10)], ["zlib 1"], costs, target=100.0)
+    costs = COSTS | {(setting, "text"): CompressionCost(1.0, 0.1) for setting in sq.SETTINGS}
+    made = sq.groups([*FILES, FileToCompress("d.txt", "text", 10)], ["zlib 1"], costs, target=100.0)
     assert [(group.kind, group.paths) for group in made] == [("source", ("a.py", "b.py", "c.py")), ("text", ("d.txt",))]
 
 

@@ -13,7 +13,7 @@ from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.etas import LEAST, bags_of, nights_and_weekends
 from deskgrid.sleepbench.workloads.drawn_bags import drawn_bags
 from deskgrid.sleepbench.workloads.source import WorkloadError
-from deskgrid.sleepbench.workloads.task_log import LoggedTask, TaskLog
+from deskgrid.sleepbench.workloads.task_log import LoggedTask, LoggedTasks
 
 FIELDS = "method stage bags coverage90 width_median point_error_median cost_ms"
 HOUR = 3600.0
@@ -92,13 +92,13 @@ def test_a_log_of_tasks_that_fit_no_window_is_refused(tmp_path: Path) -> None:
 
 
 def test_each_bag_is_played_once_before_any_is_played_again() -> None:
-    log = TaskLog("", tuple(tuple([LoggedTask(name, "f", "p", 1.0)] * 30) for name in "abc"))
+    log = LoggedTasks("", tuple(tuple([LoggedTask(name, "f", "p", 1.0)] * 30) for name in "abc"))
     names = [None if bag is None else bag[0].bag for bag in bags_of(log, Random(1), 7)]
     assert [place for place, name in enumerate(names) if name is None] == [3, 7]
     assert {*names[:3]} == {*names[4:7]} == {"a", "b", "c"}
     assert len(names) == 9
     with pytest.raises(WorkloadError):
-        next(bags_of(TaskLog("", ()), Random(1), 7))
+        next(bags_of(LoggedTasks("", ()), Random(1), 7))
 
 
 def test_bags_that_are_drawn_are_of_all_sizes() -> None:

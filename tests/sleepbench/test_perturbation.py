@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span, cycle
+from deskgrid.scheduler.simulation.simulator import RealWindow, SimulatedPC, cycle
 from deskgrid.sleepbench.perturbation import NEGLIGIBLE, error, predictions, wrongly_announced
 
 
@@ -33,7 +33,7 @@ def test_estimates_stay_below_the_most_but_never_below_it_for_what_is_longer() -
     assert min(estimates) < 10.0
 
 
-def spans(pc: SimulatedPC, count: int = 50) -> list[Span]:
+def spans(pc: SimulatedPC, count: int = 50) -> list[RealWindow]:
     return list(islice(pc.timetable(), count))
 
 
@@ -69,6 +69,6 @@ def test_a_pc_that_stays_is_still_known_to_stay() -> None:
 
 
 def test_a_window_so_short_that_an_error_would_leave_none_of_it_is_announced_as_it_is() -> None:
-    span = Span(1e9, 1e9 + 2e-7, 1e9 + 2e-7)
+    span = RealWindow(1e9, 1e9 + 2e-7, 1e9 + 2e-7)
     pc = SimulatedPC("a", lambda: iter([span] * 20))
     assert all(each.announced > each.opens for each in spans(wrongly_announced(pc, 1000.0, 1)))

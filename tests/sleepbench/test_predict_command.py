@@ -13,7 +13,7 @@ from deskgrid.scheduler.prediction.calibration import LEVELS
 from deskgrid.sleepbench import predictors, prequential
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.predictors import LastTwo, MeanWithRatios, Requested, RunningMean
-from deskgrid.sleepbench.workloads.task_log import LoggedTask, TaskLog
+from deskgrid.sleepbench.workloads.task_log import LoggedTask, LoggedTasks
 
 FIELDS = (
     "predictor in_flight bags tasks coverage90 coverage95 coverage_5_95 bags_below_80 pinball90_to_mean "
@@ -117,7 +117,7 @@ def test_a_log_without_a_bag_of_some_size_is_refused(tmp_path: Path) -> None:
 def test_bags_of_which_all_tasks_take_the_same_time_have_no_loss_to_compare() -> None:
     stream = tuple(LoggedTask("a", "f", "", 5.0) for _ in range(40))
     first = tuple(LoggedTask("0", "f", "", 5.0) for _ in range(2))
-    found = {row.predictor: row for row in prequential.measure(TaskLog("", (first, stream)), 4)}
+    found = {row.predictor: row for row in prequential.measure(LoggedTasks("", (first, stream)), 4)}
     assert found["deskgrid"].pinball90_to_mean is None
     assert found["running-mean"].coverage90 == 1.0
 

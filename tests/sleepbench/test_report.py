@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from deskgrid.sleepbench.report import SUMMARY_CAPTION, Group, clock, lines, summaries, summary, tables
+from deskgrid.sleepbench.report import SUMMARY_CAPTION, RunGroup, clock, lines, summaries, summary, tables
 from deskgrid.sleepbench.scenarios import Row
 
 ROW = Row(3, "fcfs", 1, 0, 70.0, 60.25, 121.83, 240, 257, 256, 23935.1, 5120.54)
@@ -52,18 +52,18 @@ def test_each_scenario_and_policy_has_its_own_table_that_fits_eighty_columns() -
 
 def test_many_runs_are_one_line_with_how_far_they_are_from_the_papers_figure() -> None:
     second = replace(ROW, run=2, makespan_min=72.0, kills=260, wasted_s=0.0)
-    assert summary(Group("table", "fcfs", [ROW, second])) == (
+    assert summary(RunGroup("table", "fcfs", [ROW, second])) == (
         *("fcfs", "71.00", "1.41", "121.83", "-41.7 %", "258.5", "11,968", "5,121"),
     )
 
 
 def test_a_single_run_has_no_deviation_and_another_grid_no_figure() -> None:
-    told = summary(Group("table", "pgs", [replace(ROW, paper_min=None)]))
+    told = summary(RunGroup("table", "pgs", [replace(ROW, paper_min=None)]))
     assert told == ("pgs", "70.00", "", "", "", "257.0", "23,935", "5,121")
 
 
 def test_each_title_has_a_table_with_its_bound_and_only_the_last_explains_them() -> None:
-    groups = [Group("one", "pgs", [ROW]), Group("one", "fcfs", [ROW]), Group("two", "pgs", [ROW, ROW])]
+    groups = [RunGroup("one", "pgs", [ROW]), RunGroup("one", "fcfs", [ROW]), RunGroup("two", "pgs", [ROW, ROW])]
     console = Console(width=80)
     with console.capture() as capture:
         for table in (found := list(summaries(groups))):

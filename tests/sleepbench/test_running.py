@@ -111,10 +111,10 @@ def test_the_demo_compresses_what_it_finds_and_says_what_came_of_it(
 
 
 def test_what_no_window_of_the_demo_has_room_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(root: Path, files: Sequence[compress.Source]) -> dict[tuple[str, str], compress.Cost]:
+    def slow(root: Path, files: Sequence[compress.FileToCompress]) -> dict[tuple[str, str], compress.CompressionCost]:
         largest = max(file.size for file in files)
         return {
-            (setting, kind): compress.Cost(0.0, 2 * demo.LONGEST_S / largest)
+            (setting, kind): compress.CompressionCost(0.0, 2 * demo.LONGEST_S / largest)
             for setting in compress.SETTINGS
             for kind in compress.KINDS
         }

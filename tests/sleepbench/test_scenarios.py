@@ -9,7 +9,7 @@ import pytest
 from deskgrid.sleepbench.scenarios import (
     PAPER_MIN,
     UPTIMES_S,
-    Measured,
+    Measurements,
     Row,
     Scenario,
     ScenarioError,
@@ -102,7 +102,7 @@ def test_an_impossible_scenario_is_refused(
 
 
 # A run of scenario 3 at scale 0.02, in round numbers: 90 s for what would take 75 minutes.
-MEASURED = Measured(makespan_s=90.0, window_s=700.0, slept_s=578.4, wasted_s=20.0, kills=7, planned_kills=6)
+MEASURED = Measurements(makespan_s=90.0, window_s=700.0, slept_s=578.4, wasted_s=20.0, kills=7, planned_kills=6)
 
 
 def test_a_row_is_in_paper_minutes_and_seconds() -> None:

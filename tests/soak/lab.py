@@ -11,7 +11,7 @@ import msgpack
 
 from deskgrid import wire
 from deskgrid.client.template import command_template
-from deskgrid.worker.windows.uptime import Plan, weekly_from_json
+from deskgrid.worker.windows.uptime import UptimePlan, weekly_from_json
 from tests.grid.clients import BagPlan, ClientNode
 from tests.grid.grid import bag_of, for_seconds
 from tests.grid.network import PEER_PATIENCE_S, Port, Wakeup, World
@@ -135,7 +135,7 @@ class Lab:
         self._random = self.world.random
         self._port = Port(self.world)
         self._exchange = Exchange(self.world, self._port, broker)
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, UptimePlan] = {}
         self._programs = 0
         self._bags = 0
         self._workers = [self._node(f"pc{number:04}", self._plan(number / workers)) for number in range(workers)]
@@ -144,11 +144,11 @@ class Lab:
 
     # --- the PCs -----------------------------------------------------------------------------------------------------
 
-    def _node(self, name: str, plan: Plan | None) -> WorkerNode:
+    def _node(self, name: str, plan: UptimePlan | None) -> WorkerNode:
         made = (lambda now: plan) if plan is not None else for_seconds(self._random.uniform(1.0, 5.0) * HOUR_S)
         return WorkerNode(self.world, self._port, self.ledger, name, made, slots=1, delay_s=0.002)
 
-    def _plan(self, place: float) -> Plan:
+    def _plan(self, place: float) -> UptimePlan:
         """That of the PC at ``place``, from 0 to 1; those of one kind and minute share it, and its arithmetic."""
         windows = next(windows for below, windows in KINDS if place < below)
         minute = self._random.choice(MINUTES)

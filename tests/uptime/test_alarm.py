@@ -11,7 +11,7 @@ import pytest
 from deskgrid.worker.windows import alarm
 from deskgrid.worker.windows.alarm import Alarm
 from deskgrid.worker.windows.clocks import read_clocks
-from deskgrid.worker.windows.uptime import Cycle, Instant, OpenEnded, Plan, parse_until, weekly_from_table
+from deskgrid.worker.windows.uptime import Cycle, Instant, OpenEnded, UptimePlan, parse_until, weekly_from_table
 from tests.uptime.builders import BOOT, BRUSSELS, at
 from tests.waiting import eventually
 
@@ -49,7 +49,7 @@ class Bell:
 
 
 @contextmanager
-def running(plan: Plan, fire: Callable[[], None], clock: Callable[[], Instant] = read_clocks) -> Iterator[Alarm]:
+def running(plan: UptimePlan, fire: Callable[[], None], clock: Callable[[], Instant] = read_clocks) -> Iterator[Alarm]:
     it = Alarm(plan, fire, clock)
     it.start()
     try:
@@ -180,7 +180,7 @@ def test_a_boundary_between_construction_and_start_is_not_missed() -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("before", [OpenEnded(), Cycle([(1e6, 1)], Instant(0.0, BOOT))])
-def test_a_plan_may_be_replaced_which_does_not_ring_itself(before: Plan) -> None:
+def test_a_plan_may_be_replaced_which_does_not_ring_itself(before: UptimePlan) -> None:
     clock, bell = Clock(at("2026-11-16T17:00")), Bell()
     with running(before, bell, clock) as it:
         assert looks(clock)
@@ -294,7 +294,7 @@ def test_a_boundary_that_was_passed_but_not_rung_is_due_at_once() -> None:
 
 @pytest.mark.parametrize("plan", [OpenEnded(), NIGHTS, Cycle([(1e-9, 0)], Instant(0.0, 0.0))])
 @pytest.mark.parametrize("late", [0.0, 3600.0, 1e9])
-def test_apscheduler_is_always_given_a_time_to_come(plan: Plan, late: float) -> None:
+def test_apscheduler_is_always_given_a_time_to_come(plan: UptimePlan, late: float) -> None:
     clock = Clock(at("2026-11-16T17:00"))
     trigger = alarm._Trigger(alarm._Watch(plan, clock))
     now = datetime(2026, 11, 16, 17, tzinfo=UTC)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskgrid.wire import WINDOWS_LIMIT
-from deskgrid.worker.windows.uptime import COMING_S, Cycle, Instant, Plan, PlanError, read_cycle
+from deskgrid.worker.windows.uptime import COMING_S, Cycle, Instant, PlanError, UptimePlan, read_cycle
 from tests.uptime.builders import BOOT, after
 
 START = Instant(1_790_000_000.0, BOOT)
@@ -24,7 +24,7 @@ def cycle_of(in_ms: list[tuple[int, int]]) -> Cycle:
 
 
 def test_it_is_open_at_the_start_closed_at_the_end_and_open_again_after_the_time_down() -> None:
-    plan: Plan = Cycle([(84, 1), (117, 2)], START)
+    plan: UptimePlan = Cycle([(84, 1), (117, 2)], START)
     assert plan.kind == "cycle"
     expected = {0: 84, 83.5: 0.5, 84: 0, 84.5: 0, 85: 117, 201: 1, 202: 0, 203.5: 0, 204: 84, 204 * 1000: 84}
     assert {seconds: plan.uptime(after(seconds, START)) for seconds in expected} == pytest.approx(expected)

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from deskgrid.worker.windows.uptime import Instant, OpenEnded, Plan, PlanError, parse_until
+from deskgrid.worker.windows.uptime import Instant, OpenEnded, PlanError, UptimePlan, parse_until
 from tests.uptime.builders import BOOT, after, at, machine_zone
 
 NOW = Instant(1_790_000_000.25, BOOT)
 
 
 def test_open_ended_is_always_up_and_never_changes() -> None:
-    plan: Plan = OpenEnded()
+    plan: UptimePlan = OpenEnded()
     assert plan.kind == "open-ended"
     assert plan.uptime(NOW) == math.inf
     assert plan.coming(NOW) == ()
@@ -22,7 +22,7 @@ def test_open_ended_is_always_up_and_never_changes() -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90.0), ("90.5", 90.5), (" 0.25 ", 0.25), ("1e3", 1000.0)])
 def test_seconds_count_down_and_then_it_is_over(text: str, seconds: float) -> None:
-    plan: Plan = parse_until(text, NOW)
+    plan: UptimePlan = parse_until(text, NOW)
     assert plan.kind == "until"
     assert plan.uptime(NOW) == pytest.approx(seconds)
     assert plan.boundary(NOW) == plan.uptime(NOW)

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from deskgrid.wire import WINDOWS_LIMIT
-from deskgrid.worker.windows.uptime import COMING_S, HORIZON_S, Instant, Plan, Weekly, weekly_from_table
+from deskgrid.worker.windows.uptime import COMING_S, HORIZON_S, Instant, UptimePlan, Weekly, weekly_from_table
 from tests.pace import pace
 from tests.uptime.builders import BRUSSELS, after, at, machine_zone
 
@@ -94,7 +94,7 @@ def test_a_date_that_a_country_skipped_leaves_only_the_tail_of_its_windows() -> 
 
 
 def test_always_open_is_eight_days_that_roll_forward() -> None:
-    plan: Plan = weekly(BRUSSELS, "mon-sun all day")
+    plan: UptimePlan = weekly(BRUSSELS, "mon-sun all day")
     for days in range(0, 400, 7):
         now = after(days * DAY, at("2026-11-16T12:34"))
         assert plan.uptime(now) == HORIZON_S

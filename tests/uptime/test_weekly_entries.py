@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.worker.windows.uptime import Plan, PlanError, Weekly, read_windows, weekly_from_json, weekly_from_table
+from deskgrid.worker.windows.uptime import (
+    PlanError,
+    UptimePlan,
+    Weekly,
+    read_windows,
+    weekly_from_json,
+    weekly_from_table,
+)
 from tests.uptime.builders import BRUSSELS, at
 
 HOUR = 3600.0
@@ -23,7 +30,7 @@ def weekly(*windows: str, dates: dict[str, object] | None = None, zone: str | No
     return weekly_from_table(table, "lab.toml")
 
 
-def hours(plan: Plan, start: str = MONDAY) -> list[tuple[float, float]]:
+def hours(plan: UptimePlan, start: str = MONDAY) -> list[tuple[float, float]]:
     """Return the windows of the week after ``start`` as (first hour, last hour), the current one included."""
     now = at(start)
     current = [(0.0, plan.uptime(now))] if plan.uptime(now) else []

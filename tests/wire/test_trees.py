@@ -15,12 +15,12 @@ from deskgrid.wire.trees import count_of_parts, read_digests
 DIGEST = bytes(range(32))
 
 
-def entry(path: str, size: int = 5, parts: bytes = DIGEST) -> wire.Entry:
-    return wire.Entry(path, size, False, parts)
+def entry(path: str, size: int = 5, parts: bytes = DIGEST) -> wire.TreeFile:
+    return wire.TreeFile(path, size, False, parts)
 
 
 def test_a_tree_is_read_as_it_was_made() -> None:
-    large = wire.Entry("a b/ü.bin", 2 * wire.PART_BYTES, True, DIGEST + DIGEST)
+    large = wire.TreeFile("a b/ü.bin", 2 * wire.PART_BYTES, True, DIGEST + DIGEST)
     tree = wire.Tree((entry("data.csv"), large, entry("empty", 0, b"")), ("out", "a b"))
     assert wire.read_tree(tree.packed()) == tree
     assert tree.size == 5 + 2 * wire.PART_BYTES

@@ -18,14 +18,14 @@ import msgpack
 from deskgrid import wire
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files.cache import FileCache
-from deskgrid.worker.files.stage import Stage
+from deskgrid.worker.files.stage import FileStage
 from deskgrid.worker.pc.address import free_port, interface_of
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.clocks import read_clocks
-from deskgrid.worker.windows.uptime import OpenEnded, Plan
+from deskgrid.worker.windows.uptime import OpenEnded, UptimePlan
 from tests.files.fakes import Store
 from tests.waiting import eventually
 
@@ -37,7 +37,14 @@ class Pc:
     """A worker without its socket: ``say`` is called with what it sends, until it is cut off."""
 
     def __init__(
-        self, place: Path, name: str, slots: int, wake: Callable[[], None], *, mpi: Mpi | None, plan: Plan | None = None
+        self,
+        place: Path,
+        name: str,
+        slots: int,
+        wake: Callable[[], None],
+        *,
+        mpi: Mpi | None,
+        plan: UptimePlan | None = None,
     ) -> None:
         self.name = name
         self.slots = slots
@@ -46,7 +53,7 @@ class Pc:
         area.mkdir(parents=True)
         self.executor = Executor(slots, name, wake, accounts=Accounts(area), mpi=mpi)
         cache, wheels = FileCache(self.place / "cache", 10**9), WheelStore(self.place / "wheels", 10**9)
-        self.stage = Stage(self.executor, cache, area, wake, wheels=wheels)
+        self.stage = FileStage(self.executor, cache, area, wake, wheels=wheels)
         identity = Identity(name, f"session-{name}", name, "lab", "3.11", slots, address=LOCAL, mpi=mpi is not None)
         self.session = Session(identity, plan or OpenEnded(), self.stage, False, lambda: free_port(LOCAL, None))
         self.opening = 0
@@ -114,7 +121,7 @@ class FakeBroker:
         *,
         mpi: bool = False,
         ports: tuple[int, int] | None = None,
-        plan: Plan | None = None,
+        plan: UptimePlan | None = None,
     ) -> Pc:
         """Another PC, which joins in the next turn."""
         how = Mpi(interface_of(LOCAL), ports) if mpi else None

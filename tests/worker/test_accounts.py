@@ -15,7 +15,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.run import beneath, clearing
-from deskgrid.worker.run.accounts import Account, AccountError, find_accounts, reserved
+from deskgrid.worker.run.accounts import AccountError, UserAccount, find_accounts, reserved
 from deskgrid.worker.run.pool import Accounts, NoAccount
 from tests.files.test_stage import Rig
 from tests.peers import PATIENCE_S
@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is multi-threaded:DeprecationWarning"),
 ]
 ONE, TWO = (
-    Account(name, 60_001 + number, 60_001 + number, (60_001 + number,), "/") for number, name in enumerate("ab")
+    UserAccount(name, 60_001 + number, 60_001 + number, (60_001 + number,), "/") for number, name in enumerate("ab")
 )
 
 
@@ -44,7 +44,7 @@ class Clearing:
         self.gate = threading.Event()
         self.gate.set()
 
-    def __call__(self, account: Account, folders: Sequence[Path]) -> bool:
+    def __call__(self, account: UserAccount, folders: Sequence[Path]) -> bool:
         self.gate.wait(PATIENCE_S)
         self.cleared.append(account.name)
         return self.clean

@@ -22,7 +22,7 @@ from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.claims import NOT_SENT, Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
-from deskgrid.worker.run.folders import Folder
+from deskgrid.worker.run.folders import WorkerFolder
 from deskgrid.worker.run.scope import LOWEST
 from tests.files.fakes import Store, digest, entry
 from tests.waiting import eventually
@@ -425,9 +425,9 @@ def test_a_helper_gives_way_as_far_as_the_worker_was_told(tmp_path: Path) -> Non
 def test_what_a_killed_worker_was_making_is_removed_by_the_next_one(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib
-from deskgrid.worker.run.folders import Folder
+from deskgrid.worker.run.folders import WorkerFolder
 from deskgrid.worker.environments.environments import PLACE
-path = Folder(pathlib.Path({str(tmp_path)!r})).path / PLACE / "new-1" / "site"
+path = WorkerFolder(pathlib.Path({str(tmp_path)!r})).path / PLACE / "new-1" / "site"
 path.mkdir(parents=True)
 (path / "half.py").touch(0o444)
 os._exit(9)
@@ -435,7 +435,7 @@ os._exit(9)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     (left,) = tmp_path.iterdir()
     assert [*left.rglob("half.py")]
-    folder = Folder(tmp_path)
+    folder = WorkerFolder(tmp_path)
     assert not left.exists()
     folder.close()
 

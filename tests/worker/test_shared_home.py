@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.client.environments.store import Store
+from deskgrid.client.environments.store import WheelFolder
 from deskgrid.homes import this_host
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.wire.key_pair import new_pair
@@ -17,7 +17,7 @@ from deskgrid.worker.agent import WorkerError, WorkerOptions
 from deskgrid.worker.environments import store
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.identities import Identities, PcIdentity
-from deskgrid.worker.run.folders import PREFIX, Folder
+from deskgrid.worker.run.folders import PREFIX, WorkerFolder
 from tests.cli.fakes import deskgrid
 
 SERVER = new_pair()[0]
@@ -153,7 +153,7 @@ def test_the_folder_of_a_worker_on_another_host_is_left_alone_also_without_locks
     on("pcA")
     theirs = tmp_path / "home" / "files" / "pcA"
     theirs.mkdir(parents=True)
-    left = Folder(theirs)
+    left = WorkerFolder(theirs)
     os.close(left._lock or 0)  # what the other host sees
     on("pcB")
     opened(options(tmp_path / "home"), [])
@@ -207,14 +207,14 @@ def test_names_of_unfinished_files_are_no_process_ids(tmp_path: Path, monkeypatc
 
 def test_two_programs_note_the_same_wheels_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getpid", lambda: 42)
-    first = Store(tmp_path)
+    first = WheelFolder(tmp_path)
     real = os.replace
     sources: list[str] = []
 
     def slow(source: Path, target: Path) -> None:
         sources.append(str(source))
         if len(sources) == 1:
-            Store(tmp_path).note("key", [])
+            WheelFolder(tmp_path).note("key", [])
         real(source, target)
 
     monkeypatch.setattr(os, "replace", slow)
@@ -227,7 +227,7 @@ def test_two_programs_note_the_same_wheels_at_once(tmp_path: Path, monkeypatch: 
 def test_the_folders_of_dead_workers_of_this_host_go(tmp_path: Path) -> None:
     place = tmp_path / "home" / "files" / this_host()
     place.mkdir(parents=True)
-    left = Folder(place)
+    left = WorkerFolder(place)
     os.close(left._lock or 0)
     found = opened(replace(options(tmp_path / "home")), [])
     assert not left.path.exists()

@@ -11,7 +11,7 @@ import pytest
 from deskgrid import Grid, wire
 from deskgrid.client import following
 from deskgrid.client.following import LogPiece
-from deskgrid.worker.run.jobs import Job, JobEnded, Printed, RankKey
+from deskgrid.worker.run.jobs import Job, JobEnded, PrintedOutput, RankKey
 from deskgrid.worker.showing import SHOW_S, Showing
 from tests.live import LiveGrid
 from tests.waiting import eventually
@@ -35,9 +35,9 @@ class Jobs(WithoutFiles, WithoutCheckpoints):
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         return [(0, *key, 1.0) for key in self.printed]
 
-    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         text = self.printed[task, number]
-        return Printed(len(text), text[stdout:][-most:], 0, b"")
+        return PrintedOutput(len(text), text[stdout:][-most:], 0, b"")
 
 
 class Ranks(NoRanks):
@@ -46,8 +46,8 @@ class Ranks(NoRanks):
     def running(self, now: float) -> dict[RankKey, float]:
         return {(7, 1, 3): 1.0, (7, 1, 4): 1.0}
 
-    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
-        return None if key[2] == 4 else Printed(0, b"", 4, b"rank"[stderr:])
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
+        return None if key[2] == 4 else PrintedOutput(0, b"", 4, b"rank"[stderr:])
 
 
 def rows(messages: list[wire.Message]) -> list[wire.Shown]:

@@ -28,7 +28,7 @@ from deskgrid import wire
 from deskgrid.worker.environments.helpers import Helpers, Stopped
 from deskgrid.worker.environments.install import ABOUT, FILES, about_of
 from deskgrid.worker.environments.installer import find_installer
-from deskgrid.worker.environments.site import Site
+from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.environments.store import NoRoom, Unpacked, WheelStore
 from deskgrid.worker.files.cache import FileCache, link
 from deskgrid.worker.files.claims import Claims
@@ -63,7 +63,7 @@ class _Making:
     wanted: wire.EnvironmentWanted
     began: float
     folder: Path
-    left: dict[str, wire.Entry] = field(default_factory=dict)
+    left: dict[str, wire.TreeFile] = field(default_factory=dict)
     wheels: list[str] = field(default_factory=list)
     paths: dict[str, Path] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class _Lookup:
     """The wheels of an environment: those that are here, and those that are not, by id. ``parts``: of all of them."""
 
     here: dict[str, Unpacked]
-    left: dict[str, wire.Entry]
+    left: dict[str, wire.TreeFile]
     parts: list[bytes]
 
 
@@ -100,7 +100,7 @@ class Environments:
         apart: bool = False,
     ) -> None:
         """``apart``: tasks run as other users, who are let into what is theirs later. Raises `AccountError`."""
-        self.ready: dict[str, Site] = {}
+        self.ready: dict[str, EnvironmentSite] = {}
         self._store = store
         self._cache = cache
         self._place = area / PLACE
@@ -319,7 +319,7 @@ class Environments:
             if not making.left:
                 self._make(making)
 
-    def _fetch(self, making: _Making, entry: wire.Entry) -> None:
+    def _fetch(self, making: _Making, entry: wire.TreeFile) -> None:
         def found(path: "Path | Exception | None") -> None:
             if not self._is_current(making):
                 return
@@ -331,7 +331,7 @@ class Environments:
 
         self._errands.do(lambda: self._cache.find(entry), found)
 
-    def _came(self, making: _Making, entry: wire.Entry | None, reason: str) -> None:
+    def _came(self, making: _Making, entry: wire.TreeFile | None, reason: str) -> None:
         """The tree, or the file of a wheel, has come, or cannot come."""
         if not self._is_current(making):
             return
@@ -344,7 +344,7 @@ class Environments:
         else:
             self._fetch(making, entry)
 
-    def _unpack(self, making: _Making, entry: wire.Entry, wheel: Path) -> None:
+    def _unpack(self, making: _Making, entry: wire.TreeFile, wheel: Path) -> None:
         target = self._place / f"new-{next(self._numbers)}"
 
         def unpack() -> dict[str, Any]:
@@ -400,7 +400,7 @@ class Environments:
                 )
             making.sizes |= more
 
-    def _unpacked(self, making: _Making, entry: wire.Entry, said: dict[str, Any] | Exception) -> None:
+    def _unpacked(self, making: _Making, entry: wire.TreeFile, said: dict[str, Any] | Exception) -> None:
         if not self._is_current(making):
             return
         if isinstance(said, NoRoom):
@@ -446,7 +446,7 @@ class Environments:
                 self._fail(making, "its helper said something that makes no sense", this_pc=True)
                 return
             key, identity, programs = making.wanted.key, self._identity(making.wheels), target / _PROGRAMS
-            self.ready[key] = Site(identity, str(target), str(programs / said["python"]), str(programs))
+            self.ready[key] = EnvironmentSite(identity, str(target), str(programs / said["python"]), str(programs))
             self._parts[key] = making.wanted.owner, making.sizes
             seconds = max(0.0, self._now - making.began)
             self._say(key, wire.Readiness.READY, seconds=seconds, size=making.size)

@@ -102,7 +102,7 @@ SCRIPTS_LIMIT = 10_000
 _STARTER = "#!{python}\nimport sys\nfrom {module} import {top}\nsys.exit({call}())\n"
 
 
-class Refused(Exception):
+class WheelRefused(Exception):
     """No PC can have this wheel; one line that says why."""
 
 
@@ -110,7 +110,7 @@ class Trouble(Exception):
     """This PC cannot have it now; one line."""
 
 
-class Damaged(Exception):
+class WheelChanged(Exception):
     """Somebody wrote to an unpacked wheel: it has to be unpacked again."""
 
 
@@ -118,7 +118,7 @@ class Damaged(Exception):
 
 
 def unpack(wheel: str, target: str) -> Iterator[dict[str, object]]:
-    """Unpack a wheel into an empty folder, and yield what is known of it. Raises `Refused`, `Trouble`, and OSError."""
+    """Unpack a wheel into an empty folder; yield what is known of it. Raises `WheelRefused`, `Trouble`, and OSError."""
     folder = Path(target)
     for name in (SITE, BIN, PREFIX, _STAGING):
         (folder / name).mkdir()
@@ -128,7 +128,7 @@ def unpack(wheel: str, target: str) -> Iterator[dict[str, object]]:
 
 
 def check(folder: str) -> Iterator[dict[str, object]]:
-    """Yield the name of each wheel in a folder before it is looked at. Raises `Refused`, and OSError."""
+    """Yield the name of each wheel in a folder before it is looked at. Raises `WheelRefused`, and OSError."""
     for wheel in sorted(Path(folder).glob("*.whl")):
         yield {"wheel": wheel.name}
         with _opened(str(wheel)) as archive:
@@ -144,7 +144,7 @@ def _opened(wheel: str) -> Iterator[zipfile.ZipFile]:
             yield archive
     # NotImplementedError: the archive needs a later version of zipfile, as it says itself.
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
-        raise Refused(f"it is not a whole wheel: {error}") from error
+        raise WheelRefused(f"it is not a whole wheel: {error}") from error
 
 
 class _Contents(NamedTuple):
@@ -176,14 +176,14 @@ def _unpack(archive: zipfile.ZipFile, size: int, folder: Path) -> Iterator[dict[
 
 
 def _contents(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> _Contents:
-    """Read and check the lists in a wheel. Raises `Refused`."""
+    """Read and check the lists in a wheel. Raises `WheelRefused`."""
     top, name, version = _dist_info(entries)
     about = _metadata(_text(archive, entries, f"{top}.dist-info/WHEEL"))
     if not about.get("wheel-version", "").startswith("1."):
-        raise Refused(f"wheels of version {about.get('wheel-version', '')!r:.20} are not known")
+        raise WheelRefused(f"wheels of version {about.get('wheel-version', '')!r:.20} are not known")
     record = _record(_text(archive, entries, f"{top}.dist-info/RECORD"))
     if missing := sorted(record.keys() - entries.keys()):
-        raise Refused(f"RECORD names {missing[0]!r:.200}, which is not in it")
+        raise WheelRefused(f"RECORD names {missing[0]!r:.200}, which is not in it")
     points = f"{top}.dist-info/entry_points.txt"
     scripts = _scripts(_text(archive, entries, points)) if points in entries else {}
     places = {path: _place(path, top) for path in entries}
@@ -195,39 +195,39 @@ def _contents(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> 
         if expected is None and path.rpartition("/")[0] == f"{top}.dist-info" and path.endswith(_SIGNATURES):
             expected = ("", b"")
         if expected is None or (not expected[0] and not path.endswith(_SIGNATURES)):
-            raise Refused(f"RECORD has no hash of {path!r:.200}")
+            raise WheelRefused(f"RECORD has no hash of {path!r:.200}")
         files.append((entry, places[path], expected))
     return _Contents(name, version, scripts, files)
 
 
 def _check_size(entries: dict[str, zipfile.ZipInfo], size: int) -> int:
-    """How many bytes the files have. Raises `Refused` if a wheel of ``size`` bytes cannot have so many."""
+    """How many bytes the files have. Raises `WheelRefused` if a wheel of ``size`` bytes cannot have so many."""
     takes = sum(entry.file_size for entry in entries.values())
     if takes > BYTES_LIMIT:
-        raise Refused(f"it has more than {BYTES_LIMIT:,} bytes when it is unpacked")
+        raise WheelRefused(f"it has more than {BYTES_LIMIT:,} bytes when it is unpacked")
     if takes > max(RATIO_FROM_BYTES, RATIO_LIMIT * size):
-        raise Refused(f"it has {takes:,} bytes when it is unpacked, more than {RATIO_LIMIT} times its {size:,}")
+        raise WheelRefused(f"it has {takes:,} bytes when it is unpacked, more than {RATIO_LIMIT} times its {size:,}")
     if sum(entry.compress_size for entry in entries.values()) > size:
-        raise Refused("it is not a whole wheel: its files overlap")
+        raise WheelRefused("it is not a whole wheel: its files overlap")
     return takes
 
 
 def _checked(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """The files of a wheel by name. Raises `Refused`."""
+    """The files of a wheel by name. Raises `WheelRefused`."""
     if len(infos) > FILES_LIMIT:
-        raise Refused(f"it has {len(infos):,} files; at most {FILES_LIMIT:,}")
+        raise WheelRefused(f"it has {len(infos):,} files; at most {FILES_LIMIT:,}")
     found = list[tuple[str, zipfile.ZipInfo]]()
     for info in infos:
         # The name as it is in the file: `zipfile` would cut it at a zero, and turn separators.
         name = info.orig_filename
         path = name.rstrip("/") if info.is_dir() else name
         if why := _wrong_with(path):
-            raise Refused(f"{name!r:.200} cannot be the name of a file: {why}")
+            raise WheelRefused(f"{name!r:.200} cannot be the name of a file: {why}")
         mode = info.external_attr >> 16
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR) or info.flag_bits & 0x1:
-            raise Refused(f"{name!r:.200} is a link, encrypted, or no file at all")
+            raise WheelRefused(f"{name!r:.200} is a link, encrypted, or no file at all")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # not every Python can read others
-            raise Refused(f"{name!r:.200} is compressed in a way that wheels are not")
+            raise WheelRefused(f"{name!r:.200} is compressed in a way that wheels are not")
         if not info.is_dir():
             found.append((path, info))
     _check_alike([path for path, _ in found])
@@ -235,7 +235,7 @@ def _checked(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
 
 
 def _check_alike(paths: Iterable[str]) -> None:
-    """Raise `Refused` if two files would be one, on some system at least."""
+    """Raise `WheelRefused` if two files would be one, on some system at least."""
     folders: dict[str, str] = {}
     files: set[str] = set()
     for path in paths:
@@ -243,12 +243,12 @@ def _check_alike(paths: Iterable[str]) -> None:
         for count in range(1, len(parents)):
             folder = "/".join(parents[:count])
             if folders.setdefault(_key(folder), folder) != folder:
-                raise Refused(f"{folder!r:.200} is there twice where case does not count")
+                raise WheelRefused(f"{folder!r:.200} is there twice where case does not count")
         if _key(path) in files:
-            raise Refused(f"{path!r:.200} is there twice, at least where case does not count")
+            raise WheelRefused(f"{path!r:.200} is there twice, at least where case does not count")
         files.add(_key(path))
     if both := sorted(files & folders.keys()):
-        raise Refused(f"{both[0]!r:.200} is a file and a folder")
+        raise WheelRefused(f"{both[0]!r:.200} is a file and a folder")
 
 
 def _key(path: str) -> str:
@@ -270,37 +270,37 @@ def _wrong_with(path: str) -> str:
 
 
 def _check_python(places: dict[str, str], scripts: Iterable[str]) -> None:
-    """Raise `Refused` if a file or a program would be Python itself in an environment, or its settings."""
+    """Raise `WheelRefused` if a file or a program would be Python itself in an environment, or its settings."""
     for path, place in places.items():
         part, *names = _key(place).split("/")
         if part == PREFIX and len(names) > 1 and names[0] in _PROGRAMS:
             part, names = BIN, names[1:]
         if part == BIN and _PYTHON.fullmatch(names[0]):
-            raise Refused(f"{path!r:.200} would be Python itself in an environment")
+            raise WheelRefused(f"{path!r:.200} would be Python itself in an environment")
         if part in (BIN, PREFIX) and _SETTINGS.fullmatch(names[0]):
-            raise Refused(f"{path!r:.200} would be settings of Python in an environment")
+            raise WheelRefused(f"{path!r:.200} would be settings of Python in an environment")
     for name in scripts:
         if _PYTHON.fullmatch(_key(name)) or _SETTINGS.fullmatch(_key(name)):
-            raise Refused(f"its program {name!r:.100} would be Python itself in an environment, or its settings")
+            raise WheelRefused(f"its program {name!r:.100} would be Python itself in an environment, or its settings")
 
 
 def _dist_info(entries: dict[str, zipfile.ZipInfo]) -> tuple[str, str, str]:
     """NAME-VERSION, and both; the wheel's files about itself are in a folder of that name."""
     found = {path.partition("/")[0] for path in entries if path.partition("/")[0].endswith(".dist-info")}
     if len(found) != 1:
-        raise Refused(f"it has {len(found)} folders .dist-info, not one")
+        raise WheelRefused(f"it has {len(found)} folders .dist-info, not one")
     top = found.pop().removesuffix(".dist-info")
     name, _, version = top.partition("-")
     if not _WORD.fullmatch(name) or not _WORD.fullmatch(version):
-        raise Refused(f"{top!r:.100} is not a name with a version")
+        raise WheelRefused(f"{top!r:.100} is not a name with a version")
     return top, name, version
 
 
 def _text(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo], path: str) -> str:
     if path not in entries:
-        raise Refused(f"it has no {path.rpartition('/')[2]}")
+        raise WheelRefused(f"it has no {path.rpartition('/')[2]}")
     if entries[path].file_size > ABOUT_BYTES:
-        raise Refused(f"{path!r:.200} has more than {ABOUT_BYTES:,} bytes")
+        raise WheelRefused(f"{path!r:.200} has more than {ABOUT_BYTES:,} bytes")
     with archive.open(entries[path]) as file:
         return file.read(ABOUT_BYTES).decode("utf-8", "replace")
 
@@ -318,10 +318,10 @@ def _record(text: str) -> dict[str, tuple[str, bytes]]:
             if row:
                 kind, _, value = (row[1] if len(row) > 1 else "").partition("=")
                 if kind and kind not in _HASHES:
-                    raise Refused(f"RECORD has hashes of the kind {kind!r:.20}")
+                    raise WheelRefused(f"RECORD has hashes of the kind {kind!r:.20}")
                 found[row[0]] = kind, base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
     except (csv.Error, ValueError) as error:
-        raise Refused(f"its RECORD cannot be read: {error}") from error
+        raise WheelRefused(f"its RECORD cannot be read: {error}") from error
     return found
 
 
@@ -332,7 +332,7 @@ def _place(path: str, top: str) -> str:
         return f"{SITE}/{path}"
     scheme, _, below = rest.partition("/")
     if scheme not in _SCHEMES or not below:
-        raise Refused(f"{path!r:.200} is for a place that no environment has")
+        raise WheelRefused(f"{path!r:.200} is for a place that no environment has")
     if scheme == "headers":
         below = f"{top.partition('-')[0]}/{below}"
     return f"{_SCHEMES[scheme]}/{below}"
@@ -347,11 +347,11 @@ def _extract(
         while data := source.read(_COPIED):
             size += len(data)
             if size > entry.file_size:
-                raise Refused(f"{entry.filename!r:.200} has more bytes than the wheel says")
+                raise WheelRefused(f"{entry.filename!r:.200} has more bytes than the wheel says")
             seen.update(data)
             target.write(data)
     if kind and seen.digest() != digest:
-        raise Refused(f"{entry.filename!r:.200} is not what RECORD says")
+        raise WheelRefused(f"{entry.filename!r:.200} is not what RECORD says")
     _finish(place, executable=executable)
 
 
@@ -389,7 +389,7 @@ def _scripts(text: str) -> dict[str, tuple[str, str]]:
             if point is not None and _SCRIPT_NAME.fullmatch(name):
                 found[name] = (point[1], point[2])
     if len(found) > SCRIPTS_LIMIT:
-        raise Refused(f"it has {len(found):,} programs; at most {SCRIPTS_LIMIT:,}")
+        raise WheelRefused(f"it has {len(found):,} programs; at most {SCRIPTS_LIMIT:,}")
     return found
 
 
@@ -431,12 +431,12 @@ def about_of(facts: object) -> About:
 
 
 def read_about(wheel: str | Path) -> About:
-    """What is known of an unpacked wheel. Raises `Damaged`, and OSError."""
+    """What is known of an unpacked wheel. Raises `WheelChanged`, and OSError."""
     with open(os.path.join(wheel, ABOUT), encoding="utf-8", errors="strict") as file:
         try:
             return about_of(json.loads(file.read(ABOUT_BYTES)))
         except (ValueError, RecursionError) as error:
-            raise Damaged from error
+            raise WheelChanged from error
 
 
 # --- bytecode --------------------------------------------------------------------------------------------------------
@@ -533,13 +533,13 @@ class _Builder(venv.EnvBuilder):
 
 
 def make(target: str, *wheels: str) -> Iterator[dict[str, object]]:
-    """Make an environment of unpacked wheels in an empty folder. Raises `Refused`, `Trouble`, and OSError."""
+    """Make an environment of unpacked wheels in an empty folder. Raises `WheelRefused`, `Trouble`, and OSError."""
     builder = _Builder(symlinks=sys.platform != "win32", with_pip=False)
     context = builder.ensure_directories(target)
     builder.create_configuration(context)
     builder.setup_python(context)
     taken = {_key(os.path.join(root, name)) for root, _, names in os.walk(target) for name in names}
-    place = _Place(target, _site_of(target), context.bin_path, context.env_exe, taken)
+    place = _TargetEnvironment(target, _site_of(target), context.bin_path, context.env_exe, taken)
     copied = 0
     for number, wheel in enumerate(wheels):
         try:
@@ -548,7 +548,7 @@ def make(target: str, *wheels: str) -> Iterator[dict[str, object]]:
         except FileNotFoundError:
             yield {"gone": number}
             return
-        except Damaged:
+        except WheelChanged:
             yield {"damaged": number}
             return
         for name, (module, call) in about.scripts.items():
@@ -559,7 +559,7 @@ def make(target: str, *wheels: str) -> Iterator[dict[str, object]]:
     yield {"python": os.path.basename(place.python), "copied": copied}
 
 
-class _Place(NamedTuple):
+class _TargetEnvironment(NamedTuple):
     """An environment. ``taken``: its files that are Python's own."""
 
     prefix: str
@@ -569,13 +569,13 @@ class _Place(NamedTuple):
     taken: set[str]
 
     def check(self, path: str) -> None:
-        """Raise `Refused` if a file of a wheel would be in the place of one of Python's own."""
+        """Raise `WheelRefused` if a file of a wheel would be in the place of one of Python's own."""
         if _key(path) in self.taken:
-            raise Refused(f"{os.path.relpath(path, self.prefix)!r:.200} is Python's own in an environment")
+            raise WheelRefused(f"{os.path.relpath(path, self.prefix)!r:.200} is Python's own in an environment")
 
 
-def _add(files: str, place: _Place, name: str) -> int:
-    """Add the files of a wheel. Returns the bytes that were copied. Raises `Refused`, `Damaged`, and OSError."""
+def _add(files: str, place: _TargetEnvironment, name: str) -> int:
+    """Add the files of a wheel. Returns the bytes copied. Raises `WheelRefused`, `WheelChanged`, and OSError."""
     copied = 0
     try:
         for part, folder in ((SITE, place.site), (PREFIX, place.prefix)):
@@ -586,7 +586,7 @@ def _add(files: str, place: _Place, name: str) -> int:
             _put_script(source, path, place)
     except (FileExistsError, NotADirectoryError) as error:
         where = os.path.relpath(error.filename2 or error.filename, place.prefix)
-        raise Refused(f"{where!r:.200} of {name} is a folder of another wheel, or inside of a file") from error
+        raise WheelRefused(f"{where!r:.200} of {name} is a folder of another wheel, or inside of a file") from error
     return copied
 
 
@@ -609,7 +609,7 @@ def _pairs(source: str, target: str) -> Iterator[tuple[str, str]]:
                     folders.append((each.path, path))
                 else:
                     if each.stat(follow_symlinks=False).st_mtime_ns != CHANGED_S * 10**9:
-                        raise Damaged
+                        raise WheelChanged
                     yield each.path, path
 
 
@@ -631,7 +631,7 @@ def _link(source: str, target: str) -> int:
     return 0
 
 
-def _put_script(source: str, target: str, place: _Place) -> None:
+def _put_script(source: str, target: str, place: _TargetEnvironment) -> None:
     with open(source, "rb") as file:
         data = file.read()
     first, newline, rest = data.partition(b"\n")
@@ -640,7 +640,7 @@ def _put_script(source: str, target: str, place: _Place) -> None:
     _write_script(target, data, place)
 
 
-def _write_script(target: str, data: bytes, place: _Place) -> None:
+def _write_script(target: str, data: bytes, place: _TargetEnvironment) -> None:
     place.check(target)
     with suppress(FileExistsError), open(target, "xb") as file:
         file.write(data)
@@ -659,7 +659,7 @@ def main(argv: list[str]) -> None:
     try:
         for said in todos[todo](*rest):
             _say(said)
-    except Refused as error:
+    except WheelRefused as error:
         _say({"refused": str(error)})
     except Trouble as error:
         _say({"trouble": str(error)})

@@ -8,7 +8,7 @@ from typing import NamedTuple
 _OTHERS = {"PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__"}
 
 
-class Site(NamedTuple):
+class EnvironmentSite(NamedTuple):
     """``identity``: equal environments have the same, whoever submitted them.
 
     ``folder``: with everything in it; ``python``: the program; ``programs``: the folder of programs.

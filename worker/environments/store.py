@@ -19,7 +19,7 @@ from secrets import token_hex
 from sys import implementation
 from typing import NamedTuple
 
-from deskgrid.worker.environments.install import ABOUT, FILES, About, Damaged, read_about
+from deskgrid.worker.environments.install import ABOUT, FILES, About, WheelChanged, read_about
 
 # What the names of wheels begin with that are being removed.
 _GONE = "gone-"
@@ -63,7 +63,7 @@ class WheelStore:
             os.utime(path)
             if (path / FILES).is_dir():
                 return Unpacked(path, about)
-        except Damaged:
+        except WheelChanged:
             pass
         except OSError:
             return None
@@ -124,7 +124,7 @@ class WheelStore:
                         found = os.stat(path / ABOUT)
                         yield path.stat().st_mtime, read_about(path).bytes, path, found.st_nlink > 1
                         continue
-                except (Damaged, FileNotFoundError):
+                except (WheelChanged, FileNotFoundError):
                     pass  # nobody can use it
                 shutil.rmtree(path, ignore_errors=True)
 

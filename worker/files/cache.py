@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
-from deskgrid.wire import PART_BYTES, Entry, Payload, sha256_of, split_digests
+from deskgrid.wire import PART_BYTES, Payload, TreeFile, sha256_of, split_digests
 from deskgrid.worker.run.beneath import is_hole
 from deskgrid.worker.run.folders import taken
 
@@ -36,13 +36,13 @@ ZEROS_KEPT = 16
 _PART, _TREE = ".part", ".tree"
 
 
-class ThisPc(str):
+class PcAtFault(str):
     """Why files cannot be had, if this PC is to blame: another one may have room for them."""
 
     __slots__ = ()
 
 
-class Damaged(Exception):
+class ContentMismatch(Exception):
     """What arrived is not what it was announced as; one line."""
 
 
@@ -56,7 +56,7 @@ class NoRoomHere(OSError):
 class Partial:
     """A file that is being fetched; its lock is held. ``missing``: the parts that it lacks, when `look` has looked."""
 
-    def __init__(self, path: Path, entry: Entry, descriptor: int) -> None:
+    def __init__(self, path: Path, entry: TreeFile, descriptor: int) -> None:
         self._path = path
         self._entry = entry
         self._descriptor = descriptor
@@ -86,9 +86,9 @@ class Partial:
         return self._digests[number]
 
     def write(self, number: int, data: Payload) -> None:
-        """Write a part. Raises `Damaged`, and OSError."""
+        """Write a part. Raises `ContentMismatch`, and OSError."""
         if bytes.fromhex(sha256_of(data)) != self._digests[number]:
-            raise Damaged("a part of a file was damaged on its way, or on the disk of the broker")
+            raise ContentMismatch("a part of a file was damaged on its way, or on the disk of the broker")
         place = number * PART_BYTES
         for piece in [memoryview(data)] if isinstance(data, bytes) else data.frames():
             _write(self._descriptor, place, piece)
@@ -119,7 +119,7 @@ class FileCache:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)  # an earlier version of deskgrid let others enter it
 
-    def find(self, entry: Entry) -> Path | None:
+    def find(self, entry: TreeFile) -> Path | None:
         """The file of an entry, which counts as used now; None if it is not here."""
         path = self._folder / entry.id
         try:
@@ -132,7 +132,7 @@ class FileCache:
             return None
         return path
 
-    def begin(self, entry: Entry) -> Partial | None:
+    def begin(self, entry: TreeFile) -> Partial | None:
         """Begin to fetch a file; None if another worker of this PC fetches it, or has just done so. Raises OSError."""
         path = self._folder / f"{entry.id}{_PART}"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
@@ -176,9 +176,9 @@ class FileCache:
         return data
 
     def put_tree(self, digest: bytes, data: bytes) -> None:
-        """Keep a tree. Raises `Damaged`, and OSError."""
+        """Keep a tree. Raises `ContentMismatch`, and OSError."""
         if sha256(data).digest() != digest:
-            raise Damaged("a list of files was damaged on its way, or on the disk of the broker")
+            raise ContentMismatch("a list of files was damaged on its way, or on the disk of the broker")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._make_room(len(data))
         path = self._folder / f"{digest.hex()}{_TREE}"
@@ -239,7 +239,7 @@ class FileCache:
         return False
 
 
-def bytes_of(entry: Entry) -> int:
+def bytes_of(entry: TreeFile) -> int:
     """The bytes of a file that its disk has to keep: all but its holes, as far as whole parts are holes."""
     return entry.size - PART_BYTES * split_digests(entry.parts).count(digest_of_zeros(PART_BYTES))
 

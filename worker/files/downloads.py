@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from deskgrid import wire
-from deskgrid.worker.files.cache import Damaged, FileCache, Partial, ThisPc
+from deskgrid.worker.files.cache import ContentMismatch, FileCache, Partial, PcAtFault
 from deskgrid.worker.files.errands import Errand, Errands
 from deskgrid.worker.files.turns import Turns
 
@@ -32,7 +32,7 @@ Then = Callable[[str], None]
 
 
 @dataclass(slots=True, eq=False)
-class Fetch:
+class NeededPart:
     """One part that is needed, of at most ``size`` bytes. ``holder``: who it was asked for.
 
     ``keep`` writes it, on the thread for files.
@@ -70,15 +70,15 @@ class Downloads:
         self._numbers = numbers
         self._errands = errands
         self._goals: dict[str, Goal] = {}
-        self._todo = Turns[Fetch]()
+        self._todo = Turns[NeededPart]()
         # What was asked for, by request; how many parts are being written; and the bytes of both.
-        self._flying: dict[int, Fetch] = {}
+        self._flying: dict[int, NeededPart] = {}
         self._writing = 0
         self._bytes = 0
         self._heard = 0.0
         self._now = 0.0
         # Files that other workers of this PC fetch, and when to look for them again.
-        self._others: deque[tuple[float, wire.Entry, Goal]] = deque()
+        self._others: deque[tuple[float, wire.TreeFile, Goal]] = deque()
 
     # --- what is needed ----------------------------------------------------------------------------------------------
 
@@ -87,10 +87,10 @@ class Downloads:
         goal, is_new = self._goal(f"{digest.hex()}.tree", holder, then)
         if is_new:
             goal.left = 1
-            fetch = Fetch(goal, digest, wire.PART_BYTES, lambda data: self._cache.put_tree(digest, bytes(data)))
+            fetch = NeededPart(goal, digest, wire.PART_BYTES, lambda data: self._cache.put_tree(digest, bytes(data)))
             self._todo.add(holder, [fetch])
 
-    def file(self, entry: wire.Entry, holder: str, then: Then) -> None:
+    def file(self, entry: wire.TreeFile, holder: str, then: Then) -> None:
         """Fetch a file for ``holder``."""
         goal, is_new = self._goal(entry.id, holder, then)
         if is_new:
@@ -102,10 +102,10 @@ class Downloads:
         goal.holders[holder] = then
         return goal, is_new
 
-    def _begin(self, entry: wire.Entry, goal: Goal) -> None:
+    def _begin(self, entry: wire.TreeFile, goal: Goal) -> None:
         self._errands.do(lambda: self._cache.begin(entry), lambda found: self._begun(entry, goal, found), goal.payer)
 
-    def _begun(self, entry: wire.Entry, goal: Goal, found: Partial | Exception | None) -> None:
+    def _begun(self, entry: wire.TreeFile, goal: Goal, found: Partial | Exception | None) -> None:
         if isinstance(found, Exception):
             self._end(goal, _said(found))
         elif found is None:
@@ -116,7 +116,7 @@ class Downloads:
             goal.partial = found
             goal.looking = self._errands.do(found.look, lambda end: self._compared(entry, goal, found, end), goal.payer)
 
-    def _compared(self, entry: wire.Entry, goal: Goal, found: Partial, end: object) -> None:
+    def _compared(self, entry: wire.TreeFile, goal: Goal, found: Partial, end: object) -> None:
         """What a file lacks is known."""
         if goal.over or isinstance(end, Exception):
             self._end(goal, _said(end))
@@ -125,7 +125,7 @@ class Downloads:
         size = min(entry.size, wire.PART_BYTES)
         self._todo.add(
             goal.payer,
-            [Fetch(goal, found.digest(number), size, partial(found.write, number)) for number in found.missing],
+            [NeededPart(goal, found.digest(number), size, partial(found.write, number)) for number in found.missing],
         )
         if not goal.left:
             self._finish(goal)
@@ -163,7 +163,7 @@ class Downloads:
             if not goal.over:
                 self._errands.do(partial(self._cache.find, entry), partial(self._looked, entry, goal), goal.payer)
 
-    def _looked(self, entry: wire.Entry, goal: Goal, path: object) -> None:
+    def _looked(self, entry: wire.TreeFile, goal: Goal, path: object) -> None:
         if path is None or isinstance(path, Exception):
             self._begin(entry, goal)
         else:
@@ -180,7 +180,7 @@ class Downloads:
         self._errands.do(lambda: fetch.keep(part.data), lambda found: self._kept(fetch, found), fetch.goal.payer)
         return True
 
-    def _kept(self, fetch: Fetch, found: object) -> None:
+    def _kept(self, fetch: NeededPart, found: object) -> None:
         self._writing -= 1
         self._bytes -= fetch.size
         goal = fetch.goal
@@ -255,5 +255,5 @@ def _said(found: object) -> str:
     if not isinstance(found, Exception):
         return ""
     if isinstance(found, OSError):
-        return ThisPc(f"the files cannot be kept on this PC: {found.strerror or found}")
-    return str(found) if isinstance(found, Damaged) else repr(found)
+        return PcAtFault(f"the files cannot be kept on this PC: {found.strerror or found}")
+    return str(found) if isinstance(found, ContentMismatch) else repr(found)

@@ -6,7 +6,7 @@ from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.cache import FileCache, ThisPc, bytes_of
+from deskgrid.worker.files.cache import FileCache, PcAtFault, bytes_of
 from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errand, Errands
@@ -35,11 +35,11 @@ class _Getting:
 
 
 @dataclass(slots=True)
-class _Lookup:
+class _InputLookup:
     """What is not in the cache. ``files_missing``: by id. ``claimed``: the parts of each tree that is to be claimed."""
 
     trees_missing: list[bytes]
-    files_missing: dict[str, wire.Entry] = field(default_factory=dict)
+    files_missing: dict[str, wire.TreeFile] = field(default_factory=dict)
     claimed: dict[bytes, list[bytes]] = field(default_factory=dict)
 
 
@@ -105,7 +105,7 @@ class Inputs:
             getting.holder,
         )
 
-    def _found(self, getting: _Getting, found: _Lookup | Exception) -> None:
+    def _found(self, getting: _Getting, found: _InputLookup | Exception) -> None:
         if not self._is_wanted(getting):
             return
         if isinstance(found, Exception) or getting.rounds > ROUNDS_LIMIT:
@@ -135,7 +135,7 @@ class Inputs:
         try:
             place = self._places.take(getting.holder, getting.owner)
         except NoAccount as error:
-            self._end(getting, ThisPc(str(error)))
+            self._end(getting, PcAtFault(str(error)))
             return
         if place is None:
             self._unplaced.append(getting)
@@ -157,7 +157,7 @@ class Inputs:
         if not self._is_wanted(getting):
             self.tidy(getting.holder)
         elif isinstance(found, Exception) and not isinstance(found, task_folder.Gone):
-            self._end(getting, ThisPc(f"its folder cannot be made on this PC: {found}"))
+            self._end(getting, PcAtFault(f"its folder cannot be made on this PC: {found}"))
         elif found is not True:
             self._look(getting)
         else:
@@ -175,11 +175,11 @@ class Inputs:
             getting.then(reason)
 
 
-def _why(found: _Lookup | Exception) -> str:
+def _why(found: _InputLookup | Exception) -> str:
     """Why the files of an attempt cannot be here."""
     if isinstance(found, Exception):
-        return ThisPc(str(found)) if isinstance(found, OSError) else str(found)
-    return ThisPc("its files do not fit on this PC")
+        return PcAtFault(str(found)) if isinstance(found, OSError) else str(found)
+    return PcAtFault("its files do not fit on this PC")
 
 
 def has_files(payload: wire.Payload) -> bool:
@@ -188,12 +188,14 @@ def has_files(payload: wire.Payload) -> bool:
     return first[:1] == wire.MARK
 
 
-def _lookup(cache: FileCache, digests: Sequence[bytes], claimed: Collection[bytes]) -> Generator[None, None, _Lookup]:
+def _lookup(
+    cache: FileCache, digests: Sequence[bytes], claimed: Collection[bytes]
+) -> Generator[None, None, _InputLookup]:
     """Look for trees and their files. Raises `TreeRefused` if they have too many names, and `NoRoomHere`.
 
     ``claimed``: the trees of which nobody has said that they are their owner's.
     """
-    found, names = _Lookup([]), 0
+    found, names = _InputLookup([]), 0
     for digest in dict.fromkeys(digests):
         data = cache.tree(digest)
         if data is None:

@@ -27,7 +27,7 @@ class _Leaving:
     errand: Errand | None = None
 
 
-class Outputs:
+class OutputFiles:
     """``places``: where the folders of tasks are. ``tidy`` removes the folder of a holder."""
 
     def __init__(self, places: Places, errands: Errands, uploads: Uploads, tidy: Callable[[str], None]) -> None:

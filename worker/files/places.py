@@ -6,7 +6,7 @@ attempt here is free as soon as the processes that wait for more have ended.
 
 from collections.abc import Callable, Collection
 
-from deskgrid.worker.run.pool import Accounts, NoAccount, Place
+from deskgrid.worker.run.pool import AccountPlace, Accounts, NoAccount
 
 
 class Places:
@@ -15,14 +15,14 @@ class Places:
     def __init__(self, accounts: Accounts, end_idle: Callable[[Collection[str]], None]) -> None:
         self._accounts = accounts
         self._end_idle = end_idle
-        self._taken: dict[str, tuple[str, Place]] = {}
+        self._taken: dict[str, tuple[str, AccountPlace]] = {}
 
     @property
     def apart(self) -> bool:
         """Whether each person has an account."""
         return bool(self._accounts.count)
 
-    def take(self, holder: str, owner: str) -> Place | None:
+    def take(self, holder: str, owner: str) -> AccountPlace | None:
         """The place of an attempt, the same each time until it is released; None if one will be free soon.
 
         Raises `NoAccount` if none will.
@@ -40,7 +40,7 @@ class Places:
             self._taken[holder] = owner, place
         return self._taken[holder][1]
 
-    def of(self, holder: str) -> Place | None:
+    def of(self, holder: str) -> AccountPlace | None:
         """The place of an attempt that has one."""
         if not self.apart:
             return self._accounts.places[0]

@@ -9,15 +9,15 @@ from typing import Protocol
 
 from deskgrid import wire
 from deskgrid.worker.environments.environments import Environments
-from deskgrid.worker.files.cache import ThisPc
+from deskgrid.worker.files.cache import PcAtFault
 from deskgrid.worker.files.inputs import Inputs, has_files
-from deskgrid.worker.files.outputs import Outputs, failure
+from deskgrid.worker.files.outputs import OutputFiles, failure
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.gangs import RunsRanks
 from deskgrid.worker.run.jobs import (
-    Gang,
+    GangStart,
     JobEnded,
-    Printed,
+    PrintedOutput,
     RankEnded,
     RankJob,
     RankKey,
@@ -38,7 +38,7 @@ class RankProcesses(RunsRanks, Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
+class _HeldRank:
     """A rank with files. ``prepared``: its files are here. ``ended``: it has ended, and its files are on their way."""
 
     job: RankJob
@@ -54,7 +54,7 @@ class RankStage:
         ranks: RankProcesses,
         template: TemplateOf,
         inputs: Inputs,
-        outputs: Outputs,
+        outputs: OutputFiles,
         *,
         environments: Environments | None,
         places: Places,
@@ -66,9 +66,9 @@ class RankStage:
         self._environments = environments
         self._places = places
         # Those that wait for an account.
-        self._unplaced: list[_Held] = []
+        self._unplaced: list[_HeldRank] = []
         # Ranks that have a folder.
-        self._held: dict[RankKey, _Held] = {}
+        self._held: dict[RankKey, _HeldRank] = {}
         self._reports: list[RankReport] = []
 
     @property
@@ -89,7 +89,7 @@ class RankStage:
         if not self._places.apart and not template.has_files and not has_files(job.payload):
             self._ranks.prepare(job)
             return
-        self._held[job.key] = held = _Held(job)
+        self._held[job.key] = held = _HeldRank(job)
         owner = job.program.owner
         try:
             if not self._inputs.get(_holder(job.key), owner, template, job.payload, lambda why: self._came(held, why)):
@@ -97,26 +97,26 @@ class RankStage:
         except wire.TreeRefused as error:
             self._came(held, str(error))
 
-    def _came(self, held: _Held, reason: str) -> None:
+    def _came(self, held: _HeldRank, reason: str) -> None:
         job = held.job
         try:
             if not reason and self._places.take(_holder(job.key), job.program.owner) is None:
                 self._unplaced.append(held)
                 return
         except NoAccount as error:
-            reason = ThisPc(str(error))
+            reason = PcAtFault(str(error))
         if not reason:
             held.prepared = True
             self._ranks.prepare(job)
             return
         self._let_go(job.key)
-        if isinstance(reason, ThisPc):
+        if isinstance(reason, PcAtFault):
             self._reports.append(RankRefused(job.key, reason))
         else:
             failed = failure(job.slot, job.key[:2], "FilesMissing", reason, 0.0)
             self._reports.append(RankEnded(job.key, failed))
 
-    def begin(self, key: RankKey, gang: Gang, now: float) -> None:
+    def begin(self, key: RankKey, gang: GangStart, now: float) -> None:
         """Begin a rank that is ready."""
         self._ranks.begin(key, gang, now)
 
@@ -143,7 +143,7 @@ class RankStage:
             if held is not None or ended.outcome:
                 self._let_go(key)
             return False
-        held = held or _Held(RankJob(*key, 0, ended.slot, 1, "", b"", wire.TaskOptions()))
+        held = held or _HeldRank(RankJob(*key, 0, ended.slot, 1, "", b"", wire.TaskOptions()))
         held.ended = ended
         self._held[key] = held
         self._outputs.leave(_holder(key), ended, patterns, lambda told: self._left(key, told))
@@ -159,7 +159,7 @@ class RankStage:
         leaving = {key: held.ended.elapsed for key, held in self._held.items() if held.ended is not None}
         return leaving | self._ranks.running(now)
 
-    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         """Return what a running rank has printed."""
         return self._ranks.shown(key, stdout, stderr, most)
 

@@ -22,25 +22,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from deskgrid import wire
-from deskgrid.worker.checkpoints import Store
+from deskgrid.worker.checkpoints import CheckpointStore
 from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.cache import FileCache, ThisPc
+from deskgrid.worker.files.cache import FileCache, PcAtFault
 from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.files.inputs import Inputs, has_files
-from deskgrid.worker.files.outputs import Outputs, failure
+from deskgrid.worker.files.outputs import OutputFiles, failure
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.rank_stage import RankProcesses, RankStage
 from deskgrid.worker.files.uploads import Uploads
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, PrintedOutput
 from deskgrid.worker.run.pool import Accounts, NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 
-class Processes(Protocol):
+class TaskProcesses(Protocol):
     """The part of `deskgrid.worker.run.executor.Executor` that this needs; see there."""
 
     def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None: ...
@@ -51,14 +51,14 @@ class Processes(Protocol):
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
     def uses(self, environment: str) -> bool: ...
     def end_idle(self, keep: Collection[str]) -> None: ...
-    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None: ...
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> PrintedOutput | None: ...
     def poll(self, now: float) -> list[JobEnded]: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
     def saved(self) -> list[JobSaved]: ...
     def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
     @property
-    def checkpoints(self) -> Store: ...
+    def checkpoints(self) -> CheckpointStore: ...
     @property
     def ranks(self) -> RankProcesses: ...
 
@@ -77,7 +77,7 @@ class _Waiting:
         return _holder(self.job.task, self.job.number)
 
 
-class Stage:
+class FileStage:
     """``area``: where environments are, on the disk of the cache. ``accounts``: where the folders of tasks are, and the
     users that they run as; None: in ``area``, and the worker's own user.
 
@@ -89,7 +89,7 @@ class Stage:
 
     def __init__(
         self,
-        processes: Processes,
+        processes: TaskProcesses,
         cache: FileCache,
         area: Path,
         wake: Callable[[], None],
@@ -112,7 +112,7 @@ class Stage:
         self._uploads = Uploads(self._errands, numbers)
         self._claims = Claims(numbers)
         self._inputs = Inputs(cache, self._places, self._errands, self._downloads, self._claims)
-        self._outputs = Outputs(self._places, self._errands, self._uploads, self._inputs.tidy)
+        self._outputs = OutputFiles(self._places, self._errands, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
             how: dict[str, Any] = {"wake": wake, "in_use": self._uses, "nice": nice, "apart": self._places.apart}
@@ -194,7 +194,7 @@ class Stage:
         return ended
 
     @property
-    def checkpoints(self) -> Store:
+    def checkpoints(self) -> CheckpointStore:
         """The checkpoints that are in files here."""
         return self._processes.checkpoints
 
@@ -211,7 +211,7 @@ class Stage:
         leaving = self._outputs.leaving(self._leaving)
         return [*self._processes.running(now), *((end.slot, end.task, end.number, end.elapsed) for end in leaving)]
 
-    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         """Return what a running job has printed."""
         return self._processes.shown(task, number, stdout, stderr, most)
 
@@ -293,7 +293,7 @@ class Stage:
             queue.popleft()
             if waiting.failed:
                 failed = failure(waiting.slot, waiting.job[:2], "FilesMissing", waiting.failed, 0.0)
-                no_room = isinstance(waiting.failed, ThisPc)
+                no_room = isinstance(waiting.failed, PcAtFault)
                 self._over.append(failed._replace(outcome=wire.Outcome.NO_ROOM) if no_room else failed)
                 self._inputs.tidy(waiting.holder)
             else:
@@ -307,7 +307,7 @@ class Stage:
         try:
             return self._places.take(waiting.holder, waiting.job.program.owner) is not None
         except NoAccount as error:
-            waiting.failed = ThisPc(str(error))
+            waiting.failed = PcAtFault(str(error))
             return True
 
     # --- after a task ------------------------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from deskgrid import wire
-from deskgrid.wire import DIGEST_BYTES, FILE_BYTES, PART_BYTES, PLACE_BYTES, Entry, Tree, TreeRefused, check_places
+from deskgrid.wire import DIGEST_BYTES, FILE_BYTES, PART_BYTES, PLACE_BYTES, Tree, TreeFile, TreeRefused, check_places
 from deskgrid.worker.files.cache import FileCache, digest_of_zeros, link
 from deskgrid.worker.run import beneath
-from deskgrid.worker.run.accounts import Account
+from deskgrid.worker.run.accounts import UserAccount
 
 Item = TypeVar("Item")
 IN, LEFT, NEW, GONE = "in", "left", "new", "gone"
@@ -48,7 +48,7 @@ class OutputsRefused(Exception):
     """The files that a task left cannot be its result; one line that says why."""
 
 
-class Source:
+class PartOrigin:
     """Where the bytes of a part are: in a file below a task's folder, or here."""
 
     __slots__ = ("_data", "_open", "_place")
@@ -74,11 +74,11 @@ class Collected:
     """The trees of a task's files, by digest, and where the bytes of each part are; the parts of trees come last."""
 
     trees: list[bytes] = field(default_factory=list)
-    parts: dict[bytes, Source] = field(default_factory=dict)
+    parts: dict[bytes, PartOrigin] = field(default_factory=dict)
     size: int = 0
 
 
-def prepare(area: Path, account: Account | None) -> None:
+def prepare(area: Path, account: UserAccount | None) -> None:
     """Make the folders for the folders of tasks. Raises OSError."""
     for name in (IN, LEFT, NEW, GONE):
         (area / name).mkdir(mode=0o700, exist_ok=True)
@@ -106,7 +106,7 @@ def unpack(
     holder: str,
     trees: Iterable[tuple[bytes, Tree]],
     cache: FileCache,
-    account: Account | None,
+    account: UserAccount | None,
     *,
     command: bool,
 ) -> Generator[None, None, bool]:
@@ -253,7 +253,7 @@ def _add(found: Collected, room: _Room, paths: Sequence[str]) -> Generator[None,
     digest = sha256(packed).digest()
     found.trees.append(digest)
     found.parts.pop(digest, None)
-    found.parts[digest] = Source(None, data=packed)
+    found.parts[digest] = PartOrigin(None, data=packed)
     found.size += len(packed)
 
 
@@ -283,7 +283,7 @@ def _check_size(path: str, size: int) -> None:
         raise OutputsRefused(f"{path!r:.200} has more than {FILE_BYTES:,} bytes")
 
 
-def _read(found: Collected, room: _Room, path: str, real: str) -> Generator[None, None, Entry]:
+def _read(found: Collected, room: _Room, path: str, real: str) -> Generator[None, None, TreeFile]:
     """Read a file, and note its parts."""
 
     def again() -> int:
@@ -295,7 +295,7 @@ def _read(found: Collected, room: _Room, path: str, real: str) -> Generator[None
         while True:
             digest, count = _digest_at(descriptor, size, about.st_size)
             if count:
-                found.parts.setdefault(digest, Source(again, size))
+                found.parts.setdefault(digest, PartOrigin(again, size))
                 digests += digest
                 size += count
                 _check_size(path, size)
@@ -305,7 +305,7 @@ def _read(found: Collected, room: _Room, path: str, real: str) -> Generator[None
     finally:
         os.close(descriptor)
     found.size += size
-    return Entry(path, size, bool(about.st_mode & stat.S_IXUSR) and sys.platform != "win32", bytes(digests))
+    return TreeFile(path, size, bool(about.st_mode & stat.S_IXUSR) and sys.platform != "win32", bytes(digests))
 
 
 def _digest_at(descriptor: int, place: int, end: int) -> tuple[bytes, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from deskgrid import wire
 from deskgrid.worker.files.errands import Errands
-from deskgrid.worker.files.task_folder import Collected, Source
+from deskgrid.worker.files.task_folder import Collected, PartOrigin
 from deskgrid.worker.files.turns import Turns
 
 # Bytes that are on their way: one part, so that a cut repeats no more. The next is read meanwhile. And how many parts,
@@ -31,7 +31,7 @@ class _Upload:
     holder: str
     files: Collected
     then: Then
-    left: dict[bytes, Source]
+    left: dict[bytes, PartOrigin]
     offers: deque[bytes] = field(default_factory=deque)
 
 

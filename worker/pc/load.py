@@ -27,7 +27,7 @@ class Busy(NamedTuple):
     total: float
 
 
-class Source(Protocol):
+class TimesSource(Protocol):
     """Where the times come from."""
 
     def read(self) -> Busy:
@@ -70,7 +70,7 @@ class ProcessorTimes:
 class OthersLoad:
     """The share of the processors that others use; ``now`` is monotonic seconds."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TimesSource) -> None:
         self._source = source
         self._last: Busy | None = None
         self._next = 0.0

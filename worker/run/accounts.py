@@ -40,7 +40,7 @@ class AccountError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class UserAccount:
     """A user of this machine, with all of its groups. ``home``: an existing folder."""
 
     name: str
@@ -98,7 +98,7 @@ def kept_variables() -> dict[str, str]:
     return {name: os.environ[name] for name in KEPT if name in os.environ}
 
 
-def find_accounts(names: str) -> tuple[Account, ...]:
+def find_accounts(names: str) -> tuple[UserAccount, ...]:
     """Return the users of these names. Raises `AccountError` if tasks cannot run as one of them.
 
     ``names``: one, or several with commas between them; "%" in a name stands for any characters.
@@ -110,7 +110,7 @@ def find_accounts(names: str) -> tuple[Account, ...]:
 
         if os.geteuid() != 0:
             raise AccountError("only root can run tasks as another user: start the worker as root, or as that user")
-        found = dict[str, Account]()
+        found = dict[str, UserAccount]()
         for name in filter(None, (each.strip() for each in names.split(AND))):
             entries = []
             if ANY in name:
@@ -128,13 +128,13 @@ def find_accounts(names: str) -> tuple[Account, ...]:
         return tuple(found.values())
 
 
-def _account(entry: Any, groups: Sequence[int]) -> Account:
+def _account(entry: Any, groups: Sequence[int]) -> UserAccount:
     """The account of a row of the table of users. Raises `AccountError`."""
     name, uid, gid = entry.pw_name, entry.pw_uid, entry.pw_gid
     if uid == 0:
         raise AccountError(f"{name} is root, who can read everything: choose another user")
     home = entry.pw_dir if Path(entry.pw_dir).is_dir() else "/"
-    account = Account(name, uid, gid, tuple(groups), home)
+    account = UserAccount(name, uid, gid, tuple(groups), home)
     if 0 in account.groups:
         raise AccountError(f"{name} is in root's group: choose another user")
     if account.owns(Path(home)):
@@ -145,7 +145,7 @@ def _account(entry: Any, groups: Sequence[int]) -> Account:
     return account
 
 
-def _check_apart(accounts: Sequence[Account]) -> None:
+def _check_apart(accounts: Sequence[UserAccount]) -> None:
     """Raise `AccountError` unless none of these users can read what is only for another of them."""
     for one in accounts:
         for other in accounts:
@@ -154,7 +154,7 @@ def _check_apart(accounts: Sequence[Account]) -> None:
                 raise AccountError(f"{one.name} and {other.name} {what}: each account needs a group of its own")
 
 
-def check_account(account: Account, program: Path) -> None:
+def check_account(account: UserAccount, program: Path) -> None:
     """Raise `AccountError` unless that user can run ``program`` with this Python and reach the temporary folder."""
     place = tempfile.gettempdir()
     argv = [sys.executable, "-P", "-c", _TRIAL, str(program), place]
@@ -169,7 +169,7 @@ def check_account(account: Account, program: Path) -> None:
         raise AccountError(f"{account.name} cannot run tasks: it {needs}, {why}") from error
 
 
-def _closed_to(account: Account, paths: Iterable[str]) -> Path | None:
+def _closed_to(account: UserAccount, paths: Iterable[str]) -> Path | None:
     """The first folder on the way to one of these paths, or to what they lead to, that this user cannot enter."""
     for path in paths:
         for way in (Path(path).absolute(), Path(path).resolve()):
@@ -183,7 +183,7 @@ def _closed_to(account: Account, paths: Iterable[str]) -> Path | None:
 
 
 @contextmanager
-def reserved(accounts: Iterable[Account], folder: Path = LOCKS) -> Iterator[None]:
+def reserved(accounts: Iterable[UserAccount], folder: Path = LOCKS) -> Iterator[None]:
     """Keep other workers of this PC from using these accounts. Raises `AccountError` if one does."""
     with ExitStack() as locks:
         for account in accounts:

@@ -32,7 +32,7 @@ class Groups:
             with suppress(OSError):
                 rmdir(left)
 
-    def new(self, memory: int) -> "Group":
+    def new(self, memory: int) -> "ControlGroup":
         """Make a group whose processes may use so many bytes together, without swap. Raises OSError."""
         self._made += 1
         path = self._folder / f"{PREFIX}{self._made}"
@@ -46,10 +46,10 @@ class Groups:
         except OSError:
             rmdir(path)
             raise
-        return Group(path)
+        return ControlGroup(path)
 
 
-class Group:
+class ControlGroup:
     """One group, with all that its processes start."""
 
     def __init__(self, path: Path) -> None:

@@ -25,18 +25,18 @@ from typing import Any
 
 from deskgrid.durations import precise
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
-from deskgrid.worker.environments.site import Site
+from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
-from deskgrid.worker.run.folders import Folder
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, Printed, RankMeets
+from deskgrid.worker.run.folders import WorkerFolder
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, PrintedOutput, RankMeets
 from deskgrid.worker.run.mpi import Mpi
 from deskgrid.worker.run.output import last_lines, without_printed
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
-from deskgrid.worker.run.slot import Slot
+from deskgrid.worker.run.slot import ProcessSlot
 from deskgrid.worker.run.spawning import Spawner
 from deskgrid.worker.run.templates import Remembered, UnpackedTemplate, read_template
 
@@ -89,7 +89,7 @@ class Executor:
         self._wake = wake
         self._woken = False
         self._memory_note = f"; a task here may use at most {task_memory:,} bytes of memory" if task_memory else ""
-        self.folder = Folder()
+        self.folder = WorkerFolder()
         self._touched: float | None = None
         self._accounts = Accounts(self.folder.path) if accounts is None else accounts
         self._bundles = self.folder.path / BUNDLES
@@ -102,7 +102,7 @@ class Executor:
         )
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
-        self._slots = [Slot(index) for index in range(slots)]
+        self._slots = [ProcessSlot(index) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
         about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi}
         self.ranks = Ranks(self._spawner, self.template, wake, **about)
@@ -113,12 +113,12 @@ class Executor:
         return self._spawner.processes - {slot.spare for slot in self._slots if slot.spare is not None}
 
     @property
-    def sites(self) -> Mapping[str, Site]:
+    def sites(self) -> Mapping[str, EnvironmentSite]:
         """The environments that are ready, by key."""
         return self._spawner.sites
 
     @sites.setter
-    def sites(self, sites: Mapping[str, Site]) -> None:
+    def sites(self, sites: Mapping[str, EnvironmentSite]) -> None:
         self._spawner.sites = sites
 
     def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
@@ -245,7 +245,7 @@ class Executor:
             if slot.sent
         ]
 
-    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, task: int, number: int, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         """Return what a running job has printed, as `Process.shown`; None: it does not run."""
         for slot in self._busy():
             if slot.sent and slot.process is not None and (slot.jobs[0].task, slot.jobs[0].number) == (task, number):
@@ -300,7 +300,7 @@ class Executor:
         live = {process.environment for process in self.processes}
         return environment in live or any(slot.environment == environment for slot in self._slots if slot.jobs)
 
-    def _busy(self) -> list[Slot]:
+    def _busy(self) -> list[ProcessSlot]:
         return [slot for slot in self._slots if slot.jobs]
 
     def _tell(self, process: Process, said: list[ProcessReport]) -> None:
@@ -310,7 +310,7 @@ class Executor:
             self._woken = True
             self._wake()
 
-    def _start(self, slot: Slot) -> None:
+    def _start(self, slot: ProcessSlot) -> None:
         """Start a process for a slot; not ahead of its jobs, if it has to run as the user of their owner."""
         if self._accounts.count and not slot.jobs:
             return
@@ -327,7 +327,7 @@ class Executor:
         except OSError as error:
             self._fail(slot, error)
 
-    def _start_spare(self, slot: Slot) -> None:
+    def _start_spare(self, slot: ProcessSlot) -> None:
         """Start the process for the next program, so that its first task does not wait for it.
 
         If there are accounts, nobody knows whose that will be.
@@ -336,12 +336,12 @@ class Executor:
             with suppress(OSError):  # the next start tells
                 slot.spare = self._spawner.spawn(slot.index, slot.environment, "", self._tell)
 
-    def _drop_spare(self, slot: Slot) -> None:
+    def _drop_spare(self, slot: ProcessSlot) -> None:
         if slot.spare is not None:
             slot.spare.kill()
         slot.spare = None
 
-    def _fail(self, slot: Slot, error: OSError) -> None:
+    def _fail(self, slot: ProcessSlot, error: OSError) -> None:
         """The process of a slot cannot be started, or told something: the next poll handles this."""
         slot.trouble, slot.roomless = str(error), lacks_room(error)
         self._wake()
@@ -358,13 +358,13 @@ class Executor:
         data = self.checkpoints.take(saved.task, saved.number, path, bytes(saved.data))
         return None if data is None else saved._replace(data=data)
 
-    def _retire(self, slot: Slot) -> None:
+    def _retire(self, slot: ProcessSlot) -> None:
         """Let the slot's process end, if it has one: it is idle. Leave the slot without a process."""
         if slot.process is not None:
             slot.process.end()
         slot.process, slot.sent, slot.since = None, 0, None
 
-    def _renew(self, slot: Slot, now: float) -> None:
+    def _renew(self, slot: ProcessSlot, now: float) -> None:
         """End the process of a program that has had nothing to do for long, so that its memory is free."""
         if slot.idle_since is None:
             slot.idle_since = now
@@ -372,13 +372,13 @@ class Executor:
             self._retire(slot)
             self._start(slot)
 
-    def _release(self, slot: Slot) -> None:
+    def _release(self, slot: ProcessSlot) -> None:
         """Kill the slot's process, if it has one, and leave the slot without a process."""
         if slot.process is not None:
             slot.process.kill()
         slot.process, slot.sent, slot.since = None, 0, None
 
-    def _supply(self, slot: Slot, process: Process) -> None:
+    def _supply(self, slot: ProcessSlot, process: Process) -> None:
         """Send the process the next jobs if it runs its last one: as many as fit in a batch, or one larger job."""
         if slot.sent > 1 or slot.sent == len(slot.jobs):
             return
@@ -415,7 +415,7 @@ class Executor:
         data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs), earlier)
 
-    def _body(self, slot: Slot, template: UnpackedTemplate) -> dict[str, Any] | None:
+    def _body(self, slot: ProcessSlot, template: UnpackedTemplate) -> dict[str, Any] | None:
         """A template as the process of a slot gets it; None if its modules cannot be given to that process."""
         try:
             return self._spawner.body(template, slot.program.owner)
@@ -425,7 +425,7 @@ class Executor:
                 self._fail(slot, error)
             return None
 
-    def _may_save(self, slot: Slot, process: Process) -> bool:
+    def _may_save(self, slot: ProcessSlot, process: Process) -> bool:
         """Make what a task needs that saves checkpoints; False if there is no room. A task that runs goes on."""
         try:
             self._make_tasks_folder()
@@ -437,7 +437,9 @@ class Executor:
             return False
         return True
 
-    def _hear(self, slot: Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
+    def _hear(
+        self, slot: ProcessSlot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]
+    ) -> None:
         if isinstance(said, JobEnded):
             self._settle(slot, process, said, now, ended)
         elif isinstance(said, JobSaved):
@@ -459,7 +461,7 @@ class Executor:
         else:
             self._release(slot)  # no job is affected; the next `run` starts another process
 
-    def _settle(self, slot: Slot, process: Process, said: JobEnded, now: float, ended: list[JobEnded]) -> None:
+    def _settle(self, slot: ProcessSlot, process: Process, said: JobEnded, now: float, ended: list[JobEnded]) -> None:
         first = slot.jobs[0] if slot.sent else None
         if first is None or (first.task, first.number) != (said.task, said.number):
             self._distrust(slot, now, ended)
@@ -469,21 +471,21 @@ class Executor:
         ended.append(said)
         self._supply(slot, process)
 
-    def _take(self, slot: Slot, said: JobSaved, now: float, ended: list[JobEnded]) -> None:
+    def _take(self, slot: ProcessSlot, said: JobSaved, now: float, ended: list[JobEnded]) -> None:
         job = slot.jobs[0] if slot.sent else None
         if job is None or job.checkpoint is None or (job.task, job.number) != (said.task, said.number):
             self._distrust(slot, now, ended)
         else:
             self._saved.append(said)
 
-    def _distrust(self, slot: Slot, now: float, ended: list[JobEnded]) -> None:
+    def _distrust(self, slot: ProcessSlot, now: float, ended: list[JobEnded]) -> None:
         """Kill a process that reported a task that is not running: a task wrote into our pipe."""
         if slot.jobs:
             self._lose(slot, Outcome.CRASH, "killed, because it reported a task that was not running", now, ended)
         else:
             self._release(slot)
 
-    def _check(self, slot: Slot, now: float, ended: list[JobEnded]) -> None:
+    def _check(self, slot: ProcessSlot, now: float, ended: list[JobEnded]) -> None:
         limit = slot.limit
         if slot.process is None:
             outcome = Outcome.NO_ROOM if slot.roomless else Outcome.NO_START
@@ -494,7 +496,7 @@ class Executor:
                 slot.failures = START_ATTEMPTS
             self._lose(slot, outcome, f"not done after {precise(limit)}", now, ended)
 
-    def _lose(self, slot: Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
+    def _lose(self, slot: ProcessSlot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
         """Release the process of a busy slot: end the job that it ran, or all for which none starts."""
         process, elapsed = slot.process, slot.elapsed(now)
         if process is not None and process.overran and process.served:

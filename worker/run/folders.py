@@ -35,7 +35,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _CAREFULLY = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-class Folder:
+class WorkerFolder:
     """A new folder at ``path``; creating it also removes the folders that this user's dead workers left beside it."""
 
     def __init__(self, place: Path | None = None, prepare: Callable[[Path], None] = lambda path: None) -> None:

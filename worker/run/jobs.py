@@ -115,7 +115,7 @@ class RankSaid(NamedTuple):
 RankReport = RankReady | RankRefused | RankEnded | RankSaid
 
 
-class Gang(NamedTuple):
+class GangStart(NamedTuple):
     """What a rank learns when its gang begins. ``hosts``: addresses, by rank; ``port``: of rank 0's PC.
 
     ``local``: the ranks that are on this PC, ascending.
@@ -143,7 +143,7 @@ class JobEnded(NamedTuple):
     stderr: bytes
 
 
-class Printed(NamedTuple):
+class PrintedOutput(NamedTuple):
     """What a running attempt has printed since it was asked last, or the end of it; and how much it has in all."""
 
     stdout_bytes: int

@@ -21,7 +21,7 @@ from contextlib import suppress
 
 from deskgrid.wire import CHECKPOINT_LIMIT, Chunks, Payload, slice_of
 from deskgrid.worker.run.child import COUNTS, COUNTS_BYTES, PIPE_MOST, Splitter
-from deskgrid.worker.run.jobs import Printed
+from deskgrid.worker.run.jobs import PrintedOutput
 
 # What a checkpoint ends with if what its task has printed is behind it; and, of each stream, the bytes of all that was
 # printed, of its head, and of its tail.
@@ -72,7 +72,7 @@ def without_printed(checkpoint: Payload) -> tuple[Payload, bytes]:
     return slice_of(checkpoint, 0, own), bytes(slice_of(checkpoint, own, count))
 
 
-class Ends:
+class HeadAndTail:
     """The output of one task: all of it, or its head and its tail if there are more than ``limit`` bytes."""
 
     __slots__ = ("_half", "_head", "_limit", "_tail", "size")
@@ -126,15 +126,15 @@ class Ends:
         return bytes(self._head[: self._half] + cut + tail[len(tail) - self._half :])
 
 
-class Stream:
+class PipeOutput:
     """One of the pipes: what the tasks have printed that have ended, in order, and what the running one has."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._splitter: Splitter | None = None
-        self._current = Ends(limit)
+        self._current = HeadAndTail(limit)
         self.marks = 0
-        self.ended: deque[Ends | None] = deque()  # None: it has printed nothing
+        self.ended: deque[HeadAndTail | None] = deque()  # None: it has printed nothing
         self.ours, self.theirs = os.pipe()
         self.is_open = True
 
@@ -152,7 +152,7 @@ class Stream:
             self.marks += 1
             if self._current.size:
                 self.ended.append(self._current)
-                self._current = Ends(self._limit)
+                self._current = HeadAndTail(self._limit)
             else:
                 self.ended.append(None)
         if last:
@@ -164,8 +164,8 @@ class Stream:
         return not self._current.size and not (self._splitter and self._splitter.held)
 
     def go_on(self, packed: bytes) -> bytes:
-        """The next task goes on from what an earlier piece of it had printed; see `Ends.go_on`."""
-        ends = Ends(self._limit)
+        """The next task goes on from what an earlier piece of it had printed; see `HeadAndTail.go_on`."""
+        ends = HeadAndTail(self._limit)
         rest = ends.go_on(packed)
         ends.add(self._current.whole())
         self._current = ends
@@ -173,7 +173,7 @@ class Stream:
 
     def packed(self) -> bytes:
         """Return what the first task has printed whose end was not reported, for `go_on`."""
-        return ((self.ended[0] if self.ended else self._current) or Ends(self._limit)).packed()
+        return ((self.ended[0] if self.ended else self._current) or HeadAndTail(self._limit)).packed()
 
     def take(self) -> bytes:
         """Return what the first task printed that has ended."""
@@ -181,7 +181,7 @@ class Stream:
         return b"" if ends is None else ends.whole()
 
     def shown(self, place: int, most: int) -> tuple[int, bytes]:
-        """Return how much the running task has printed, and the end of that, as `Ends.since`."""
+        """Return how much the running task has printed, and the end of that, as `HeadAndTail.since`."""
         size = self._current.size
         return (size, self._current.since(place, most)) if size > place and not self.ended else (place, b"")
 
@@ -210,7 +210,7 @@ class Counts:
         """A pipe is about to be read."""
         self._counts[0] += 1
 
-    def done(self, stdout: Stream, stderr: Stream) -> None:
+    def done(self, stdout: PipeOutput, stderr: PipeOutput) -> None:
         """It was read, or what is known of the streams has changed."""
         is_clean = stdout.marks == stderr.marks and stdout.is_clean and stderr.is_clean
         self._counts[2] = stdout.marks if is_clean else NOT_CLEAN
@@ -229,7 +229,7 @@ class Outputs:
 
     def __init__(self, limit: int, expected: Callable[[], int]) -> None:
         self._expected = expected
-        self.stdout, self.stderr = self._streams = (Stream(limit), Stream(limit))
+        self.stdout, self.stderr = self._streams = (PipeOutput(limit), PipeOutput(limit))
         self._counts = Counts()
         self._came = threading.Condition()
         self._readers: list[threading.Thread] = []
@@ -314,10 +314,10 @@ class Outputs:
             both = self.stdout.packed() + self.stderr.packed()
         return both if len(both) > 2 * _SIZES.size else b""
 
-    def shown(self, stdout: int, stderr: int, most: int) -> Printed:
+    def shown(self, stdout: int, stderr: int, most: int) -> PrintedOutput:
         """Return what the running task has printed since it had printed so much."""
         with self._came:
-            return Printed(*self.stdout.shown(stdout, most), *self.stderr.shown(stderr, most))
+            return PrintedOutput(*self.stdout.shown(stdout, most), *self.stderr.shown(stderr, most))
 
     def unreported(self) -> tuple[bytes, bytes]:
         """Return what the first task printed whose end was not reported, of a process that was killed."""
@@ -347,13 +347,13 @@ class Outputs:
         for stream in self._streams:
             self._drain(stream, 1)
 
-    def _drain(self, stream: Stream, tasks: float = math.inf) -> None:
+    def _drain(self, stream: PipeOutput, tasks: float = math.inf) -> None:
         """Read what is there until so many tasks have ended, but no more than a pipe holds."""
         total, count = 0, -1
         while not self._readers and count and total < PIPE_MOST and len(stream.ended) < tasks:
             total += (count := self._read(stream))
 
-    def _read(self, stream: Stream) -> int:
+    def _read(self, stream: PipeOutput) -> int:
         """Read once what is there; return how much that was."""
         with self._came, suppress(BlockingIOError):
             if stream.ours >= 0 and stream.is_open:
@@ -367,7 +367,7 @@ class Outputs:
                 return len(data)
         return 0
 
-    def _read_on(self, stream: Stream) -> None:
+    def _read_on(self, stream: PipeOutput) -> None:
         """Read all that comes: the thread of a pipe on Windows."""
         while stream.is_open:
             try:

@@ -40,7 +40,7 @@ PATIENCE_S = 1.0
 ENTRIES = 100
 
 
-class Copy(NamedTuple):
+class ForkOrder(NamedTuple):
     """What a copy of this process is to be: the arguments of `child.main`, and its descriptors."""
 
     arguments: list[str]
@@ -68,7 +68,7 @@ class Parent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
-    def serve(self) -> Copy | None:
+    def serve(self) -> ForkOrder | None:
         """Serve the worker until it is gone: None. In a copy, return what this is to be."""
         poller = select.poll()
         for source in (self._worker.fileno(), self._woken):
@@ -84,7 +84,7 @@ class Parent:
                     return None
                 if message[0] == "start":
                     if self._start(message[1], descriptors):
-                        return Copy(message[2], descriptors)
+                        return ForkOrder(message[2], descriptors)
                 else:
                     self._until[message[1]] = time.monotonic() + (message[2] if message[0] == "end" else 0.0)
             self._kill_overdue()

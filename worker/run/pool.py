@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from deskgrid.worker.run.accounts import Account
+from deskgrid.worker.run.accounts import UserAccount
 from deskgrid.worker.run.beneath import remove
 
 # Time limit of the removal of all that an account has left; and how long the end of a worker waits for it. It goes on
@@ -44,11 +44,11 @@ class NoAccount(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AccountPlace:
     """Where one person's tasks run: in the folder ``area``, as ``account``; None: as the worker's own user."""
 
     area: Path
-    account: Account | None = None
+    account: UserAccount | None = None
 
     @property
     def uid(self) -> int | None:
@@ -60,7 +60,7 @@ class Place:
 class _Held:
     """An account that a person has, how often it was taken, and the folders that it was let into."""
 
-    place: Place
+    place: AccountPlace
     uses: int = 0
     entered: list[Path] = field(default_factory=list)
 
@@ -76,18 +76,18 @@ class Accounts:
     def __init__(
         self,
         area: Path,
-        accounts: Sequence[Account] = (),
+        accounts: Sequence[UserAccount] = (),
         wake: Callable[[], None] = lambda: None,
-        clear: Callable[[Account, Sequence[Path]], bool] | None = None,
+        clear: Callable[[UserAccount, Sequence[Path]], bool] | None = None,
     ) -> None:
         """Make the accounts' folders. Raises OSError."""
         self._wake = wake
         self._clear = clear or clear_account
-        self._common = Place(area)
+        self._common = AccountPlace(area)
         self._held: dict[str, _Held] = {}
-        self._free = deque[Place]()
-        self._cleared = deque[tuple[Place, bool]]()
-        self._unclean = list[Place]()
+        self._free = deque[AccountPlace]()
+        self._cleared = deque[tuple[AccountPlace, bool]]()
+        self._unclean = list[AccountPlace]()
         self._threads = list[threading.Thread]()
         self.places = tuple([_made(area, account) for account in accounts]) or (self._common,)
         self.count = len(accounts)
@@ -112,7 +112,7 @@ class Accounts:
         """Whether an account will be free soon if everybody but these people ends: or else nothing will change that."""
         return any(person not in keep for person in self._held) or any(thread.is_alive() for thread in self._threads)
 
-    def take(self, person: str) -> Place | None:
+    def take(self, person: str) -> AccountPlace | None:
         """Take the place of a person, to be released as often as it was taken; None if all accounts are others'."""
         if not self.count:
             return self._common
@@ -178,7 +178,7 @@ class Accounts:
             self._threads.append(threading.Thread(target=self._clear_one, args=(self._unclean.pop(),), daemon=True))
             self._threads[-1].start()
 
-    def _clear_one(self, place: Place) -> None:
+    def _clear_one(self, place: AccountPlace) -> None:
         assert place.account is not None
         folders = [place.area / HOME, place.area / RUN / TASKS, place.area / LEFT]
         with suppress(FileNotFoundError):  # somebody has removed all of it, and it is made again
@@ -190,7 +190,7 @@ class Accounts:
             self._wake()
 
 
-def _made(area: Path, account: Account) -> Place:
+def _made(area: Path, account: UserAccount) -> AccountPlace:
     """Make the folder of an account, which only it can enter. Raises OSError."""
     folder = area / account.name
     for name in ("", HOME, RUN, f"{RUN}/{TASKS}", f"{RUN}/{GIVEN}"):
@@ -201,7 +201,7 @@ def _made(area: Path, account: Account) -> Place:
     mine.let_pass(folder / RUN / GIVEN)
     mine.let_pass(folder / RUN)
     mine.let_pass(folder)
-    return Place(folder, mine)
+    return AccountPlace(folder, mine)
 
 
 def _link(source: str, target: str) -> None:
@@ -220,7 +220,7 @@ def close_folder(folder: Path) -> None:
             os.chown(folder, 0, 0)
 
 
-def clear_account(account: Account, folders: Sequence[Path]) -> bool:
+def clear_account(account: UserAccount, folders: Sequence[Path]) -> bool:
     """End all that runs as a user, and remove what it has left; whether nothing is left."""
     argv = [sys.executable, "-P", "-m", "deskgrid.worker.run.clearing", str(account.uid), str(account.gid)]
     try:

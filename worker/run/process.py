@@ -29,9 +29,9 @@ from deskgrid.wire import (
     results_of_tasks,
 )
 from deskgrid.worker.run import shared
-from deskgrid.worker.run.accounts import UMASK, Account
+from deskgrid.worker.run.accounts import UMASK, UserAccount
 from deskgrid.worker.run.beneath import names_in, remove
-from deskgrid.worker.run.cgroup import Group, Groups
+from deskgrid.worker.run.cgroup import ControlGroup, Groups
 from deskgrid.worker.run.child import (
     ARGUMENTS,
     MARK_BYTES,
@@ -45,7 +45,7 @@ from deskgrid.worker.run.child import (
     tasks_folder_of,
     write_all,
 )
-from deskgrid.worker.run.jobs import JobEnded, JobSaved, Printed, Program, RankMeets
+from deskgrid.worker.run.jobs import JobEnded, JobSaved, PrintedOutput, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines, with_printed
 from deskgrid.worker.run.scope import priority_class
@@ -96,7 +96,7 @@ class Process:
         *,
         environment: str,
         capture_limit: int,
-        account: Account | None = None,
+        account: UserAccount | None = None,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         inherited: Sequence[int] = (),
         groups: Groups | None = None,
@@ -121,7 +121,7 @@ class Process:
         # Bytes of memory that its tasks have asked for; None: it has served none.
         self.memory: int | None = None
         self._groups = groups
-        self._group: Group | None = None
+        self._group: ControlGroup | None = None
         self.overran = False  # the kernel has killed it because it used more
         self.ready = False
         self.ending = False
@@ -164,7 +164,7 @@ class Process:
         """Its number, once it has one."""
         return self._started.birth.pid
 
-    def become(self, account: Account, variables: Mapping[str, str]) -> None:
+    def become(self, account: UserAccount, variables: Mapping[str, str]) -> None:
         """Belong to a user from now on, with this environment: nobody's code has run in it."""
         self._account = account
         how = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "umask": UMASK, "cwd": account.home}
@@ -180,7 +180,7 @@ class Process:
             self.write([frame(["memory", "", [memory, f"it needs more than {_asked(memory)}"]])], 0)
 
     def _enters_group(self, memory: int) -> bool:
-        group: Group | None = None
+        group: ControlGroup | None = None
         try:
             group = None if self._groups is None else self._groups.new(memory)
             if group is not None:
@@ -249,7 +249,7 @@ class Process:
         os.lseek(self._times, 0, os.SEEK_SET)
         os.write(self._times, struct.pack("ddd", due, closes, float(last)))
 
-    def shown(self, stdout: int, stderr: int, most: int) -> Printed:
+    def shown(self, stdout: int, stderr: int, most: int) -> PrintedOutput:
         """Return what the running task has printed after so many bytes, at most ``most`` bytes of each."""
         return self._outputs.shown(stdout, stderr, most)
 
@@ -484,7 +484,7 @@ class _Started(NamedTuple):
 def _spawn(
     outputs: Outputs,
     arguments: Sequence[str],
-    account: Account | None,
+    account: UserAccount | None,
     nursery: Nursery | Direct,
     inherited: Sequence[int],
 ) -> _Started:

@@ -17,9 +17,9 @@ from deskgrid.durations import precise
 from deskgrid.wire import Failure, Outcome, Payload
 from deskgrid.worker.run.child import frame
 from deskgrid.worker.run.jobs import (
-    Gang,
+    GangStart,
     JobEnded,
-    Printed,
+    PrintedOutput,
     RankEnded,
     RankJob,
     RankKey,
@@ -92,7 +92,7 @@ class Ranks:
         """How long the ranks have run that have begun. Seconds."""
         return {key: rank.elapsed(now) for key, rank in self._ranks.items() if rank.began is not None}
 
-    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> Printed | None:
+    def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
         """Return what a rank has printed that runs, as `Process.shown`; None: it does not run."""
         rank = self._ranks.get(key)
         return None if rank is None or rank.began is None else rank.process.shown(stdout, stderr, most)
@@ -136,7 +136,7 @@ class Ranks:
         if pmi is not None:
             pmi.begin()
 
-    def begin(self, key: RankKey, gang: Gang, now: float) -> None:
+    def begin(self, key: RankKey, gang: GangStart, now: float) -> None:
         """Begin a rank that is ready."""
         rank = self._ranks[key]
         job, rank.began = rank.job, now

@@ -12,7 +12,7 @@ START_LIMIT = 120.0
 
 
 @dataclass(slots=True)
-class Slot:
+class ProcessSlot:
     """One slot.
 
     ``sent`` is the number of its jobs, from the first, that its process has received. ``since`` is the time when the

@@ -7,16 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from deskgrid.worker.environments.site import Site
+from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.run.accounts import environment, kept_variables
 from deskgrid.worker.run.beneath import remove
 from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.child import notes_file_of
-from deskgrid.worker.run.folders import NOTES, Folder
+from deskgrid.worker.run.folders import NOTES, WorkerFolder
 from deskgrid.worker.run.jobs import JobSaved
 from deskgrid.worker.run.nursery import Direct, Nursery
-from deskgrid.worker.run.pool import RUN, Accounts, NoAccount, Place
+from deskgrid.worker.run.pool import RUN, AccountPlace, Accounts, NoAccount
 from deskgrid.worker.run.process import Process, Tell
 from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import UnpackedTemplate
@@ -53,7 +53,7 @@ class Spawner:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: WorkerFolder,
         arguments: list[str],
         capture_limit: int,
         accounts: Accounts,
@@ -74,7 +74,7 @@ class Spawner:
         self._leftovers = Leftovers([place.uid for place in accounts.places if place.uid is not None])
         # Whose each process is.
         self._owners: dict[Process, str] = {}
-        self.sites: Mapping[str, Site] = {}
+        self.sites: Mapping[str, EnvironmentSite] = {}
 
     @property
     def processes(self) -> set[Process]:
@@ -123,7 +123,7 @@ class Spawner:
         self._owners[process] = owner
         return process
 
-    def _folder_of(self, place: Place) -> Path:
+    def _folder_of(self, place: AccountPlace) -> Path:
         """Where the files of a process are that it shares with us."""
         return self._folder.path if place.account is None else place.area / RUN
 
@@ -131,8 +131,8 @@ class Spawner:
         self,
         slot: int,
         environment_key: str,
-        site: Site | None,
-        place: Place,
+        site: EnvironmentSite | None,
+        place: AccountPlace,
         temporary: Path,
         *,
         tell: Tell,
@@ -175,7 +175,7 @@ class Spawner:
             return template.body
         return template.body | {"folder": str(self.accounts.give(owner, Path(template.body["folder"])))}
 
-    def _nursery(self, key: str, site: Site | None, place: Place) -> Nursery | Direct:
+    def _nursery(self, key: str, site: EnvironmentSite | None, place: AccountPlace) -> Nursery | Direct:
         """Return the nursery of an environment; each has one, for it runs that environment's Python, as its user."""
         name = ("",) if site is None else (key, site.python, str(place.area))
         nursery = self._nurseries.pop(name, None)
@@ -192,7 +192,7 @@ class Spawner:
             self._nurseries.pop(each).close()
         return nursery
 
-    def _new_nursery(self, python: list[str], site: Site | None, place: Place) -> Nursery | Direct:
+    def _new_nursery(self, python: list[str], site: EnvironmentSite | None, place: AccountPlace) -> Nursery | Direct:
         # Whatever its copies become: they show what it had when it began, as /proc/self/environ.
         how: dict[str, Any] = {"env": environment(os.environ) if place.account is None else kept_variables()}
         if site is not None:

@@ -34,7 +34,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from deskgrid.worker.windows.clocks import read_clocks
-from deskgrid.worker.windows.uptime import Instant, Plan
+from deskgrid.worker.windows.uptime import Instant, UptimePlan
 
 # The longest time until the alarm notices that a clock was set or that the PC slept. A check costs a fraction
 # of a millisecond.
@@ -59,7 +59,7 @@ class Alarm:
     after that misses none.
     """
 
-    def __init__(self, plan: Plan, fire: Callable[[], None], clock: Callable[[], Instant] = read_clocks) -> None:
+    def __init__(self, plan: UptimePlan, fire: Callable[[], None], clock: Callable[[], Instant] = read_clocks) -> None:
         self._watch = _Watch(plan, clock)
         self._fire = fire
         # At INFO APScheduler logs every job that it runs.
@@ -80,7 +80,7 @@ class Alarm:
         """Start the thread. An alarm starts once."""
         self._scheduler.start()
 
-    def replace(self, plan: Plan) -> None:
+    def replace(self, plan: UptimePlan) -> None:
         """Watch ``plan`` from now on, started or not; does not ring for the change itself. For any thread."""
         self._watch.replace(plan)
         if self._scheduler.running:
@@ -99,12 +99,12 @@ class Alarm:
 class _Watch:
     """A plan and its awaited boundary, on both clocks because we do not know which clock the plan follows."""
 
-    def __init__(self, plan: Plan, clock: Callable[[], Instant]) -> None:
+    def __init__(self, plan: UptimePlan, clock: Callable[[], Instant]) -> None:
         self._clock = clock
         self._lock = threading.Lock()  # the agent replaces the plan while the scheduler's thread looks at it
         self.replace(plan)
 
-    def replace(self, plan: Plan) -> None:
+    def replace(self, plan: UptimePlan) -> None:
         """Await the next boundary of ``plan``."""
         with self._lock:
             self._plan = plan

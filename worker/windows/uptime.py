@@ -8,7 +8,7 @@ Rules:
 3. A plan in calendar time (``HH:MM``, weekly windows) follows the wall clock, even when somebody sets it. A plan
    in seconds (``--until 90``, cycles) follows the monotonic clock, and does not notice.
 4. Threads share plans. Plans do not change, except for one cache that is replaced as a whole.
-5. ``Plan`` documents each method once; an implementation documents only what it adds.
+5. ``UptimePlan`` documents each method once; an implementation documents only what it adds.
 """
 
 import json
@@ -43,9 +43,9 @@ __all__ = [
     "Cycle",
     "Instant",
     "OpenEnded",
-    "Plan",
     "PlanError",
     "Until",
+    "UptimePlan",
     "Weekly",
     "WindowsFile",
     "parse_until",
@@ -84,7 +84,7 @@ class Instant:
     mono: float  # monotonic seconds
 
 
-class Plan(Protocol):
+class UptimePlan(Protocol):
     """When this PC is available. Every method is a pure function of ``now``."""
 
     kind: str  # "open-ended", "windows", "until" or "cycle"

@@ -26,7 +26,7 @@ _LOCK = "1."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedEnvironment:
     """``label`` names it to people. ``lines``: requirements, and pip's options among them, as in requirements.txt.
 
     ``constraints``: versions of what these bring. ``local``: projects to build, and wheels. ``python``: the versions of
@@ -39,7 +39,7 @@ class Asked:
     local: tuple[str, ...] = ()
     python: str = ""
 
-    def and_also(self, more: "Asked") -> "Asked":
+    def and_also(self, more: "AskedEnvironment") -> "AskedEnvironment":
         """Return this and ``more`` together."""
         return replace(
             self,
@@ -86,18 +86,18 @@ def checked_env(env: object) -> Env:
     return parts
 
 
-def asked_by(requirements: Sequence[str]) -> Asked:
+def asked_by(requirements: Sequence[str]) -> AskedEnvironment:
     """Return what a list of requirements asks for. Raises `BagRejected`."""
     lines = [line.strip() for line in requirements]
     return replace(_read(lines, Path()), label=lines[0] + (f" +{len(lines) - 1}" if len(lines) > 1 else ""))
 
 
-def asked_in(path: Path) -> Asked:
+def asked_in(path: Path) -> AskedEnvironment:
     """Return what a file asks for, or a project or a wheel at ``path`` itself. Raises `BagRejected`."""
     if path.suffix == ".whl" or path.is_dir():
         if not path.exists():
             raise BagRejected(f"there is no project or wheel at {path}")
-        return Asked(path.name, local=(str(path.resolve()),))
+        return AskedEnvironment(path.name, local=(str(path.resolve()),))
     text = _text(path)
     if path.suffix == ".toml" and path.name.startswith("pylock"):
         return _lock(path, text)
@@ -122,7 +122,7 @@ def _joined(text: str) -> list[str]:
     return [line for each in lines if (line := re.sub(r"(^|\s)#.*$", "", each).strip())]
 
 
-def _read(lines: Iterable[str], folder: Path, within: tuple[Path, ...] = ()) -> Asked:
+def _read(lines: Iterable[str], folder: Path, within: tuple[Path, ...] = ()) -> AskedEnvironment:
     """Return what lines ask for. ``within``: the file that they are from, and those that include it."""
     kept, local, constraints = list[str](), list[str](), list[str]()
     for line in lines:
@@ -140,7 +140,7 @@ def _read(lines: Iterable[str], folder: Path, within: tuple[Path, ...] = ()) -> 
             local.append(path_of)
         else:
             kept.append(line)
-    return Asked("", tuple(kept), tuple(constraints), tuple(local))
+    return AskedEnvironment("", tuple(kept), tuple(constraints), tuple(local))
 
 
 def _local(line: str, folder: Path) -> str:
@@ -161,7 +161,7 @@ def _local(line: str, folder: Path) -> str:
 # --- scripts and locks -----------------------------------------------------------------------------------------------
 
 
-def _script(path: Path, text: str) -> Asked:
+def _script(path: Path, text: str) -> AskedEnvironment:
     found = _SCRIPT.search(text)
     if found is None:
         raise BagRejected(f'{path} has no comment "# /// script" with its dependencies (PEP 723)')
@@ -180,7 +180,7 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
         raise BagRejected(f"{path} is not valid TOML: {error}") from error
 
 
-def _lock(path: Path, text: str) -> Asked:
+def _lock(path: Path, text: str) -> AskedEnvironment:
     """Read a lock (PEP 751)."""
     table = _toml(path, text)
     version = str(table.get("lock-version", ""))
@@ -196,7 +196,7 @@ def _lock(path: Path, text: str) -> Asked:
         raise BagRejected(
             f"{path}: its packages are not as in a lock (PEP 751); let your tool write it again"
         ) from error
-    return Asked(path.name, tuple(lines), (), tuple(local), str(table.get("requires-python", "")))
+    return AskedEnvironment(path.name, tuple(lines), (), tuple(local), str(table.get("requires-python", "")))
 
 
 def _package(path: Path, package: Mapping[str, Any]) -> tuple[str, str]:

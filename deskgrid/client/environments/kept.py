@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from deskgrid.client.downloads import ResultFiles
-from deskgrid.client.environments.store import Store
+from deskgrid.client.environments.store import WheelFolder
 from deskgrid.client.link import Link
 from deskgrid.client.replies import ask
 from deskgrid.errors import RequestFailed
-from deskgrid.wire import OFFER_PARTS, Entry, System, split_digests
+from deskgrid.wire import OFFER_PARTS, System, TreeFile, split_digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def find(link: Link, name: str) -> KeptEnvironment:
     return found[0]
 
 
-def wheels(link: Link, kept: KeptEnvironment, build: KeptBuild) -> Sequence[Entry]:
+def wheels(link: Link, kept: KeptEnvironment, build: KeptBuild) -> Sequence[TreeFile]:
     """Return the wheels of a build. Raises `RequestFailed` if they are somebody else's."""
     if not build.tree:
         raise RequestFailed(f"the wheels of {kept.id} cannot be seen: only {kept.owner} and admins may do this")
@@ -87,7 +87,7 @@ def forget(link: Link, kept: KeptEnvironment) -> int:
     parts: dict[bytes, None] = {}
     for build in kept.builds:
         files = wheels(link, kept, build)
-        Store().forget({entry.path for entry in files})
+        WheelFolder().forget({entry.path for entry in files})
         parts |= dict.fromkeys([*(part for entry in files for part in split_digests(entry.parts)), build.tree])
     size, digests = 0, list(parts)
     for start in range(0, len(digests), OFFER_PARTS):

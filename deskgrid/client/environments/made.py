@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deskgrid.client.environments import mine
-from deskgrid.client.environments.asked import Asked, Env, asked_by, asked_in
+from deskgrid.client.environments.asked import AskedEnvironment, Env, asked_by, asked_in
 from deskgrid.client.environments.resolve import wheels_for
-from deskgrid.client.environments.store import Store, Wheel
-from deskgrid.client.sources import Stored, stored_paths
+from deskgrid.client.environments.store import Wheel, WheelFolder
+from deskgrid.client.sources import StoredTree, stored_paths
 from deskgrid.errors import BagRejected
 from deskgrid.wire import BUILDS_LIMIT, NAME_BYTES, Build, Environment, System, cut
 
@@ -36,7 +36,7 @@ class Made(NamedTuple):
     """An environment, and the trees of its wheels."""
 
     environment: Environment
-    trees: tuple[Stored, ...]
+    trees: tuple[StoredTree, ...]
 
     @property
     def is_there(self) -> bool:
@@ -51,8 +51,8 @@ def made(env: Env, libraries: Iterable[str], script: str, systems: Iterable[Syst
     sorts of PCs. One for which there are no wheels is left out with a warning, unless no other is left. Raises
     `BagRejected`.
     """
-    asked, store = _asked(env, libraries, script), Store()
-    found: dict[tuple[bytes, str, str], tuple[Build, Stored]] = {}
+    asked, store = _asked(env, libraries, script), WheelFolder()
+    found: dict[tuple[bytes, str, str], tuple[Build, StoredTree]] = {}
     refusals = []
     for system in sorted(systems)[:BUILDS_LIMIT]:
         try:
@@ -71,7 +71,7 @@ def made(env: Env, libraries: Iterable[str], script: str, systems: Iterable[Syst
     return Made(environment, tuple([tree for _, tree in found.values()]))
 
 
-def _asked(env: Env, libraries: Iterable[str], script: str) -> Asked:
+def _asked(env: Env, libraries: Iterable[str], script: str) -> AskedEnvironment:
     parts = [mine.asked_of(libraries)] if "mine" in env else []
     if "script" in env and not script:
         raise BagRejected('"script" is for a program in a file, whose comment "# /// script" has its dependencies')
@@ -79,10 +79,10 @@ def _asked(env: Env, libraries: Iterable[str], script: str) -> Asked:
     parts += [asked_in(item) for item in env if isinstance(item, Path)]
     lines = [item for item in env if isinstance(item, str) and item not in ("mine", "script")]
     parts += [asked_by(lines)] if lines else []
-    return reduce(Asked.and_also, parts)
+    return reduce(AskedEnvironment.and_also, parts)
 
 
-def _wheels(asked: Asked, system: System, store: Store) -> list[Wheel]:
+def _wheels(asked: AskedEnvironment, system: System, store: WheelFolder) -> list[Wheel]:
     if not _allows(asked.python, system.python):
         raise BagRejected(
             f"{asked.label} is for Python {asked.python}, and the PCs have {system}: "
@@ -105,6 +105,6 @@ def _allows(asked: str, python: str) -> bool:
     return True
 
 
-def _build(system: System, tree: Stored, wheels: Sequence[Wheel]) -> Build:
+def _build(system: System, tree: StoredTree, wheels: Sequence[Wheel]) -> Build:
     unpacked = sum([wheel.unpacked for wheel in wheels])
     return Build(*system, tree.digest, tree.size, unpacked)

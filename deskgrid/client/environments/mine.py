@@ -11,10 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from deskgrid.client.environments.asked import Asked, name_in, normal
+from deskgrid.client.environments.asked import AskedEnvironment, name_in, normal
 
 
-def asked_of(libraries: Iterable[str]) -> Asked:
+def asked_of(libraries: Iterable[str]) -> AskedEnvironment:
     """Return what the modules with these full names ask for, as it is installed here."""
     named = {normal(name): name for module in libraries for name in _owners(module)}
     needed = _with_needs(named)
@@ -22,7 +22,7 @@ def asked_of(libraries: Iterable[str]) -> Asked:
     lines = [name for name in sorted(named) if name not in local and name != "deskgrid"]
     # A local version, such as that of a build for one kind of graphics card, stays: it is what is installed.
     constraints = [f"{name}=={version}" for name, version in sorted(needed.items()) if name not in local]
-    return Asked("mine", tuple(lines), tuple(constraints), tuple(sorted(local.values())))
+    return AskedEnvironment("mine", tuple(lines), tuple(constraints), tuple(sorted(local.values())))
 
 
 @cache

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from deskgrid.client.environments.asked import Asked, name_in
+from deskgrid.client.environments.asked import AskedEnvironment, name_in
 from deskgrid.wire import System
 
 _NONE = re.compile(r"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)")
@@ -24,12 +24,12 @@ _PROGRAM = re.compile(r"^\s*(?:fatal: |× )(.+)", re.MULTILINE)
 _VERSIONS = 5
 
 
-def reason(said: str, asked: Asked, system: System, versions: Callable[[str], str]) -> str:
+def reason(said: str, asked: AskedEnvironment, system: System, versions: Callable[[str], str]) -> str:
     """Return one line about what pip said. ``versions(name)``: what pip says of a distribution on this machine."""
     return f"the environment {asked.label!r} for {system}: {_why(said, asked, versions)}"
 
 
-def _why(said: str, asked: Asked, versions: Callable[[str], str]) -> str:
+def _why(said: str, asked: AskedEnvironment, versions: Callable[[str], str]) -> str:
     if found := _ADDRESS.search(said):
         return _no_requirement(next((line for line in asked.lines if line.endswith(found[1])), found[1]))
     for pattern, say in _SAID:
@@ -103,7 +103,7 @@ def _missing(said: str, found: re.Match[str], versions: Callable[[str], str]) ->
     return f"no package index has {wanted} for these PCs: is its name right, and is it made for them?"
 
 
-def _advice(asked: Asked) -> str:
+def _advice(asked: AskedEnvironment) -> str:
     if asked.label.startswith("mine"):
         return ' ("mine" asks for the versions that are installed here; name requirements instead to ask for others)'
     if asked.pinned:

@@ -18,9 +18,9 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from deskgrid.client.environments.asked import Asked, name_in
+from deskgrid.client.environments.asked import AskedEnvironment, name_in
 from deskgrid.client.environments.reasons import reason, reason_of_build
-from deskgrid.client.environments.store import Store, Wheel
+from deskgrid.client.environments.store import Wheel, WheelFolder
 from deskgrid.errors import BagRejected
 from deskgrid.wire import System
 
@@ -52,7 +52,7 @@ _CALLED = {
 }
 
 
-def wheels_for(asked: Asked, system: System, store: Store) -> list[Wheel]:
+def wheels_for(asked: AskedEnvironment, system: System, store: WheelFolder) -> list[Wheel]:
     """Return the wheels of an environment on a sort of PC. Raises `BagRejected`."""
     built = [str(path) for place in asked.local for path in _built(Path(place), store)]
     key = [asked.lines, asked.constraints, built, system, needs(), _configuration()]
@@ -78,7 +78,7 @@ def _configuration() -> list[str]:
     return sorted([f"{name}={value}" for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))])
 
 
-def _chosen(asked: Asked, built: Sequence[str], system: System, store: Store) -> list[Wheel]:
+def _chosen(asked: AskedEnvironment, built: Sequence[str], system: System, store: WheelFolder) -> list[Wheel]:
     more = [line for line in needs() if name_in(line) not in asked.names]
     plain = [line for line in asked.lines if line not in asked.pinned]
     with store.room() as room:
@@ -90,7 +90,9 @@ def _chosen(asked: Asked, built: Sequence[str], system: System, store: Store) ->
         return sorted(store.add(room / "wheels"))
 
 
-def _fetch(room: Path, asked: Asked, lines: Sequence[str], system: System, options: Sequence[str] = ()) -> None:
+def _fetch(
+    room: Path, asked: AskedEnvironment, lines: Sequence[str], system: System, options: Sequence[str] = ()
+) -> None:
     """Have pip put the wheels of requirements into ``room``."""
     if not lines:
         return
@@ -204,7 +206,7 @@ def _python_with_pip() -> list[str]:
 # --- projects --------------------------------------------------------------------------------------------------------
 
 
-def _built(place: Path, store: Store) -> list[str]:
+def _built(place: Path, store: WheelFolder) -> list[str]:
     """Return the wheel of a project's folder, built unless nothing in it changed; a wheel is taken as it is."""
     if place.is_file():
         return [str(place)]

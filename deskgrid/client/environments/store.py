@@ -59,7 +59,7 @@ def _cache() -> Path:
     return Path(base)
 
 
-class Store:
+class WheelFolder:
     """``folder``: made when it is first needed."""
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 # Seconds: jobs that would take less on the size that suits them are short, or medium; the others are long (Table 1).
@@ -26,11 +26,11 @@ class Classes:
         self.limits = tuple(limits)
         self.patience = patience
 
-    def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
+    def order(self, waiting: Sequence[ParallelJob], now: float) -> list[ParallelJob]:
         """By class, and by arrival."""
         return sorted(waiting, key=lambda job: self.rank(job, now))
 
-    def rank(self, job: Job, now: float) -> int:
+    def rank(self, job: ParallelJob, now: float) -> int:
         """The class in which the job has its turn now; 0 is the first."""
         seconds = optimum(job)
         own = self.class_of(seconds)
@@ -41,6 +41,6 @@ class Classes:
         return bisect_right(self.limits, seconds)
 
 
-def optimum(job: Job) -> float:
+def optimum(job: ParallelJob) -> float:
     """The seconds that it takes on the size that suits it, on PCs of speed 1."""
     return job.need.seconds(job.runtime, working_set(job.need))

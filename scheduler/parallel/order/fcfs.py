@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 
 
 class FirstCome:
@@ -11,6 +11,6 @@ class FirstCome:
     backfills = False
     overtakes = False
 
-    def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
+    def order(self, waiting: Sequence[ParallelJob], now: float) -> list[ParallelJob]:
         """As they came."""
         return list(waiting)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 
 # A job counts as this power of its ranks times longer: it keeps others from more PCs.
 WIDTH = 0.3
@@ -24,9 +24,9 @@ class Shortest:
     backfills = True
     overtakes = True
 
-    def order(self, waiting: Sequence[Job], now: float) -> list[Job]:
+    def order(self, waiting: Sequence[ParallelJob], now: float) -> list[ParallelJob]:
         """The least work first; of those that came together, the most."""
-        together: defaultdict[float, list[Job]] = defaultdict(list)
+        together: defaultdict[float, list[ParallelJob]] = defaultdict(list)
         for job in waiting:
             together[job.arrived].append(job)
         ranked = []
@@ -39,11 +39,11 @@ class Shortest:
         return [job for *_, jobs in ranked for job in jobs]
 
 
-def work(job: Job) -> float:
+def work(job: ParallelJob) -> float:
     """How long it takes with the fewest ranks, in seconds that count more the more ranks it needs."""
     need = job.need
     return need.seconds(job.runtime, need.least) * math.pow(need.least * need.slots, WIDTH)
 
 
-def _turn(batch: tuple[float, float, list[Job]]) -> tuple[float, float]:
+def _turn(batch: tuple[float, float, list[ParallelJob]]) -> tuple[float, float]:
     return batch[:2]

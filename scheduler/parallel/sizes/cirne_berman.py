@@ -11,8 +11,8 @@ from math import inf
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
+from deskgrid.scheduler.parallel.base import ParallelJob
+from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
@@ -24,18 +24,18 @@ class CirneBerman(HowMany):
         self.shrinks = shrinks
         self._chosen: dict[int, int] = {}  # by task, of those that wait
 
-    def notice(self, look: Look) -> None:
+    def notice(self, look: DecisionView) -> None:
         """Those that are new choose, in the order of their arrival."""
         known = self._chosen
         self._chosen = {job.task: known[job.task] for job in look.queue if job.task in known}
         for job in sorted([job for job in look.queue if job.task not in known], key=lambda job: job.task):
             self._chosen[job.task] = self._choose(look, job)
 
-    def size(self, look: Look, job: Job) -> Size:
+    def size(self, look: DecisionView, job: ParallelJob) -> Size:
         """What it has chosen."""
         return Size(self._chosen[job.task])
 
-    def _choose(self, look: Look, job: Job) -> int:
+    def _choose(self, look: DecisionView, job: ParallelJob) -> int:
         best, found = inf, job.need.least
         schedule = _Schedule(look, job, self._chosen)
         for size in self._candidates(look, job.need):
@@ -45,7 +45,7 @@ class CirneBerman(HowMany):
                 best, found = ends, size
         return found
 
-    def _candidates(self, look: Look, need: Need) -> Iterator[int]:
+    def _candidates(self, look: DecisionView, need: Need) -> Iterator[int]:
         """HowMany that some site has, the largest first: it takes the least time once it has started."""
         largest = max([site.slots // need.slots for site in look.view.sites], default=0)
         most = working_set(need) if self.shrinks else need.most
@@ -61,7 +61,7 @@ class _Turn(NamedTuple):
 class _Schedule:
     """What would be, if a job had one size or another."""
 
-    def __init__(self, look: Look, job: Job, chosen: dict[int, int]) -> None:
+    def __init__(self, look: DecisionView, job: ParallelJob, chosen: dict[int, int]) -> None:
         self._now = look.now
         self._free = sum([site.idle for site in look.view.sites])
         self._ends = [each for site in look.view.sites for host in site.hosts for each in host.frees]

@@ -6,7 +6,7 @@ means of what one job asks for. Days begin with the clock's own zero: what matte
 
 from dataclasses import dataclass, field
 
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 INTERVALS = 48
@@ -37,7 +37,7 @@ class _Class:
         return (sums[low] + part * (sums[low + 1] - sums[low])) / self.seen
 
 
-class Coming:
+class ArrivalRates:
     """What was seen, by class. ``since``: when it was first looked at."""
 
     def __init__(self, classes: int) -> None:
@@ -45,7 +45,7 @@ class Coming:
         self._since: float | None = None
         self._days = 1.0
 
-    def note(self, job: Job, number: int) -> None:
+    def note(self, job: ParallelJob, number: int) -> None:
         """A job of class ``number`` has come."""
         at = job.arrived
         self._since = at if self._since is None else self._since

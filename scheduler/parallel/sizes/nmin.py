@@ -1,12 +1,12 @@
 """The least: each job gets the smallest size that it can have, at which it is most efficient."""
 
-from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
+from deskgrid.scheduler.parallel.base import ParallelJob
+from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
 
 
 class Nmin(HowMany):
     """N_min of SCOJO-P's Table 1, always."""
 
-    def size(self, look: Look, job: Job) -> Size:
+    def size(self, look: DecisionView, job: ParallelJob) -> Size:
         """The same whenever it is asked."""
         return Size(job.need.least)

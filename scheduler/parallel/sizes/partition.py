@@ -15,8 +15,8 @@ from math import ceil, inf
 from typing import Literal
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Host, Job
-from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
+from deskgrid.scheduler.parallel.base import Host, ParallelJob
+from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
 
 
@@ -42,7 +42,7 @@ class Partition(HowMany):
         self.most = most if most is None else fraction("most", most)
         self.divided = divided
 
-    def size(self, look: Look, job: Job) -> Size:
+    def size(self, look: DecisionView, job: ParallelJob) -> Size:
         """Return the ranks that the policy would give the job now."""
         need = job.need
         if need.least == need.most:
@@ -76,7 +76,7 @@ def share(total: float, jobs: float) -> int:
     return max(1, ceil(total / jobs + 0.5 - ROUNDING))
 
 
-def _by_slots(look: Look, need: Need, jobs: float) -> Size:
+def _by_slots(look: DecisionView, need: Need, jobs: float) -> Size:
     """The job's share of all slots. It gets as many as are that many if others leave it only a part of each."""
     hosts = _hosts(look, need)
     slots = sum([host.slots // need.slots for some in hosts for host in some])
@@ -84,7 +84,7 @@ def _by_slots(look: Look, need: Need, jobs: float) -> Size:
     return Size(need.least, min(share(slots, jobs), max(most, default=0.0)), equal=True)
 
 
-def _by_power(look: Look, need: Need, jobs: float, most: float, *, loaded: bool) -> Size:
+def _by_power(look: DecisionView, need: Need, jobs: float, most: float, *, loaded: bool) -> Size:
     """The job's share of all power. ``loaded``: less what others use. ``most``: the most BPUs of a job.
 
     What it gets is always counted as others leave it.
@@ -98,17 +98,17 @@ def _by_power(look: Look, need: Need, jobs: float, most: float, *, loaded: bool)
     return Size(need.least, min(min(share(total / unit, jobs), most) * unit, max(left, default=unit)))
 
 
-def _units(look: Look) -> float:
+def _units(look: DecisionView) -> float:
     """How many BPUs the grid has, if nobody else uses it."""
     return sum([host.slots * host.speed for site in look.view.sites for host in site.hosts]) / _unit(look)
 
 
-def _unit(look: Look) -> float:
+def _unit(look: DecisionView) -> float:
     """The speed that counts as one BPU."""
     return min([host.speed for site in look.view.sites for host in site.hosts], default=1.0)
 
 
-def _hosts(look: Look, need: Need) -> list[list[Host]]:
+def _hosts(look: DecisionView, need: Need) -> list[list[Host]]:
     """The PCs of each site that have what the job needs."""
     if not need.labels:
         return [site.hosts for site in look.view.sites]

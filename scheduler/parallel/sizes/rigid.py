@@ -2,15 +2,15 @@
 
 from functools import lru_cache
 
-from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
+from deskgrid.scheduler.parallel.base import ParallelJob
+from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
 
 
 class Rigid(HowMany):
     """The processor working set of a moldable job; all that a job may have if nothing is known of its speed-up."""
 
-    def size(self, look: Look, job: Job) -> Size:
+    def size(self, look: DecisionView, job: ParallelJob) -> Size:
         """The same whenever it is asked."""
         return Size(working_set(job.need))
 

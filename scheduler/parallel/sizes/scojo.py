@@ -11,11 +11,11 @@ from math import inf
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Job, Site
-from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size
+from deskgrid.scheduler.parallel.base import ParallelJob, Site
+from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.classes import Classes, optimum
-from deskgrid.scheduler.parallel.sizes.coming import Coming
+from deskgrid.scheduler.parallel.sizes.coming import ArrivalRates
 from deskgrid.scheduler.parallel.sizes.partition import fraction
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
@@ -34,11 +34,11 @@ class Scojo(HowMany):
     def __init__(self, ideal: float = IDEAL, predicts: bool = False) -> None:
         self.ideal = fraction("ideal", ideal)
         self.classes = Classes()
-        self.coming = Coming(len(self.classes.limits) + 1) if predicts else None
+        self.coming = ArrivalRates(len(self.classes.limits) + 1) if predicts else None
         self._noted = -1  # the newest task that was noted
         self._promised: dict[int, int] = {}  # by task: the size that it was told to wait for (Fig. 3)
 
-    def notice(self, look: Look) -> None:
+    def notice(self, look: DecisionView) -> None:
         """What has come since the last decision belongs to what is to be expected."""
         waiting = look.view.waiting
         if self.coming is not None:
@@ -53,18 +53,18 @@ class Scojo(HowMany):
             tasks = {job.task for job in waiting}
             self._promised = {task: size for task, size in self._promised.items() if task in tasks}
 
-    def learn(self, job: Job) -> None:
+    def learn(self, job: ParallelJob) -> None:
         """Such jobs come, and at such times of the day. Only prediction needs that."""
         if self.coming is not None:
             self.coming.note(job, self.classes.class_of(optimum(job)))
 
-    def size(self, look: Look, job: Job) -> Size:
+    def size(self, look: DecisionView, job: ParallelJob) -> Size:
         """The target, but not less than it was promised."""
         need = job.need
         target = need.most if need.least == need.most else self._target(look, job)
         return Size(max(target, self._promised.get(job.task, 0)))
 
-    def _target(self, look: Look, job: Job) -> int:
+    def _target(self, look: DecisionView, job: ParallelJob) -> int:
         """The size with which the load comes closest to what it should be (Fig. 1)."""
         need, load = job.need, _Load(look, job, self.coming)
         suits = size = working_set(need)
@@ -83,7 +83,7 @@ class Scojo(HowMany):
                 break
         return found
 
-    def instead(self, look: Look, job: Job, size: Size) -> Size:
+    def instead(self, look: DecisionView, job: ParallelJob, size: Size) -> Size:
         """Fewer ranks now, or more of them at the end of a running job: what lets it end first (Fig. 3)."""
         need = job.need
         best, at, ranks = inf, look.now, size.ranks
@@ -98,7 +98,9 @@ class Scojo(HowMany):
             self._promised[job.task] = ranks
         return Size(ranks)
 
-    def fill(self, look: Look, jobs: Sequence[Job], reserved: Reserved) -> Iterator[tuple[Job, Size]]:
+    def fill(
+        self, look: DecisionView, jobs: Sequence[ParallelJob], reserved: HeadReservation
+    ) -> Iterator[tuple[ParallelJob, Size]]:
         """All that would fit until the head starts are resized by one factor, so that they fill the gap (Fig. 4)."""
         factor = _gap_factor(look, jobs, reserved.at - look.now)
         for job in jobs:
@@ -125,7 +127,7 @@ class _Waits(NamedTuple):
 class _Load:
     """The mean load of all slots while one job runs, as others run with it: running, waiting, and to come."""
 
-    def __init__(self, look: Look, job: Job, coming: Coming | None) -> None:
+    def __init__(self, look: DecisionView, job: ParallelJob, coming: ArrivalRates | None) -> None:
         self._now = look.now
         self._coming = coming
         self._slots = sum([site.slots for site in look.view.sites])
@@ -171,7 +173,7 @@ def frees(site: Site) -> list[tuple[float, int]]:
     return sorted([each for host in site.hosts for each in host.frees])
 
 
-def _gap_factor(look: Look, jobs: Sequence[Job], room_s: float) -> float:
+def _gap_factor(look: DecisionView, jobs: Sequence[ParallelJob], room_s: float) -> float:
     """By how much the jobs that would fit into the gap are resized."""
     free = max([site.idle for site in look.view.sites])
     work = 0.0

@@ -4,15 +4,15 @@ A job never gets more ranks than it makes good use of (`working_set`), nor more 
 runs or waits: then nobody needs the rest, and it may have a whole site.
 """
 
-from deskgrid.scheduler.parallel.base import Job
-from deskgrid.scheduler.parallel.choices import HowMany, Look, Size
+from deskgrid.scheduler.parallel.base import ParallelJob
+from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 # The most of a site that one job gets if it can do with less, and others are there.
 MOST = 0.3
 
 
-class Share(HowMany):
+class EqualShare(HowMany):
     """Power and jobs are counted once in a decision: a job that starts in it still counts."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Share(HowMany):
         self._jobs = 0
         self._alone = False
 
-    def notice(self, look: Look) -> None:
+    def notice(self, look: DecisionView) -> None:
         """How much power there is, whatever uses it now."""
         if all(job.need.least == job.need.most for job in look.queue):
             return
@@ -29,7 +29,7 @@ class Share(HowMany):
         self._jobs = len(look.queue) + sum([len(site.running) for site in look.view.sites])
         self._alone = self._jobs == 1 and not look.view.singles
 
-    def size(self, look: Look, job: Job) -> Size:
+    def size(self, look: DecisionView, job: ParallelJob) -> Size:
         """A rigid job gets what it asks for."""
         need = job.need
         if need.least == need.most:

@@ -3,8 +3,8 @@
 from operator import attrgetter
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Job, Start
-from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
+from deskgrid.scheduler.parallel.base import ParallelJob, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of
 from deskgrid.scheduler.parallel.where.best_fit import left
 from deskgrid.scheduler.parallel.where.sites import Sites, ahead
@@ -19,7 +19,9 @@ class AdaptiveIntelligent2:
 
     sharing = PLAIN
 
-    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
         """The better of both starts. `Start.considered` is the power that each would use; None if they are the same."""
         starts = list(offers(look, job, size, reserved))
         if not starts:

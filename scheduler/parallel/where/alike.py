@@ -10,8 +10,8 @@ from math import ceil
 from operator import attrgetter
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
-from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import first, in_order, offers, places
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
@@ -31,7 +31,9 @@ class Alike:
 
     sharing = PLAIN
 
-    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
         """The start that takes the fewest seconds; of a moldable job, the one nearest to its share."""
         if not size.power:
             return min(offers(look, job, size, reserved), key=_soonest, default=None)
@@ -44,7 +46,7 @@ class Alike:
         return max(found, key=lambda each: each[:2])[2] if found else None
 
     def _at(
-        self, look: Look, site: Site, job: Job, power: float, reserved: Reserved | None
+        self, look: DecisionView, site: Site, job: ParallelJob, power: float, reserved: HeadReservation | None
     ) -> Iterator[tuple[float, float, Start]]:
         """How much of the share it gets, 1 at most; how little power it occupies, negative; and the start."""
         need = job.need

@@ -1,7 +1,7 @@
 """Best fit: the site that has the fewest slots left afterwards (BF of the TLA paper, Section 2.3)."""
 
-from deskgrid.scheduler.parallel.base import Job, Start
-from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
+from deskgrid.scheduler.parallel.base import ParallelJob, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of
 
 
@@ -10,7 +10,9 @@ class BestFit:
 
     sharing = PLAIN
 
-    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
         """The possible start at the site with the fewest idle slots."""
         return min(offers(look, job, size, reserved), key=left, default=None)
 

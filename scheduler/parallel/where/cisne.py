@@ -10,8 +10,8 @@ from functools import partial
 from math import inf
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
-from deskgrid.scheduler.parallel.choices import Look, Reserved, Sharing, Size
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
+from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, Sharing, Size
 from deskgrid.scheduler.parallel.hosts import first, in_order
 
 
@@ -24,7 +24,9 @@ class Normal:
         self.mpl = mpl
         self.sharing = Sharing(inf if mpl is None else mpl, apart=True, shared=True)
 
-    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
         """The start on the PCs that are the least loaded on average."""
         best: Start | None = None
         least = inf
@@ -37,14 +39,14 @@ class Normal:
                 best, least = start, load
         return best
 
-    def _order(self, site: Site, job: Job) -> Callable[[Host], tuple[float, ...]]:
+    def _order(self, site: Site, job: ParallelJob) -> Callable[[Host], tuple[float, ...]]:
         return lambda host: (_load(host),)
 
 
 class Uniform(Normal):
     """PCs with equally many ranks; of these, those whose ranks compute when those of the job communicate."""
 
-    def _order(self, site: Site, job: Job) -> Callable[[Host], tuple[float, ...]]:
+    def _order(self, site: Site, job: ParallelJob) -> Callable[[Host], tuple[float, ...]]:
         cpu: defaultdict[Host, list[float]] = defaultdict(list)
         for running in site.running:
             for host, ranks in running.ranks:

@@ -1,7 +1,7 @@
 """Fastest first: the site where the job takes the least time (FF of the TLA paper, Section 2.3)."""
 
-from deskgrid.scheduler.parallel.base import Job, Start
-from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
+from deskgrid.scheduler.parallel.base import ParallelJob, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import offers
 
 
@@ -10,7 +10,9 @@ class Fastest:
 
     sharing = PLAIN
 
-    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
         """The possible start that takes the fewest seconds."""
         best: Start | None = None
         for start in offers(look, job, size, reserved):

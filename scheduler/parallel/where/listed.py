@@ -1,8 +1,8 @@
 """The first PCs that are free, in the order in which they are listed: whoever chose sizes alone did not choose PCs."""
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Job, Start
-from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
+from deskgrid.scheduler.parallel.base import ParallelJob, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import Choose, first, in_order, strongest
 from deskgrid.scheduler.parallel.need import Need
 
@@ -12,7 +12,9 @@ class Listed:
 
     sharing = PLAIN
 
-    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
         """The first possible start."""
         choose = _choosing(job.need, size)
         for site in look.view.sites:

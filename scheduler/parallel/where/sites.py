@@ -9,14 +9,14 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Job, Site
-from deskgrid.scheduler.parallel.choices import Look
+from deskgrid.scheduler.parallel.base import ParallelJob, Site
+from deskgrid.scheduler.parallel.choices import DecisionView
 
 # In which order the places of sites are tried, by their free slots.
 Arrange = Callable[[list[int]], Sequence[int]]
 
 
-class Ahead(NamedTuple):
+class SimulatedJob(NamedTuple):
     """What is simulated of a job: its slots, its seconds at speed 1, and when it was submitted."""
 
     slots: int
@@ -32,7 +32,7 @@ class Sites:
 
     __slots__ = ("ends", "free", "most", "now", "order", "place", "speeds")
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: DecisionView) -> None:
         now = self.now = look.now
         sites = look.view.sites
         self.free = [site.idle for site in sites]
@@ -51,7 +51,7 @@ class Sites:
             slots[place] += more
         self.most = max(slots)
 
-    def power_used(self, place: int, slots: int, jobs: Sequence[Ahead]) -> float:
+    def power_used(self, place: int, slots: int, jobs: Sequence[SimulatedJob]) -> float:
         """The power in use when a job has started at ``place``, and as many behind it as can start now."""
         free = self.free.copy()
         free[place] -= slots
@@ -67,7 +67,7 @@ class Sites:
         return power
 
     def turnaround(
-        self, place: int, job: Ahead, jobs: Sequence[Ahead], arrange: Arrange | None = None
+        self, place: int, job: SimulatedJob, jobs: Sequence[SimulatedJob], arrange: Arrange | None = None
     ) -> tuple[float, list[int]]:
         """The average turnaround of a job that starts at ``place`` now, and of those behind it; and where they start.
 
@@ -105,13 +105,13 @@ class Sites:
         return total / (1 + len(places) - places.count(-1)), places
 
 
-def ahead(look: Look, jobs: Sequence[Job]) -> list[Ahead]:
+def ahead(look: DecisionView, jobs: Sequence[ParallelJob]) -> list[SimulatedJob]:
     """What is simulated of jobs."""
     rows = []
     for job in jobs:
         need = job.need
         ranks = need.most if need.least == need.most else max(need.least, look.sizes.size(look, job).ranks)
-        rows.append(Ahead(ranks * need.slots, need.seconds(job.runtime, ranks), job.arrived))
+        rows.append(SimulatedJob(ranks * need.slots, need.seconds(job.runtime, ranks), job.arrived))
     return rows
 
 

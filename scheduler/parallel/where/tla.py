@@ -8,10 +8,10 @@ import random
 from itertools import islice
 
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Job, Start
-from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
+from deskgrid.scheduler.parallel.base import ParallelJob, Start
+from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of
-from deskgrid.scheduler.parallel.where.sites import Ahead, Arrange, Sites, ahead
+from deskgrid.scheduler.parallel.where.sites import Arrange, SimulatedJob, Sites, ahead
 
 INNER = ("ff", "bf", "wf", "random")
 # No depth is larger.
@@ -49,7 +49,9 @@ class TemporalLookAhead:
         self._arrange = _arranger(inner, seed)
         self._decided: dict[int, str] = {}  # the sites of the next jobs, by task, from the last simulation
 
-    def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
         """The possible start with the lowest score; of those with the same, the one that takes the least time."""
         starts = list(offers(look, job, size, reserved))
         if not starts or (len(starts) == 1 and not self.explain):
@@ -65,7 +67,7 @@ class TemporalLookAhead:
         scored = []
         for start in starts:
             place = sites.place[site_of(start).name]
-            row = Ahead(slots, start.seconds * sites.speeds[place], job.arrived)
+            row = SimulatedJob(slots, start.seconds * sites.speeds[place], job.arrived)
             scored.append((*sites.turnaround(place, row, rows, self._arrange), start))
         least = min([score for score, _, _ in scored]) + ROUNDING
         _, places, chosen = min([each for each in scored if each[0] <= least], key=lambda each: each[2].seconds)

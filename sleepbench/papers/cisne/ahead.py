@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
-from deskgrid.scheduler.parallel.base import Host, Job, ParallelPolicy, Running, Site, Start
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, RunningJob, Site, Start
 from deskgrid.sleepbench.papers.cisne.jobs import LabJob
 from deskgrid.sleepbench.papers.cisne.lab import SITE, Use
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenJob:
     """A job that runs: ``ranks``: (number of the PC, how many processes); ``left``: the part of it that is left."""
 
     job: LabJob
@@ -37,7 +37,7 @@ class Moment:
     now: float
     mpl: int
     uses: Sequence[Use]
-    running: Sequence[Seen]
+    running: Sequence[SeenJob]
     waiting: Sequence[tuple[int, LabJob]]
 
 
@@ -50,7 +50,7 @@ class Going:
     ranks: Sequence[tuple[int, int]]
     started: float
     left: float
-    held: Running = field(repr=False)
+    held: RunningJob = field(repr=False)
 
     @property
     def size(self) -> int:
@@ -64,14 +64,14 @@ class Model(Protocol):
     def begin(self, moment: Moment) -> None:
         """Predictions for this moment follow."""
 
-    def left(self, seen: Seen, now: float) -> float:
+    def left(self, seen: SeenJob, now: float) -> float:
         """What part of a job that runs already is left."""
 
     def seconds(self, going: Sequence[Going]) -> list[float]:
         """How long each of these would take in all, if everything stayed as it is."""
 
 
-class Ahead:
+class LookAhead:
     """One simulation; it is a `ParallelView` of its own laboratory, in which there are no single tasks."""
 
     def __init__(self, moment: Moment, policy: ParallelPolicy, model: Model) -> None:
@@ -90,14 +90,14 @@ class Ahead:
         self._going: list[Going] = []
         model.begin(moment)
         for seen in moment.running:
-            job = Job(seen.task, seen.job.need, seen.job.seconds, seen.job.arrives)
+            job = ParallelJob(seen.task, seen.job.need, seen.job.seconds, seen.job.arrives)
             ranks = tuple((self._site.hosts[number], count) for number, count in seen.ranks)
-            held = Running(job, self._site, ranks, seen.started, seen.started + seen.job.seconds)
+            held = RunningJob(job, self._site, ranks, seen.started, seen.started + seen.job.seconds)
             self._put(Going(seen.job, seen.task, seen.ranks, seen.started, model.left(seen, self.now), held))
-        self.waiting = [Job(task, job.need, job.seconds, job.arrives) for task, job in moment.waiting]
+        self.waiting = [ParallelJob(task, job.need, job.seconds, job.arrives) for task, job in moment.waiting]
 
     @property
-    def turns(self) -> Sequence[Sequence[Job]]:
+    def turns(self) -> Sequence[Sequence[ParallelJob]]:
         """All belong to one owner."""
         return (self.waiting,)
 
@@ -122,7 +122,7 @@ class Ahead:
             return
         for start in self._policy.decide(self):
             if isinstance(start, Start):
-                held = Running(start.job, self._site, start.ranks, self.now, self.now + start.seconds)
+                held = RunningJob(start.job, self._site, start.ranks, self.now, self.now + start.seconds)
                 ranks = [(self._number[host], count) for host, count in start.ranks]
                 self._put(Going(self._jobs[start.job.task], start.job.task, ranks, self.now, 1.0, held))
                 self.waiting.remove(start.job)
@@ -152,5 +152,5 @@ class Ahead:
         return ended
 
 
-def _ends(running: Running) -> float:
+def _ends(running: RunningJob) -> float:
     return running.ends

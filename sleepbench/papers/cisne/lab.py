@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from deskgrid.scheduler.simulation.simulator import SimulatedPC, Work
+from deskgrid.scheduler.simulation.simulator import SimulatedPC, SimulatedWork
 from deskgrid.sleepbench.papers.cisne.jobs import LabJob
 from deskgrid.sleepbench.papers.printed import table_of
 
@@ -83,7 +83,7 @@ class Users:
         return Use(cpu, self._chance.uniform(low, high))
 
 
-class Lab:
+class VirtualLab:
     """The PCs, and the rates of what runs on them (`Conditions.pace`). ``running``: the gangs since the last change."""
 
     def __init__(self, mpl: int, saturated: bool, jobs: Sequence[LabJob], seed: str) -> None:
@@ -91,10 +91,10 @@ class Lab:
         self.names = [f"pc{place:02d}" for place in range(1, facts["pcs"] + 1)]
         self.pcs = [SimulatedPC(name, slots=mpl, processors=1, site=SITE) for name in self.names]
         self.users = Users(self.names, saturated, seed)
-        self.running: Sequence[Work] = ()
+        self.running: Sequence[SimulatedWork] = ()
         self._jobs = jobs
 
-    def pace(self, running: Sequence[Work], now: float) -> list[float]:
+    def pace(self, running: Sequence[SimulatedWork], now: float) -> list[float]:
         """How much each job does of its own seconds (those that it takes alone, this time) in a second."""
         self.running = list(running)
         if not running:

@@ -11,12 +11,12 @@ from statistics import NormalDist, fmean, stdev
 from typing import ClassVar, NamedTuple, Protocol
 
 from deskgrid.scheduler.parallel.base import ParallelPolicy
-from deskgrid.sleepbench.papers.cisne.ahead import Ahead, Going, Model, Moment, Seen
+from deskgrid.sleepbench.papers.cisne.ahead import Going, LookAhead, Model, Moment, SeenJob
 from deskgrid.sleepbench.papers.cisne.jobs import Kind
 from deskgrid.sleepbench.papers.printed import table_of
 
 
-class Past(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended. ``busy``: how many processes ran when it arrived."""
 
     kind: Kind
@@ -25,21 +25,21 @@ class Past(NamedTuple):
     ran: float
 
 
-class Told(NamedTuple):
+class PredictedSeconds(NamedTuple):
     """A prediction, in seconds."""
 
     waits: float
     runs: float
 
 
-class Predictor(Protocol):
+class JobPredictor(Protocol):
     """Says of each job, when it arrives, how long it will take."""
 
     @property
     def name(self) -> str:
         """As in rows."""
 
-    def predict(self, moment: Moment) -> Told:
+    def predict(self, moment: Moment) -> PredictedSeconds:
         """What becomes of the job that arrives: the last of those that wait."""
 
 
@@ -51,9 +51,9 @@ class Simulating:
         self._model = model
         self._policy = policy
 
-    def predict(self, moment: Moment) -> Told:
+    def predict(self, moment: Moment) -> PredictedSeconds:
         """Play it (Algorithm 1)."""
-        return Told(*Ahead(moment, self._policy, self._model).play(moment.waiting[-1][0]))
+        return PredictedSeconds(*LookAhead(moment, self._policy, self._model).play(moment.waiting[-1][0]))
 
 
 class Analytical:
@@ -66,7 +66,7 @@ class Analytical:
         """Remember it."""
         self.moment = moment
 
-    def left(self, seen: Seen, now: float) -> float:
+    def left(self, seen: SeenJob, now: float) -> float:
         """As it is seen: a job's own processor time says how far it is."""
         return seen.left
 
@@ -106,7 +106,7 @@ class Multiprogramming(Analytical):
         return [each.job.seconds * max([processes[number] for number, _ in each.ranks]) for each in going]
 
 
-class Remembered:
+class SimilarJobs:
     """Li and Smith: a job takes as long as ``similar`` jobs did, whatever runs beside it."""
 
     def __init__(self, similar: Callable[[Kind], float]) -> None:
@@ -117,7 +117,7 @@ class Remembered:
     def begin(self, moment: Moment) -> None:
         """Nothing of the moment matters."""
 
-    def left(self, seen: Seen, now: float) -> float:
+    def left(self, seen: SeenJob, now: float) -> float:
         """What its elapsed time leaves of it. If that is more than similar jobs took, a little."""
         return max(self._least, 1.0 - (now - seen.started) / self._takes(seen.job.kind))
 
@@ -142,7 +142,7 @@ TEMPLATES: Sequence[Callable[[Kind], tuple[object, ...]]] = (
 )
 
 
-def by_templates(past: Sequence[Past], confidence: float) -> Callable[[Kind], float]:
+def by_templates(past: Sequence[EndedJob], confidence: float) -> Callable[[Kind], float]:
     """Smith: the mean of the jobs that have the same template, of that template whose mean is known best."""
 
     def similar(kind: Kind) -> float:
@@ -157,7 +157,7 @@ def by_templates(past: Sequence[Past], confidence: float) -> Callable[[Kind], fl
     return similar
 
 
-def by_distance(past: Sequence[Past], width: float) -> Callable[[Kind], float]:
+def by_distance(past: Sequence[EndedJob], width: float) -> Callable[[Kind], float]:
     """Li: the mean of all, weighted by a Gaussian of how far each is from the job in what is known of both."""
 
     def similar(kind: Kind) -> float:
@@ -181,26 +181,26 @@ class Historical:
     """
 
     name: ClassVar[str] = "historical"
-    past: Sequence[Past]
+    past: Sequence[EndedJob]
     neighbours: int
 
-    def predict(self, moment: Moment) -> Told:
+    def predict(self, moment: Moment) -> PredictedSeconds:
         """The mean of the most similar; of what waits nothing is known."""
         kind = moment.waiting[-1][1].kind
         slots = len(moment.uses) * moment.mpl
         busy = sum([count for seen in moment.running for _, count in seen.ranks])
         nearest = sorted(self.past, key=lambda each: _distance(each.kind, kind) + abs(each.busy - busy) / slots)
         chosen = nearest[: self.neighbours]
-        return Told(fmean([each.waited for each in chosen]), fmean([each.ran for each in chosen]))
+        return PredictedSeconds(fmean([each.waited for each in chosen]), fmean([each.ran for each in chosen]))
 
 
-def predictors(past: Sequence[Past], policy: ParallelPolicy) -> list[Predictor]:
+def predictors(past: Sequence[EndedJob], policy: ParallelPolicy) -> list[JobPredictor]:
     """All five. ``policy``: such a one as the laboratory has."""
     assumed = table_of("sdpn")["assumed"]
     return [
         Simulating("sdpn", Slowdowns(), policy),
         Simulating("hanzich", Multiprogramming(), policy),
         Historical(past, assumed["neighbours"]),
-        Simulating("li", Remembered(by_distance(past, assumed["width"])), policy),
-        Simulating("smith", Remembered(by_templates(past, assumed["confidence"])), policy),
+        Simulating("li", SimilarJobs(by_distance(past, assumed["width"])), policy),
+        Simulating("smith", SimilarJobs(by_templates(past, assumed["confidence"])), policy),
     ]

@@ -7,11 +7,11 @@ from functools import cache, partial
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.parallel.base import ParallelPolicy
 from deskgrid.scheduler.policies import Policy, make_policy, parallel_policy
-from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, Simulator, Work
-from deskgrid.sleepbench.papers.cisne.ahead import Moment, Seen
+from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedWork, Simulator
+from deskgrid.sleepbench.papers.cisne.ahead import Moment, SeenJob
 from deskgrid.sleepbench.papers.cisne.jobs import LabJob, drawn_jobs
-from deskgrid.sleepbench.papers.cisne.lab import Lab
-from deskgrid.sleepbench.papers.cisne.predictors import Past
+from deskgrid.sleepbench.papers.cisne.lab import VirtualLab
+from deskgrid.sleepbench.papers.cisne.predictors import EndedJob
 from deskgrid.sleepbench.papers.printed import table_of
 
 
@@ -52,7 +52,7 @@ class LabRun:
     def __init__(self, setting: Setting, seed: str, watch: Callable[["LabRun", int], None]) -> None:
         self.setting = setting
         self.jobs = drawn_jobs(seed)
-        self.lab = Lab(setting.mpl, setting.saturated, self.jobs, seed)
+        self.lab = VirtualLab(setting.mpl, setting.saturated, self.jobs, seed)
         self._watch = watch
         self._started: set[int] = set()
         self._submitted = 0
@@ -81,11 +81,11 @@ class LabRun:
         for work in self.lab.running:
             job, ranks = self.jobs[work.task], [(numbers[pc.name], count) for pc, count in work.ranks]
             left = max(0.0, work.left - (now - work.since) * work.rate) / sum(job.really)
-            running.append(Seen(job, work.task, ranks, work.started, left))
+            running.append(SeenJob(job, work.task, ranks, work.started, left))
         waiting = [(task, self.jobs[task]) for task in range(self._submitted) if task not in self._started]
         return Moment(now, self.setting.mpl, uses, running, waiting)
 
-    def _pace(self, running: Sequence[Work], now: float) -> Sequence[float]:
+    def _pace(self, running: Sequence[SimulatedWork], now: float) -> Sequence[float]:
         self._started.update([work.task for work in running])
         return self.lab.pace(running, now)
 
@@ -97,14 +97,15 @@ class LabRun:
 
 
 @cache
-def past(setting: Setting) -> Sequence[Past]:
+def past(setting: Setting) -> Sequence[EndedJob]:
     """What is remembered of earlier days: so many runs of the same laboratory, with other jobs."""
-    found: list[Past] = []
+    found: list[EndedJob] = []
     for day in range(table_of("sdpn")["assumed"]["days"]):
         busy: list[int] = []
         run = LabRun(setting, f"day {day}", partial(_note_busy, busy))
         found += [
-            Past(ended.job.kind, before, ended.waited, ended.ran) for ended, before in zip(run.run(), busy, strict=True)
+            EndedJob(ended.job.kind, before, ended.waited, ended.ran)
+            for ended, before in zip(run.run(), busy, strict=True)
         ]
     return found
 

@@ -10,34 +10,34 @@ import pytest
 
 from deskgrid.scheduler.forecast.ahead import CERTAIN, USUAL, WEEK_S, Uncertainty, forecast
 from deskgrid.scheduler.forecast.picture import (
-    PC,
     Durations,
     Group,
     Picture,
+    PictureBag,
+    PicturePC,
+    PictureShare,
+    PictureTask,
+    PictureWindow,
     Preparing,
-    Running,
-    Share,
-    Span,
-    Waiting,
     widened,
 )
 from deskgrid.scheduler.forecast.preparing import PREPARING_AT_ONCE, ready_at
 
-OPEN = (Span(0.0, inf),)
+OPEN = (PictureWindow(0.0, inf),)
 TEN = Durations((10.0,), 50)
 
 
-def pcs(count: int, spans: tuple[Span, ...] = OPEN, **more: object) -> tuple[PC, ...]:
-    return tuple(replace(PC(f"pc{number}", spans), **more) for number in range(count))  # type: ignore[arg-type]
+def pcs(count: int, spans: tuple[PictureWindow, ...] = OPEN, **more: object) -> tuple[PicturePC, ...]:
+    return tuple(replace(PicturePC(f"pc{number}", spans), **more) for number in range(count))  # type: ignore[arg-type]
 
 
 def group(count: int, durations: Durations = TEN, needs_s: float = 0.0) -> Group:
     return Group(count, durations, durations.points[-1], needs_s)
 
 
-def bag(number: int, *groups: Group, **more: object) -> Waiting:
+def bag(number: int, *groups: Group, **more: object) -> PictureBag:
     total = sum(each.count for each in groups)
-    return replace(Waiting(number, groups, total), **more)  # type: ignore[arg-type]
+    return replace(PictureBag(number, groups, total), **more)  # type: ignore[arg-type]
 
 
 def ends(picture: Picture, runs: int = 5, seed: int = 1, **more: object) -> dict[int, list[float]]:
@@ -56,19 +56,19 @@ def end(picture: Picture, number: int = 1) -> float:
 
 def test_tasks_that_wait_go_to_the_slot_that_is_free_first() -> None:
     assert end(Picture(pcs(2), (bag(1, group(5)),))) == 30.0
-    assert end(Picture((PC("pc", OPEN, slots=2),), (bag(1, group(4)),))) == 20.0
+    assert end(Picture((PicturePC("pc", OPEN, slots=2),), (bag(1, group(4)),))) == 20.0
     assert end(Picture(pcs(1, speed=2.0), (bag(1, group(4)),))) == 20.0
 
 
 def test_a_task_that_runs_has_the_rest_of_its_time_left() -> None:
-    picture = Picture(pcs(1, running=(Running(1, 0, 4.0),)), (bag(1, group(1)),))
+    picture = Picture(pcs(1, running=(PictureTask(1, 0, 4.0),)), (bag(1, group(1)),))
     assert end(picture) == 16.0
     assert end(replace(picture, bags=(bag(1, group(0)),))) == 6.0
-    assert end(Picture(pcs(1, running=(Running(1, 0, 4.0),), speed=2.0), (bag(1, group(0)),))) == 1.0
+    assert end(Picture(pcs(1, running=(PictureTask(1, 0, 4.0),), speed=2.0), (bag(1, group(0)),))) == 1.0
 
 
 def test_a_slow_pc_needs_a_longer_window() -> None:
-    short, long = Span(0.0, 15.0), Span(100.0, 130.0)
+    short, long = PictureWindow(0.0, 15.0), PictureWindow(100.0, 130.0)
     assert end(Picture(pcs(1, (short, long)), (bag(1, group(1, needs_s=10.0)),))) == 10.0
     assert end(Picture(pcs(1, (short, long), speed=0.5), (bag(1, group(1, needs_s=10.0)),))) == 120.0
     never = Picture(pcs(1, (short,), speed=0.5), (bag(1, group(1, needs_s=10.0)),))
@@ -77,24 +77,30 @@ def test_a_slow_pc_needs_a_longer_window() -> None:
 
 
 def test_a_piece_that_fits_no_window_of_a_slow_pc_waits_for_another_pc() -> None:
-    slow, fast = PC("slow", (Span(0.0, 100.0),), speed=0.5), PC("fast", (Span(500.0, 700.0),))
+    slow, fast = (
+        PicturePC("slow", (PictureWindow(0.0, 100.0),), speed=0.5),
+        PicturePC("fast", (PictureWindow(500.0, 700.0),)),
+    )
     tasks = bag(1, group(1, needs_s=60.0), keeps=True)
     assert end(Picture((slow, fast), (tasks,))) == 510.0
 
 
 def test_what_was_done_of_a_task_is_done_at_the_speed_of_its_pc() -> None:
     hundred = Durations((100.0,), 50)
-    slow, fast = PC("slow", (Span(0.0, 100.0),), speed=0.5), PC("fast", (Span(500.0, 900.0),), speed=2.0)
+    slow, fast = (
+        PicturePC("slow", (PictureWindow(0.0, 100.0),), speed=0.5),
+        PicturePC("fast", (PictureWindow(500.0, 900.0),), speed=2.0),
+    )
     keeps = Picture((slow, fast), (bag(1, group(1, hundred, 20.0), keeps=True),))
     assert end(keeps) == 525.0  # half of it is done at 100 s, the rest takes 25 s
     assert end(replace(keeps, bags=(bag(1, group(1, hundred, 20.0)),))) == 550.0
-    runs = replace(slow, running=(Running(1, 0, 10.0),))
+    runs = replace(slow, running=(PictureTask(1, 0, 10.0),))
     assert end(replace(keeps, pcs=(runs, fast), bags=(bag(1, group(0, hundred, 20.0), keeps=True),))) == 522.5
 
 
 def test_a_task_that_has_run_for_long_is_one_of_the_longer_ones() -> None:
     durations = Durations((5.0, 10.0, 20.0, 30.0), 9)
-    picture = Picture(pcs(1, running=(Running(1, 0, 12.0),)), (bag(1, group(0, durations)),))
+    picture = Picture(pcs(1, running=(PictureTask(1, 0, 12.0),)), (bag(1, group(0, durations)),))
     assert {round(seconds, 6) for seconds in ends(picture, 50)[1]} == {8.0, 18.0}
 
 
@@ -107,7 +113,7 @@ def test_tasks_of_next_to_no_time_do_not_stop_it() -> None:
 
 
 def test_a_task_that_has_run_longer_than_all_known_ones_goes_on_for_a_while() -> None:
-    picture = Picture(pcs(1, running=(Running(1, 0, 100.0),)), (bag(1, group(0)),))
+    picture = Picture(pcs(1, running=(PictureTask(1, 0, 100.0),)), (bag(1, group(0)),))
     left = ends(picture, 1_000)[1]
     assert min(left) > 0.0
     assert fmean(seconds > 100.0 for seconds in left) == pytest.approx(0.125, abs=0.04)
@@ -116,8 +122,8 @@ def test_a_task_that_has_run_longer_than_all_known_ones_goes_on_for_a_while() ->
 # --- environments -----------------------------------------------------------------------------------------------------
 
 
-def preparing(seconds: float, **more: Any) -> PC:
-    return replace(PC("slow", OPEN), prepares=(Preparing("numpy", seconds), Preparing("other", 1e6)), **more)
+def preparing(seconds: float, **more: Any) -> PicturePC:
+    return replace(PicturePC("slow", OPEN), prepares=(Preparing("numpy", seconds), Preparing("other", 1e6)), **more)
 
 
 def test_tasks_wait_for_their_environment_and_others_do_not() -> None:
@@ -126,19 +132,21 @@ def test_tasks_wait_for_their_environment_and_others_do_not() -> None:
     assert end(Picture((preparing(7.0), *pcs(1)), (needy,))) == 20.0
     both = Picture((preparing(7.0),), (needy, bag(2, group(2))))
     assert (end(both), end(both, 2)) == (40.0, 50.0), "the other bag fills the time"
-    ready = PC("pc", OPEN, prepares=(Preparing("numpy", 7.0, ready=True),))
+    ready = PicturePC("pc", OPEN, prepares=(Preparing("numpy", 7.0, ready=True),))
     assert end(Picture((ready,), (needy,))) == 30.0
 
 
 def test_a_task_that_was_interrupted_waits_for_the_environment_of_its_next_pc() -> None:
-    here = PC("here", (Span(0.0, 100.0, (5.0,)),))
-    picture = Picture((here, preparing(30.0, running=(Running(2, 0, 0.0),))), (bag(1, group(1), environment="numpy"),))
+    here = PicturePC("here", (PictureWindow(0.0, 100.0, (5.0,)),))
+    picture = Picture(
+        (here, preparing(30.0, running=(PictureTask(2, 0, 0.0),))), (bag(1, group(1), environment="numpy"),)
+    )
     gone = replace(picture, bags=(*picture.bags, bag(2, group(0))))
     assert end(gone) == 40.0
 
 
 def test_a_pc_prepares_an_environment_in_the_first_window_that_leaves_time_for_a_task() -> None:
-    spans = (Span(0.0, 20.0), Span(100.0, 130.0), Span(200.0, 300.0))
+    spans = (PictureWindow(0.0, 20.0), PictureWindow(100.0, 130.0), PictureWindow(200.0, 300.0))
     pc = preparing(12.0, spans=spans)
     assert end(Picture((pc,), (bag(1, group(1, needs_s=10.0), environment="numpy"),))) == 122.0
     assert ready_at([pc], "numpy") == {0: 12.0}
@@ -150,21 +158,24 @@ def test_only_a_few_pcs_prepare_an_environment_at_a_time_and_those_that_stay_lon
     picture = Picture(tuple(many), (bag(1, group(len(many)), environment="numpy"),))
     assert sorted(ready_at(many, "numpy").values()) == [7.0] * PREPARING_AT_ONCE + [14.0] * PREPARING_AT_ONCE + [21.0]
     assert end(picture) == 27.0
-    brief = preparing(7.0, spans=(Span(0.0, 50.0),))
+    brief = preparing(7.0, spans=(PictureWindow(0.0, 50.0),))
     assert ready_at([brief, *many], "numpy")[0] == 21.0
 
 
 def test_a_pc_that_has_no_time_left_when_it_may_prepare_an_environment_does_so_in_its_next_window() -> None:
-    brief = preparing(7.0, spans=(Span(0.0, 10.0), Span(100.0, 200.0)))
-    late = preparing(7.0, spans=(Span(50.0, 200.0),))
-    never = preparing(7.0, spans=(Span(0.0, 10.0),))
+    brief = preparing(7.0, spans=(PictureWindow(0.0, 10.0), PictureWindow(100.0, 200.0)))
+    late = preparing(7.0, spans=(PictureWindow(50.0, 200.0),))
+    never = preparing(7.0, spans=(PictureWindow(0.0, 10.0),))
     found = ready_at([brief, late, never, *[preparing(7.0)] * PREPARING_AT_ONCE], "numpy")
     assert [found[place] for place in range(4)] == [107.0, 57.0, inf, 7.0]
 
 
 def test_a_bag_whose_environment_no_pc_can_prepare_never_ends() -> None:
     needy = bag(1, group(1), environment="numpy")
-    assert end(Picture((preparing(inf), preparing(2e9, spans=(Span(0.0, 1e9),))), (needy, bag(2, group(1))))) == inf
+    assert (
+        end(Picture((preparing(inf), preparing(2e9, spans=(PictureWindow(0.0, 1e9),))), (needy, bag(2, group(1)))))
+        == inf
+    )
 
 
 def test_many_tasks_take_as_long_as_all_of_them_together() -> None:
@@ -177,7 +188,7 @@ def test_many_tasks_take_as_long_as_all_of_them_together() -> None:
 
 def test_tasks_that_take_no_time_end_at_once() -> None:
     nothing = Durations((0.0,), 9)
-    picture = Picture(pcs(2, running=(Running(1, 0, 0.0),)), (bag(1, group(1_000, nothing)),))
+    picture = Picture(pcs(2, running=(PictureTask(1, 0, 0.0),)), (bag(1, group(1_000, nothing)),))
     assert end(picture) == 0.0
     assert forecast(picture, Random(1), 3)[1] == [0.0] * 3
 
@@ -186,65 +197,70 @@ def test_tasks_that_take_no_time_end_at_once() -> None:
 
 
 def test_no_task_begins_in_a_window_that_is_too_short_for_it() -> None:
-    night = (Span(0.0, 35.0), Span(100.0, 140.0))
+    night = (PictureWindow(0.0, 35.0), PictureWindow(100.0, 140.0))
     assert end(Picture(pcs(1, night), (bag(1, group(4, needs_s=10.0)),))) == 110.0
-    assert end(Picture(pcs(1, (Span(50.0, 90.0),)), (bag(1, group(1, needs_s=10.0)),))) == 60.0
-    assert end(Picture(pcs(1, (Span(-20.0, -5.0), Span(7.0, 90.0))), (bag(1, group(1)),))) == 17.0
+    assert end(Picture(pcs(1, (PictureWindow(50.0, 90.0),)), (bag(1, group(1, needs_s=10.0)),))) == 60.0
+    assert end(Picture(pcs(1, (PictureWindow(-20.0, -5.0), PictureWindow(7.0, 90.0))), (bag(1, group(1)),))) == 17.0
 
 
 def test_a_shorter_task_of_another_bag_takes_the_rest_of_a_window() -> None:
     long, short = group(2, Durations((30.0,)), 30.0), group(1, Durations((4.0,)), 4.0)
-    picture = Picture(pcs(1, (Span(0.0, 40.0), Span(100.0, 200.0))), (bag(1, long), bag(2, short)))
+    picture = Picture(pcs(1, (PictureWindow(0.0, 40.0), PictureWindow(100.0, 200.0))), (bag(1, long), bag(2, short)))
     assert (end(picture, 1), end(picture, 2)) == (130.0, 34.0)
 
 
 def test_windows_that_were_announced_come_again_each_week() -> None:
-    picture = Picture(pcs(1, (Span(0.0, 5.0), Span(100.0, 120.0))), (bag(1, group(3, needs_s=9.0)),))
+    picture = Picture(pcs(1, (PictureWindow(0.0, 5.0), PictureWindow(100.0, 120.0))), (bag(1, group(3, needs_s=9.0)),))
     assert end(picture) == WEEK_S + 110.0
     assert end(replace(picture, bags=(bag(1, group(2, needs_s=9.0)),))) == 120.0
-    assert end(replace(picture, pcs=pcs(1, (Span(0.0, 5.0), Span(100.0, inf))))) == 130.0
+    assert end(replace(picture, pcs=pcs(1, (PictureWindow(0.0, 5.0), PictureWindow(100.0, inf))))) == 130.0
 
 
 @pytest.mark.parametrize(
     "grid",
-    [(), pcs(1, ()), pcs(2, (Span(0.0, 15.0),)), pcs(1, (Span(0.0, 5.0), Span(50.0, 59.0)))],
+    [(), pcs(1, ()), pcs(2, (PictureWindow(0.0, 15.0),)), pcs(1, (PictureWindow(0.0, 5.0), PictureWindow(50.0, 59.0)))],
     ids=["no PC", "no window", "not for all", "too short"],
 )
-def test_a_bag_never_ends_if_no_window_is_left_for_it(grid: tuple[PC, ...]) -> None:
+def test_a_bag_never_ends_if_no_window_is_left_for_it(grid: tuple[PicturePC, ...]) -> None:
     assert end(Picture(grid, (bag(1, group(5, needs_s=10.0)),))) == inf
 
 
 def test_a_task_is_interrupted_if_its_window_closes_early_and_begins_again() -> None:
-    early = (Span(0.0, 100.0, (8.0,)), Span(200.0, inf))
+    early = (PictureWindow(0.0, 100.0, (8.0,)), PictureWindow(200.0, inf))
     assert end(Picture(pcs(1, early), (bag(1, group(1)),))) == 210.0
     assert end(Picture(pcs(1, early), (bag(1, group(1), keeps=True),))) == 202.0
-    running = pcs(1, early, running=(Running(1, 0, 1.0),))
+    running = pcs(1, early, running=(PictureTask(1, 0, 1.0),))
     assert end(Picture(running, (bag(1, group(0)),))) == 210.0
     assert end(Picture(running, (bag(1, group(0), keeps=True),))) == 201.0
 
 
 def test_a_task_that_was_interrupted_needs_a_longer_window_than_it_had() -> None:
-    spans = (Span(0.0, 100.0, (8.0,)), Span(200.0, 207.0), Span(300.0, 320.0, (309.0,)), Span(400.0, 420.0))
+    spans = (
+        PictureWindow(0.0, 100.0, (8.0,)),
+        PictureWindow(200.0, 207.0),
+        PictureWindow(300.0, 320.0, (309.0,)),
+        PictureWindow(400.0, 420.0),
+    )
     assert end(Picture(pcs(1, spans), (bag(1, group(1)),))) == 410.0
 
 
 def test_of_a_block_of_tasks_those_count_that_ended_before_the_window_closed() -> None:
     for really in (55.0, 95.0):
-        spans = (Span(0.0, 10_000.0, (really,)), Span(20_000.0, inf))
+        spans = (PictureWindow(0.0, 10_000.0, (really,)), PictureWindow(20_000.0, inf))
         left = 1_000 - int(really / 10.0)
         assert end(Picture(pcs(1, spans), (bag(1, group(1_000)),))) == pytest.approx(20_000.0 + 10.0 * left)
 
 
 def test_all_tasks_that_were_interrupted_begin_again() -> None:
-    early = (Span(0.0, 100.0, (8.0,)), Span(200.0, 500.0))
-    picture = Picture((*pcs(3, early), PC("other", (Span(0.0, 3.0),))), (bag(1, group(3)),))
+    early = (PictureWindow(0.0, 100.0, (8.0,)), PictureWindow(200.0, 500.0))
+    picture = Picture((*pcs(3, early), PicturePC("other", (PictureWindow(0.0, 3.0),))), (bag(1, group(3)),))
     assert end(picture) == 210.0
-    assert end(replace(picture, pcs=(PC("one", early, 3),))) == 210.0
+    assert end(replace(picture, pcs=(PicturePC("one", early, 3),))) == 210.0
     assert end(replace(picture, pcs=(*pcs(2, early[:1]), *pcs(1, early)))) == 230.0
 
 
 def test_ends_of_windows_are_drawn() -> None:
-    spans = (Span(0.0, 100.0, (5.0, 50.0)), Span(200.0, inf))
+    spans = (PictureWindow(0.0, 100.0, (5.0, 50.0)), PictureWindow(200.0, inf))
     assert set(ends(Picture(pcs(1, spans), (bag(1, group(1)),)), 30)[1]) == {10.0, 210.0}
 
 
@@ -266,37 +282,40 @@ def test_longer_tasks_begin_first_if_that_is_the_policy() -> None:
 
 def test_shares_take_turns_and_the_one_that_has_used_least_comes_first() -> None:
     mine, yours = bag(1, group(4), share="me"), bag(2, group(4), share="you")
-    picture = Picture(pcs(1), (mine, yours), shares=(Share("me", 15.0),))
+    picture = Picture(pcs(1), (mine, yours), shares=(PictureShare("me", 15.0),))
     assert (end(picture, 1), end(picture, 2)) == (80.0, 60.0)
-    assert end(replace(picture, shares=(Share("me", 1e6),)), 2) == 40.0
+    assert end(replace(picture, shares=(PictureShare("me", 1e6),)), 2) == 40.0
     assert end(replace(picture, shares=()), 1) == 70.0
-    assert end(replace(picture, shares=(Share("me", 0.0, 3.0),)), 1) == 60.0
+    assert end(replace(picture, shares=(PictureShare("me", 0.0, 3.0),)), 1) == 60.0
 
 
 def test_a_bag_with_a_limit_has_no_more_slots_than_that() -> None:
     limited = bag(1, group(4), limit=2)
     assert end(Picture(pcs(4), (limited, bag(2, group(4)))), 1) == 20.0
-    running = (PC("a", OPEN, running=(Running(1, 0, 0.0),)), *pcs(3))
+    running = (PicturePC("a", OPEN, running=(PictureTask(1, 0, 0.0),)), *pcs(3))
     assert end(Picture(running, (bag(1, group(3), limit=1),)), 1) == 40.0
-    changing = pcs(4, (Span(0.0, 15.0), Span(100.0, inf)))
+    changing = pcs(4, (PictureWindow(0.0, 15.0), PictureWindow(100.0, inf)))
     assert end(Picture(changing, (bag(1, group(2, needs_s=10.0), limit=1),)), 1) == 110.0
 
 
 def test_an_interrupted_task_waits_for_its_turn_if_its_bag_has_a_limit() -> None:
-    early = (PC("a", (Span(0.0, 100.0, (8.0,)),), running=(Running(1, 0, 1.0),)), *pcs(3))
+    early = (PicturePC("a", (PictureWindow(0.0, 100.0, (8.0,)),), running=(PictureTask(1, 0, 1.0),)), *pcs(3))
     assert end(Picture(early, (bag(1, group(2), limit=1),))) == 38.0
 
 
 def test_another_slot_goes_on_with_a_bag_that_has_a_limit() -> None:
-    changing = (PC("a", (Span(0.0, 15.0), Span(100.0, inf))), *pcs(2))
+    changing = (PicturePC("a", (PictureWindow(0.0, 15.0), PictureWindow(100.0, inf))), *pcs(2))
     assert end(Picture(changing, (bag(1, group(3, needs_s=10.0), limit=1),))) == 30.0
-    both = (*pcs(2, (Span(0.0, 10.5),)), *pcs(2))
+    both = (*pcs(2, (PictureWindow(0.0, 10.5),)), *pcs(2))
     assert end(Picture(both, (bag(1, group(4, needs_s=10.0), limit=2),))) == 20.0
-    closing = (PC("a", (Span(0.0, 15.0),)), PC("b", (Span(0.0, 12.0), Span(14.0, inf))))
+    closing = (
+        PicturePC("a", (PictureWindow(0.0, 15.0),)),
+        PicturePC("b", (PictureWindow(0.0, 12.0), PictureWindow(14.0, inf))),
+    )
     assert end(Picture(closing, (bag(1, group(2, needs_s=10.0), limit=1),))) == 24.0
 
 
-def licensed(pcs: tuple[PC, ...], *bags: Waiting, **licences: int) -> dict[int, float]:
+def licensed(pcs: tuple[PicturePC, ...], *bags: PictureBag, **licences: int) -> dict[int, float]:
     found = ends(Picture(pcs, bags, licences=tuple(licences.items())))
     assert all(len(set(its)) == 1 for its in found.values())
     return {number: its[0] for number, its in found.items()}
@@ -327,9 +346,9 @@ def test_a_bag_may_have_a_limit_and_several_licences() -> None:
 
 def test_what_runs_has_its_licence_until_it_ends() -> None:
     its = bag(1, group(0), licences=ONE), bag(2, group(1), licences=ONE)
-    busy = (PC("a", OPEN, running=(Running(1, 0, 4.0),)), *pcs(3))
+    busy = (PicturePC("a", OPEN, running=(PictureTask(1, 0, 4.0),)), *pcs(3))
     assert licensed(busy, *its, matlab=1) == {1: 6.0, 2: 16.0}
-    lost = (PC("a", (Span(0.0, 100.0, (5.0,)),), running=(Running(1, 0, 4.0),)), *pcs(1))
+    lost = (PicturePC("a", (PictureWindow(0.0, 100.0, (5.0,)),), running=(PictureTask(1, 0, 4.0),)), *pcs(1))
     assert licensed(lost, bag(1, group(0), licences=ONE), bag(2, group(1), licences=ONE), matlab=1) == {
         1: 15.0,
         2: 25.0,
@@ -345,14 +364,14 @@ def test_if_there_are_too_few_licences_a_bag_never_ends_and_delays_nobody() -> N
 def test_slots_that_wait_for_a_licence_take_what_begins_or_is_interrupted_meanwhile() -> None:
     its = bag(1, group(2, Durations((50.0,))), licences=ONE), bag(2, group(1), begins=20.0)
     assert licensed(pcs(2), *its, matlab=1) == {1: 100.0, 2: 30.0}
-    short = (PC("a", OPEN), PC("b", (Span(0.0, 60.0), Span(70.0, inf))))
+    short = (PicturePC("a", OPEN), PicturePC("b", (PictureWindow(0.0, 60.0), PictureWindow(70.0, inf))))
     assert licensed(short, its[0], bag(2, group(1, Durations((65.0,)), 65.0)), matlab=1)[2] in (115.0, 135.0)
 
 
 def test_a_bag_that_is_barred_never_ends_and_delays_nobody() -> None:
     picture = Picture(pcs(1), (bag(1, group(1), barred=True), bag(2, group(1))))
     assert (end(picture, 1), end(picture, 2)) == (inf, 10.0)
-    early = pcs(1, (Span(0.0, 100.0, (8.0,)), Span(200.0, inf)), running=(Running(1, 0, 1.0),))
+    early = pcs(1, (PictureWindow(0.0, 100.0, (8.0,)), PictureWindow(200.0, inf)), running=(PictureTask(1, 0, 1.0),))
     assert end(Picture(early, (bag(1, group(0), barred=True),))) == inf
 
 
@@ -384,7 +403,7 @@ def test_with_more_pcs_a_bag_ends_sooner_in_nearly_every_run() -> None:
 
 
 def test_if_the_longest_tasks_may_be_yet_to_be_seen_every_other_run_has_them() -> None:
-    pc = PC("pc", (Span(0.0, inf),))
+    pc = PicturePC("pc", (PictureWindow(0.0, inf),))
     like = Durations((10.0,), 5.0, (10.0, 10.0, 90.0))
     (found,) = forecast(Picture((pc,), (bag(1, group(2, like)),)), Random(1), 100, CERTAIN).values()
     assert sum(end == 20.0 for end in found) > 60  # half of the runs, and 4 in 9 of the others

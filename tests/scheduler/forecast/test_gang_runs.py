@@ -11,29 +11,41 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
 from deskgrid.scheduler.forecast.look import Look
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.picture import (
+    Durations,
+    Group,
+    Picture,
+    PictureBag,
+    PicturePC,
+    PictureShare,
+    PictureTask,
+    PictureWindow,
+    Preparing,
+)
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, always
-from deskgrid.scheduler.simulation.simulator import Span as Opens
+from deskgrid.scheduler.simulation.simulator import RealWindow as Opens
 from deskgrid.scheduler.state.bags import Bag
 
-OPEN = (Span(0.0, inf),)
+OPEN = (PictureWindow(0.0, inf),)
 TWO, FOUR = Need(2, 2, gang=True), Need(4, 4, gang=True)
 GPU = frozenset({"gpu"})
 
 
-def pcs(count: int, spans: tuple[Span, ...] = OPEN, slots: int = 1, site: str = "lab") -> tuple[PC, ...]:
-    return tuple([PC(f"{site}{number}", spans, slots, site=site) for number in range(count)])
+def pcs(
+    count: int, spans: tuple[PictureWindow, ...] = OPEN, slots: int = 1, site: str = "lab"
+) -> tuple[PicturePC, ...]:
+    return tuple([PicturePC(f"{site}{number}", spans, slots, site=site) for number in range(count)])
 
 
 def bag(
     number: int, count: int, need: Need = SINGLE, seconds: float = 10.0, needs_s: float = 0.0, **more: object
-) -> Waiting:
+) -> PictureBag:
     group = Group(count, Durations((seconds,), 50), seconds, needs_s, turn=number)
-    return replace(Waiting(number, (group,), count, need=need), **more)  # type: ignore[arg-type]
+    return replace(PictureBag(number, (group,), count, need=need), **more)  # type: ignore[arg-type]
 
 
 def ends(picture: Picture, runs: int = 3) -> dict[int, float]:
@@ -44,7 +56,7 @@ def ends(picture: Picture, runs: int = 3) -> dict[int, float]:
     return {number: its.pop() for number, its in told.items()}
 
 
-def end(*bags: Waiting, on: tuple[PC, ...]) -> float:
+def end(*bags: PictureBag, on: tuple[PicturePC, ...]) -> float:
     """When the first of these bags ends."""
     return ends(Picture(on, bags))[bags[0].number]
 
@@ -78,7 +90,7 @@ def test_a_gang_is_as_fast_as_its_slowest_pc() -> None:
 
 
 def test_gangs_go_on_in_the_next_window() -> None:
-    on = pcs(2, (Span(0.0, 50.0), Span(100.0, inf)))
+    on = pcs(2, (PictureWindow(0.0, 50.0), PictureWindow(100.0, inf)))
     assert end(bag(1, 8, TWO, needs_s=10.0, begins=5.0), on=on) == 140.0
 
 
@@ -97,7 +109,7 @@ def test_as_many_gangs_run_as_may() -> None:
 ONE = (("matlab", 1),)
 
 
-def licensed(*bags: Waiting, on: tuple[PC, ...]) -> dict[int, float]:
+def licensed(*bags: PictureBag, on: tuple[PicturePC, ...]) -> dict[int, float]:
     return ends(Picture(on, bags, licences=(("matlab", 1),)))
 
 
@@ -109,7 +121,7 @@ def test_gangs_and_single_tasks_share_licences() -> None:
 
 
 def test_a_gang_that_runs_has_its_licence() -> None:
-    running = tuple([replace(pc, running=(Running(1, 0, 4.0, gang=1),)) for pc in pcs(2)])
+    running = tuple([replace(pc, running=(PictureTask(1, 0, 4.0, gang=1),)) for pc in pcs(2)])
     assert licensed(bag(1, 0, TWO, licences=ONE), bag(2, 1, licences=ONE), on=(*running, *pcs(2, site="b"))) == {
         1: 6.0,
         2: 16.0,
@@ -117,22 +129,26 @@ def test_a_gang_that_runs_has_its_licence() -> None:
 
 
 def test_gangs_of_a_bag_that_begins_later_do_not_follow_those_that_run() -> None:
-    running = tuple([replace(pc, running=(Running(1, 0, 4.0, gang=1),)) for pc in pcs(2)])
+    running = tuple([replace(pc, running=(PictureTask(1, 0, 4.0, gang=1),)) for pc in pcs(2)])
     assert end(bag(1, 2, TWO, begins=60.0), on=running) == 80.0
 
 
 def test_gangs_that_run_with_more_licences_than_there_are_now_are_followed_by_none_at_first() -> None:
     on = [
-        replace(pc, running=(Running(1, 0, 4.0 - place // 2, gang=1 + place // 2),)) for place, pc in enumerate(pcs(4))
+        replace(pc, running=(PictureTask(1, 0, 4.0 - place // 2, gang=1 + place // 2),))
+        for place, pc in enumerate(pcs(4))
     ]
     assert licensed(bag(1, 1, TWO, licences=ONE), on=tuple(on)) == {1: 17.0}
 
 
 def test_idle_slots_go_on_when_the_window_closes_of_the_slot_that_had_the_licence() -> None:
-    closing = (PC("a", (Span(0.0, 10.5),), site="lab"), PC("b", (Span(0.0, 100.0),), site="lab"))
+    closing = (
+        PicturePC("a", (PictureWindow(0.0, 10.5),), site="lab"),
+        PicturePC("b", (PictureWindow(0.0, 100.0),), site="lab"),
+    )
     need = Need(memory=1)
     assert licensed(bag(1, 3, need, needs_s=10.0, licences=ONE), on=closing) == {1: 30.0}
-    early = (PC("a", (Span(0.0, 100.0, (10.0,)),), site="lab"), closing[1])
+    early = (PicturePC("a", (PictureWindow(0.0, 100.0, (10.0,)),), site="lab"), closing[1])
     assert licensed(bag(1, 3, need, licences=ONE), on=early) == {1: 30.0}
 
 
@@ -153,7 +169,7 @@ def test_memory_is_promised_once(gang: bool) -> None:
     need = Need(memory=40, gang=gang)
     large = tuple([replace(pc, memory=100.0) for pc in pcs(1, slots=4)])
     assert end(bag(1, 4, need), on=large) == 20.0
-    busy = replace(large[0], running=(Running(1, 0, 4.0, gang=int(gang)),))
+    busy = replace(large[0], running=(PictureTask(1, 0, 4.0, gang=int(gang)),))
     assert end(bag(1, 4, need), on=(busy,)) == 26.0
     assert end(bag(1, 1, Need(memory=101, gang=gang)), on=large) == inf
 
@@ -168,7 +184,7 @@ def test_gangs_come_first_and_single_tasks_get_what_is_left() -> None:
 
 
 def test_slots_are_kept_for_a_gang_and_what_ends_in_time_runs_there_until_then() -> None:
-    busy = replace(pcs(1)[0], running=(Running(1, 0, 0.0),))
+    busy = replace(pcs(1)[0], running=(PictureTask(1, 0, 0.0),))
     grid = (busy, replace(busy, name="second", running=()))
     long, short = bag(3, 1, needs_s=20.0, seconds=20.0), bag(4, 1, needs_s=4.0, seconds=4.0)
     found = ends(Picture(grid, (bag(1, 0), bag(2, 1, TWO), long, short)))
@@ -176,7 +192,7 @@ def test_slots_are_kept_for_a_gang_and_what_ends_in_time_runs_there_until_then()
 
 
 def test_other_gangs_run_where_they_do_not_delay_the_first_if_the_policy_lets_them() -> None:
-    busy = replace(pcs(1)[0], running=(Running(9, 0, 0.0),))
+    busy = replace(pcs(1)[0], running=(PictureTask(9, 0, 0.0),))
     grid = (busy, *[replace(busy, name=name, running=()) for name in "ab"])
     waits, short, long = bag(1, 1, Need(3, 3, gang=True)), bag(2, 1, TWO, 4.0, 4.0), bag(3, 1, TWO, 30.0, 30.0)
     picture = Picture(grid, (waits, short, long, bag(9, 0)))
@@ -186,13 +202,13 @@ def test_other_gangs_run_where_they_do_not_delay_the_first_if_the_policy_lets_th
 
 def test_what_is_reserved_is_what_is_free_first() -> None:
     """The window of the third PC closes too early for the gang, and comes again too late."""
-    grid = (*pcs(2), replace(pcs(1, (Span(0.0, 12.0), Span(500.0, 900.0)))[0], name="third"))
+    grid = (*pcs(2), replace(pcs(1, (PictureWindow(0.0, 12.0), PictureWindow(500.0, 900.0)))[0], name="third"))
     running = tuple(
-        [replace(pc, running=(Running(9, 0, elapsed),)) for pc, elapsed in zip(grid, (0, 2, 5), strict=True)]
+        [replace(pc, running=(PictureTask(9, 0, elapsed),)) for pc, elapsed in zip(grid, (0, 2, 5), strict=True)]
     )
     found = ends(Picture(running, (bag(1, 1, TWO, needs_s=10.0), bag(2, 3, needs_s=10.0), bag(9, 0))))
     assert found == {1: 20.0, 2: 40.0, 9: 10.0}
-    never = tuple([replace(pc, spans=(Span(0.0, 15.0),)) for pc in running])
+    never = tuple([replace(pc, spans=(PictureWindow(0.0, 15.0),)) for pc in running])
     assert ends(Picture(never, (bag(1, 1, TWO, needs_s=12.0), bag(2, 1, needs_s=4.0), bag(9, 0))))[1] == inf
     away = tuple([replace(pc, name=f"away {pc.name}", spans=()) for pc in grid])
     assert (
@@ -201,14 +217,14 @@ def test_what_is_reserved_is_what_is_free_first() -> None:
 
 
 def test_nothing_is_reserved_any_more_when_the_last_gang_follows_another_one() -> None:
-    stays, short = pcs(1, slots=2), pcs(1, (Span(0.0, 8.0),), slots=2, site="other")
+    stays, short = pcs(1, slots=2), pcs(1, (PictureWindow(0.0, 8.0),), slots=2, site="other")
     gangs, single = bag(1, 2, TWO, needs_s=10.0), bag(2, 1, needs_s=20.0)
     assert ends(Picture((*stays, *short), (gangs, single))) == {1: 20.0, 2: 30.0}
 
 
 def test_shares_take_turns_beside_gangs() -> None:
     mine, yours = bag(1, 2, share="me"), bag(2, 2, share="you")
-    picture = Picture(pcs(2), (mine, yours, bag(3, 1, TWO)), shares=(Share("me", 5.0), Share("you", 0.0)))
+    picture = Picture(pcs(2), (mine, yours, bag(3, 1, TWO)), shares=(PictureShare("me", 5.0), PictureShare("you", 0.0)))
     assert ends(picture) == {1: 30.0, 2: 30.0, 3: 10.0}
 
 
@@ -216,25 +232,25 @@ def test_shares_take_turns_beside_gangs() -> None:
 
 
 def test_a_gang_begins_where_all_windows_last() -> None:
-    night = (Span(0.0, 25.0), Span(100.0, 140.0))
+    night = (PictureWindow(0.0, 25.0), PictureWindow(100.0, 140.0))
     grid = (*pcs(1), *[replace(pc, name="night") for pc in pcs(1, night)])
     assert end(bag(1, 3, TWO, needs_s=10.0), on=grid) == 110.0
     assert end(bag(1, 1, TWO, needs_s=30.0), on=grid) == 110.0
     assert end(bag(1, 1, TWO, needs_s=41.0), on=grid) == inf
-    later = tuple([replace(pc, spans=(Span(7.0, 90.0),)) for pc in pcs(2)])
+    later = tuple([replace(pc, spans=(PictureWindow(7.0, 90.0),)) for pc in pcs(2)])
     assert end(bag(1, 1, TWO), on=later) == 17.0
     assert end(bag(1, 1, TWO), on=tuple([replace(pc, spans=()) for pc in pcs(2)])) == inf
 
 
 def test_a_gang_that_is_interrupted_begins_again_as_a_whole() -> None:
-    early = (Span(0.0, 100.0, (8.0,)), Span(200.0, inf))
+    early = (PictureWindow(0.0, 100.0, (8.0,)), PictureWindow(200.0, inf))
     assert end(bag(1, 1, TWO), on=(*pcs(1), replace(pcs(1, early)[0], name="early"))) == 210.0
     once = end(bag(1, 1, TWO, seconds=4.0), bag(2, 1), on=(*pcs(1), replace(pcs(1, early)[0], name="early")))
     assert once == 4.0
 
 
 def test_single_tasks_that_are_interrupted_begin_again_beside_gangs() -> None:
-    early = (Span(0.0, 100.0, (8.0,)), Span(200.0, inf))
+    early = (PictureWindow(0.0, 100.0, (8.0,)), PictureWindow(200.0, inf))
     assert ends(Picture(pcs(1, early), (bag(1, 1), bag(2, 0, TWO)))) == {1: 210.0, 2: 0.0}
 
 
@@ -242,7 +258,7 @@ def test_single_tasks_that_are_interrupted_begin_again_beside_gangs() -> None:
 
 
 def test_a_gang_that_runs_ends_on_all_its_slots_at_once() -> None:
-    running = (Running(1, 0, 4.0, gang=7),)
+    running = (PictureTask(1, 0, 4.0, gang=7),)
     grid = tuple([replace(pc, running=running) for pc in pcs(2)])
     assert end(bag(1, 0, TWO), on=grid) == 6.0
     assert end(bag(1, 2, TWO), on=grid) == 26.0
@@ -252,21 +268,21 @@ def test_a_gang_that_runs_ends_on_all_its_slots_at_once() -> None:
 
 
 def test_a_gang_of_a_paused_bag_ends_and_none_follows_it() -> None:
-    running = (Running(1, 0, 4.0, gang=7),)
+    running = (PictureTask(1, 0, 4.0, gang=7),)
     grid = tuple([replace(pc, running=running) for pc in pcs(2)])
     paused = bag(1, 3, TWO, barred=True)
     assert ends(Picture(grid, (paused, bag(2, 4)))) == {1: inf, 2: 26.0}
 
 
 def test_a_gang_that_runs_is_interrupted_when_the_first_of_its_windows_closes() -> None:
-    running = (Running(1, 0, 4.0, gang=7),)
-    early = (Span(0.0, 3.0), Span(50.0, inf))
+    running = (PictureTask(1, 0, 4.0, gang=7),)
+    early = (PictureWindow(0.0, 3.0), PictureWindow(50.0, inf))
     grid = tuple([replace(pc, running=running, spans=spans) for pc, spans in zip(pcs(2), (OPEN, early), strict=True)])
     assert end(bag(1, 0, TWO), on=grid) == 60.0
 
 
 def test_a_running_task_beside_gangs_of_a_pc_whose_window_is_over() -> None:
-    grid = (*pcs(2), PC("away", (), 1, (Running(1, 0, 1.0),)))
+    grid = (*pcs(2), PicturePC("away", (), 1, (PictureTask(1, 0, 1.0),)))
     assert ends(Picture(grid, (bag(1, 0), bag(2, 1, TWO)))) == {1: 0.0, 2: 10.0}
 
 
@@ -287,7 +303,7 @@ def test_a_moldable_gang_that_is_alone_gets_a_whole_site() -> None:
     assert end(gang, on=pcs(2)) == 50.0
     assert end(gang, on=(*pcs(6), *pcs(6, site="other"))) == pytest.approx(100.0 / 6)
     assert end(gang, bag(2, 1), on=pcs(20)) == pytest.approx(100.0 / 6)
-    beside = (*pcs(19), PC("busy", OPEN, 1, (Running(2, 0, 1.0),), site="lab"))
+    beside = (*pcs(19), PicturePC("busy", OPEN, 1, (PictureTask(2, 0, 1.0),), site="lab"))
     assert end(gang, bag(2, 0), on=beside) == pytest.approx(100.0 / 6)
     assert end(bag(1, 2, linear, seconds=100.0), on=pcs(2)) == 100.0
 
@@ -295,7 +311,7 @@ def test_a_moldable_gang_that_is_alone_gets_a_whole_site() -> None:
 # --- patience ---------------------------------------------------------------------------------------------------------
 
 
-def patient(until: float, *args: Any, **more: Any) -> Waiting:
+def patient(until: float, *args: Any, **more: Any) -> PictureBag:
     """A bag of parallel tasks that others overtake until then."""
     found = bag(*args, **more)
     return replace(found, groups=tuple([replace(group, patient=until) for group in found.groups]))
@@ -310,7 +326,7 @@ def test_a_gang_whose_patience_has_ended_comes_first() -> None:
 
 
 def test_a_gang_begins_when_its_patience_ends_although_that_delays_the_first_in_turn() -> None:
-    busy = PC("busy", OPEN, 1, (Running(3, 0, 0.0),), site="lab")
+    busy = PicturePC("busy", OPEN, 1, (PictureTask(3, 0, 0.0),), site="lab")
     grid, first, running = (*pcs(3), busy), patient(900.0, 1, 1, FOUR), bag(3, 0, seconds=25.0)
     long = patient(15.0, 2, 1, TWO, seconds=30.0, needs_s=30.0)
     assert ends(Picture(grid, (first, long, running))) == {1: 55.0, 2: 45.0, 3: 25.0}
@@ -325,7 +341,7 @@ def test_slots_are_kept_for_a_gang_when_its_patience_ends(many: int) -> None:
 def test_gangs_whose_patience_ended_begin_one_after_the_other() -> None:
     large = patient(-1.0, 2, 2, FOUR)
     assert ends(Picture(pcs(8), (patient(900.0, 1, 24, TWO), large))) == {1: 70.0, 2: 20.0}
-    running = (Running(3, 0, 4.0, gang=7),)
+    running = (PictureTask(3, 0, 4.0, gang=7),)
     grid = tuple([replace(pc, running=running) if place < 2 else pc for place, pc in enumerate(pcs(8))])
     sooner, later = patient(-5.0, 3, 0, TWO), patient(-2.0, 3, 0, TWO)
     few = patient(900.0, 1, 6, TWO)
@@ -363,7 +379,7 @@ def test_a_gang_that_is_overtaken_begins_when_the_scheduler_would_begin_it() -> 
 
 
 def test_many_gangs_in_a_gap_do_not_delay_the_first_in_turn() -> None:
-    busy = PC("busy", OPEN, 1, (Running(3, 0, 0.0),), site="lab")
+    busy = PicturePC("busy", OPEN, 1, (PictureTask(3, 0, 0.0),), site="lab")
     grid, running = (*pcs(3), busy), bag(3, 0, seconds=25.0)
     assert ends(Picture(grid, (bag(1, 1, FOUR), bag(2, 300, TWO, needs_s=10.0), running)))[1] == 35.0
 

@@ -11,7 +11,17 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.forecast import look as look_module
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.look import Learned, Look
-from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Preparing, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.picture import (
+    Durations,
+    Group,
+    Picture,
+    PictureBag,
+    PicturePC,
+    PictureShare,
+    PictureTask,
+    PictureWindow,
+    Preparing,
+)
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.need import Need
@@ -45,9 +55,9 @@ def taken(grid: Grid, learned: Learned = ten) -> Look:
 def test_a_picture_has_the_pcs_with_their_windows_and_what_they_run() -> None:
     grid = at_work(slots=2)
     assert taken(grid).picture.pcs == (
-        PC("a", (Span(0.0, 90.0), Span(290.0, 350.0)), 1, (Running(0, 0, 10.0),), "lab"),
-        PC("b", (Span(0.0, inf),)),
-        PC("c", (Span(40.0, 240.0), Span(990.0, 1010.0)), 2),
+        PicturePC("a", (PictureWindow(0.0, 90.0), PictureWindow(290.0, 350.0)), 1, (PictureTask(0, 0, 10.0),), "lab"),
+        PicturePC("b", (PictureWindow(0.0, inf),)),
+        PicturePC("c", (PictureWindow(40.0, 240.0), PictureWindow(990.0, 1010.0)), 2),
     )
 
 
@@ -57,7 +67,7 @@ def test_a_pc_in_quarantine_is_there_later() -> None:
     grid.pc("b", 50)
     for name in ("a", "b"):
         grid.inside.quarantine.workers[name] = Quarantined(60.0, 60.0, 0, 3, silent=False)
-    assert [pc.spans for pc in taken(grid).picture.pcs] == [(Span(60.0, 1_000.0),), ()]
+    assert [pc.spans for pc in taken(grid).picture.pcs] == [(PictureWindow(60.0, 1_000.0),), ()]
 
 
 def test_a_picture_has_the_bags_that_have_not_ended() -> None:
@@ -70,11 +80,11 @@ def test_a_picture_has_the_bags_that_have_not_ended() -> None:
     assert done == [3]
     picture = taken(grid).picture
     assert picture.bags == (
-        Waiting(7, (Group(1, TEN, 30.0, 32.0),), 1, 0, "ann", 3, 5),
-        Waiting(8, (Group(2, TEN, 1.0, 7.0),), 2, 0, "", 0, 0, barred=True, keeps=True),
+        PictureBag(7, (Group(1, TEN, 30.0, 32.0),), 1, 0, "ann", 3, 5),
+        PictureBag(8, (Group(2, TEN, 1.0, 7.0),), 2, 0, "", 0, 0, barred=True, keeps=True),
     )
     assert picture.longest_first
-    assert set(picture.shares) == {Share("ann", 0.0), Share("", 0.0)}
+    assert set(picture.shares) == {PictureShare("ann", 0.0), PictureShare("", 0.0)}
 
 
 def test_a_policy_that_ignores_windows_needs_nothing_of_them() -> None:
@@ -276,13 +286,19 @@ def test_bags_say_which_licences_they_need_and_the_grid_how_many_it_has(monkeypa
 
 
 def test_a_picture_goes_through_json() -> None:
-    spans = (Span(0.0, 5.0, (3.0, 6.0)), Span(9.0, inf))
-    pc = PC(
-        "a", spans, 2, (Running(1, 0, 0.5),), "lab", 2.0, prepares=(Preparing("numpy", 3.0, True), Preparing("x", inf))
+    spans = (PictureWindow(0.0, 5.0, (3.0, 6.0)), PictureWindow(9.0, inf))
+    pc = PicturePC(
+        "a",
+        spans,
+        2,
+        (PictureTask(1, 0, 0.5),),
+        "lab",
+        2.0,
+        prepares=(Preparing("numpy", 3.0, True), Preparing("x", inf)),
     )
     groups = Group(3, TEN, 10.0, 11.0), Group(0, Durations((1.0, 2.0)))
-    bag = Waiting(1, groups, 9, 5, "ann", 1, 2, True, True, 3.0, environment="x", licences=(("lic", 2),))
-    picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),), licences=(("lic", 5),))
+    bag = PictureBag(1, groups, 9, 5, "ann", 1, 2, True, True, 3.0, environment="x", licences=(("lic", 2),))
+    picture = Picture((pc, PicturePC("b", ())), (bag,), True, (PictureShare("ann", 5.0, 2.0),), licences=(("lic", 5),))
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture
     assert picture_of(list(rows_of(Picture((), ())))) == Picture((), ())
 
@@ -300,7 +316,7 @@ def test_a_gang_is_one_task_on_several_slots_and_its_seconds_are_those_of_one_ra
     list(look.pieces())
     assert learned.elapsed == [20.0]
     a, b = look.picture.pcs
-    assert a.running == (Running(0, 0, 10.0, gang=first + 1),) * 2
+    assert a.running == (PictureTask(0, 0, 10.0, gang=first + 1),) * 2
     assert (a.memory, a.labels, a.reachable) == (100.0, frozenset({"gpu"}), True)
     assert (b.speed, b.running, b.memory) == (0.5, (), inf)
     (bag,) = look.picture.bags
@@ -374,6 +390,6 @@ class Unknown:
     ],
 )
 def test_needs_go_through_json(need: Need) -> None:
-    pc = PC("a", (), memory=100.0, labels=frozenset({"b", "a"}), reachable=False)
-    picture = Picture((pc,), (Waiting(1, (Group(1, TEN, turn=3, patient=5.0),), 1, need=need),), backfills=False)
+    pc = PicturePC("a", (), memory=100.0, labels=frozenset({"b", "a"}), reachable=False)
+    picture = Picture((pc,), (PictureBag(1, (Group(1, TEN, turn=3, patient=5.0),), 1, need=need),), backfills=False)
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture

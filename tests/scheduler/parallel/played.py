@@ -11,7 +11,7 @@ from itertools import count
 from math import inf
 from typing import NamedTuple
 
-from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelPolicy, Running, Site, Start
+from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelPolicy, RunningJob, Site, Start
 from deskgrid.scheduler.parallel.need import Need
 
 START_S = 1e-9  # two times that differ by less are the same
@@ -20,7 +20,7 @@ START_S = 1e-9  # two times that differ by less are the same
 class Done(NamedTuple):
     """A job that has run. ``killed``: a window closed first."""
 
-    job: Job
+    job: ParallelJob
     start: Start
     began: float
     ended: float
@@ -39,7 +39,7 @@ class Grid:
     windows: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     singles: bool = False
     now: float = 0.0
-    waiting: list[Job] = field(default_factory=list)
+    waiting: list[ParallelJob] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     done: list[Done] = field(default_factory=list)
     keeps: list[Keep] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Grid:
         self._serial = count()
         self._up: set[Host] = set()
         self._coming: dict[Site, list[tuple[float, float, Host]]] = {}
-        self._began: dict[Running, Start] = {}
+        self._began: dict[RunningJob, Start] = {}
         for host in self.hosts:
             for opens, closes in self.windows.get(host.name, [(0.0, inf)]):
                 self.at(opens, lambda host=host, closes=closes: self._open(host, closes))  # type: ignore[misc]
@@ -58,13 +58,13 @@ class Grid:
     def at(self, time: float, happens: Callable[[], None]) -> None:
         heappush(self._events, (time, next(self._serial), happens))
 
-    def submit(self, jobs: Iterable[Job]) -> "Grid":
+    def submit(self, jobs: Iterable[ParallelJob]) -> "Grid":
         for job in jobs:
             self.at(job.arrived, lambda job=job: self.waiting.append(job))  # type: ignore[misc]
         return self
 
     @property
-    def turns(self) -> Sequence[Sequence[Job]]:
+    def turns(self) -> Sequence[Sequence[ParallelJob]]:
         return (self.waiting,)
 
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
@@ -77,7 +77,7 @@ class Grid:
         return known[bisect_right(known, self.now, key=lambda window: window[0]) :]
 
     def play(
-        self, policy: ParallelPolicy, until: float = inf, actual: Callable[[Job], float] = lambda job: 1.0
+        self, policy: ParallelPolicy, until: float = inf, actual: Callable[[ParallelJob], float] = lambda job: 1.0
     ) -> None:
         """``actual``: how many times its prediction a job takes."""
         while self._events and self._events[0][0] <= until:
@@ -92,7 +92,7 @@ class Grid:
                     elif isinstance(decided, Keep):
                         self.keeps.append(decided)
 
-    def start(self, start: Start, actual: float = 1.0) -> Running:
+    def start(self, start: Start, actual: float = 1.0) -> RunningJob:
         """It occupies its slots at once, and they are free after ``actual`` times its prediction."""
         job, need, site = start.job, start.job.need, start.ranks[0][0].site
         total = 0
@@ -106,7 +106,7 @@ class Grid:
             total += ranks
         assert need.least <= total <= need.most
         self.waiting.remove(job)
-        running = Running(job, site, start.ranks, self.now, self.now + start.seconds)
+        running = RunningJob(job, site, start.ranks, self.now, self.now + start.seconds)
         self._began[running] = start
         insort(site.running, running, key=_ends)
         for host, ranks in start.ranks:
@@ -117,7 +117,7 @@ class Grid:
         self.at(self.now + start.seconds * actual, lambda: self._end(running, False))
         return running
 
-    def _end(self, running: Running, killed: bool) -> None:
+    def _end(self, running: RunningJob, killed: bool) -> None:
         start = self._began.pop(running, None)
         if start is None:
             return
@@ -160,7 +160,7 @@ class Grid:
             self.sites.remove(site)
 
 
-def _ends(running: Running) -> float:
+def _ends(running: RunningJob) -> float:
     return running.ends
 
 
@@ -171,6 +171,6 @@ def hosts_of(site: str, names: Iterable[str] | int, slots: int = 1, **rest: floa
     return [Host(name, where, slots, slots, **rest) for name in named]  # type: ignore[arg-type]
 
 
-def gang(task: int, ranks: int, seconds: float, arrived: float = 0.0) -> Job:
+def gang(task: int, ranks: int, seconds: float, arrived: float = 0.0) -> ParallelJob:
     """A rigid job."""
-    return Job(task, Need(ranks, ranks, gang=True), seconds, arrived)
+    return ParallelJob(task, Need(ranks, ranks, gang=True), seconds, arrived)

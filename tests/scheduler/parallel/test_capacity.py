@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from deskgrid.scheduler.parallel.base import Job
+from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies.parallel import PARALLEL
@@ -15,9 +15,9 @@ NAMES = ["packing", *[policy.name for policy in PARALLEL]]
 GPU = frozenset({"gpu"})
 
 
-def moldable(task: int = 1, least: int = 2, most: int = 16, **needs: object) -> Job:
+def moldable(task: int = 1, least: int = 2, most: int = 16, **needs: object) -> ParallelJob:
     """A job whose speed-up is linear. It takes a minute on one rank."""
-    return Job(task, Need(least, most, speedup=Amdahl(0.0), gang=True, **needs), 60.0, 0.0)  # type: ignore[arg-type]
+    return ParallelJob(task, Need(least, most, speedup=Amdahl(0.0), gang=True, **needs), 60.0, 0.0)  # type: ignore[arg-type]
 
 
 def size_of(grid: Grid, name: str) -> int:
@@ -57,7 +57,7 @@ def test_no_job_waits_for_more_pcs_than_are_there_together_for_long_enough(name:
 
 def test_memory_that_others_use_comes_back() -> None:
     hosts = hosts_of("A", 3, 2, memory=4.0)
-    grid = Grid(hosts).submit([Job(0, Need(3, 3, memory=4, gang=True), 1.0, 0.0), moldable(memory=2, most=6)])
+    grid = Grid(hosts).submit([ParallelJob(0, Need(3, 3, memory=4, gang=True), 1.0, 0.0), moldable(memory=2, most=6)])
     grid.play(parallel("easy"))
     assert [(done.began, sum(ranks for _, ranks in done.start.ranks)) for done in grid.done] == [(0.0, 3), (1.0, 6)]
 

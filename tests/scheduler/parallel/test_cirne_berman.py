@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from deskgrid.scheduler.parallel.base import Host, Job
+from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import Size
 from deskgrid.scheduler.parallel.sizes.cirne_berman import CirneBerman
 from deskgrid.scheduler.policies import make_policy
@@ -17,7 +17,9 @@ def machine(slots: int) -> Host:
     return host
 
 
-def chosen(host: Host, waiting: list[Job], going: list[tuple[int, float]], *, shrinks: bool = False) -> list[int]:
+def chosen(
+    host: Host, waiting: list[ParallelJob], going: list[tuple[int, float]], *, shrinks: bool = False
+) -> list[int]:
     """The sizes of the waiting jobs. ``going``: (ranks, seconds) of those that run."""
     grid = grid_of([host], [])
     for number, (ranks, seconds) in enumerate(going):

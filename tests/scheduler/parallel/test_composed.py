@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deskgrid.scheduler.parallel import reservation
-from deskgrid.scheduler.parallel.base import Aside, Host, Job, Keep, ParallelPolicy, ParallelView, Site, Start
-from deskgrid.scheduler.parallel.choices import Look, Size
+from deskgrid.scheduler.parallel.base import Aside, Host, Keep, ParallelJob, ParallelPolicy, ParallelView, Site, Start
+from deskgrid.scheduler.parallel.choices import DecisionView, Size
 from deskgrid.scheduler.parallel.composed import TRIED
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order.shortest import Shortest
@@ -29,8 +29,8 @@ def began(grid: Grid) -> dict[int, float]:
     return {done.job.task: done.began for done in grid.done}
 
 
-def look_of(grid: Grid, margin: float = 0.0) -> Look:
-    return Look(grid, grid.now, list(grid.waiting), Rigid(), margin)
+def look_of(grid: Grid, margin: float = 0.0) -> DecisionView:
+    return DecisionView(grid, grid.now, list(grid.waiting), Rigid(), margin)
 
 
 def test_first_come_first_served_lets_all_wait_with_the_head() -> None:
@@ -102,10 +102,10 @@ def test_a_reservation_counts_memory_that_running_gangs_give_back() -> None:
     small, large = Need(2, 2, memory=3), Need(2, 2, memory=6)
     grid.submit(
         [
-            Job(1, small, 10.0, 0.0),
-            Job(2, small, 20.0, 0.0),
-            Job(3, large, 5.0, 0.0),
-            Job(4, Need(1, 1, memory=9), 1.0, 0.0),
+            ParallelJob(1, small, 10.0, 0.0),
+            ParallelJob(2, small, 20.0, 0.0),
+            ParallelJob(3, large, 5.0, 0.0),
+            ParallelJob(4, Need(1, 1, memory=9), 1.0, 0.0),
         ]
     )
     grid.play(parallel("easy"))
@@ -117,7 +117,7 @@ def test_a_window_to_come_has_all_memory_and_slots_of_its_pc() -> None:
     hosts = [Host("a", site, 2, 2, memory=8.0), Host("b", site, 2, 2, memory=8.0)]
     windows = {"a": [(0.0, 30.0), (40.0, 100.0)], "b": [(0.0, 100.0)]}
     grid = Grid(hosts, windows)
-    grid.submit([Job(1, Need(2, 2, memory=4), 25.0, 0.0), Job(2, Need(4, 4, memory=4), 30.0, 0.0)])
+    grid.submit([ParallelJob(1, Need(2, 2, memory=4), 25.0, 0.0), ParallelJob(2, Need(4, 4, memory=4), 30.0, 0.0)])
     grid.play(parallel("easy"))
     assert began(grid) == {1: 0.0, 2: 40.0}
     assert grid.keeps[0].at == 40.0
@@ -126,7 +126,7 @@ def test_a_window_to_come_has_all_memory_and_slots_of_its_pc() -> None:
 def test_a_window_to_come_has_the_memory_that_a_gang_occupies_now() -> None:
     hosts = [Host("a", Site("A"), 1, 1, memory=8.0)]
     grid = Grid(hosts, {"a": [(0.0, 30.0), (40.0, 100.0)]})
-    grid.submit([Job(1, Need(1, 1, memory=8), 25.0, 0.0), Job(2, Need(1, 1, memory=8), 30.0, 0.0)])
+    grid.submit([ParallelJob(1, Need(1, 1, memory=8), 25.0, 0.0), ParallelJob(2, Need(1, 1, memory=8), 30.0, 0.0)])
     grid.play(parallel("easy"))
     assert began(grid) == {1: 0.0, 2: 40.0}
 
@@ -154,13 +154,18 @@ def test_power_is_reserved_on_the_strongest_pcs() -> None:
     hosts = [Host(f"a{number}", site, 1, 1, speed=speed) for number, speed in enumerate((0.5, 1.0, 1.0, 0.5))]
     grid = Grid(hosts).submit([gang(1, 3, 10.0)])
     grid.play(parallel("easy"), until=0.0)
-    job = Job(2, Need(1, 4, speedup=Amdahl(0.0)), 8.0, 0.0)
+    job = ParallelJob(2, Need(1, 4, speedup=Amdahl(0.0)), 8.0, 0.0)
     reserved = earliest(look_of(grid), job, Size(1, power=2.0))
     assert reserved is not None
     assert (reserved.at, [host.name for host, _ in reserved.ranks]) == (20.0, ["a1", "a2"])
     assert earliest(look_of(grid), job, Size(1, power=9.0)) is not None  # all that it may have
-    assert earliest(look_of(grid), Job(3, Need(1, 3, speedup=Amdahl(0.0)), 8.0, 0.0), Size(1, power=2.5)) is not None
-    assert earliest(look_of(grid), Job(4, Need(5, 9, speedup=Amdahl(0.0)), 8.0, 0.0), Size(5, power=9.0)) is None
+    assert (
+        earliest(look_of(grid), ParallelJob(3, Need(1, 3, speedup=Amdahl(0.0)), 8.0, 0.0), Size(1, power=2.5))
+        is not None
+    )
+    assert (
+        earliest(look_of(grid), ParallelJob(4, Need(5, 9, speedup=Amdahl(0.0)), 8.0, 0.0), Size(5, power=9.0)) is None
+    )
 
 
 def test_of_two_sites_the_one_where_the_head_can_start_sooner_is_reserved() -> None:
@@ -173,7 +178,7 @@ def test_of_two_sites_the_one_where_the_head_can_start_sooner_is_reserved() -> N
 def test_a_moldable_job_of_which_nothing_is_known_is_as_large_as_it_may_be_and_others_as_they_use_well() -> None:
     assert working_set(Need(2, 6)) == 6
     assert working_set(Need(1, 20, speedup=Downey(5.0, 0.0))) == 5
-    grid = Grid(hosts_of("A", 3)).submit([Job(1, Need(1, 8, speedup=Amdahl(0.0)), 9.0, 0.0)])
+    grid = Grid(hosts_of("A", 3)).submit([ParallelJob(1, Need(1, 8, speedup=Amdahl(0.0)), 9.0, 0.0)])
     grid.play(parallel("easy"))
     assert grid.done[0].ended == 3.0
 
@@ -237,7 +242,7 @@ def grids(draw: st.DrawFn) -> Grid:
             speedup=Amdahl(0.1) if moldable else None,
             gang=True,
         )
-        jobs.append(Job(number, need, draw(st.integers(1, 30)) + 0.25, float(draw(st.integers(0, 30)))))
+        jobs.append(ParallelJob(number, need, draw(st.integers(1, 30)) + 0.25, float(draw(st.integers(0, 30)))))
     return Grid(hosts, windows, singles=draw(st.booleans())).submit(jobs)
 
 
@@ -281,10 +286,10 @@ class Unbounded(Watched):
 
     def decide(self, view: ParallelView) -> Iterator[Start | Keep | Aside]:
         for job in view.waiting:
-            found = earliest(Look(view, view.now, [job], Rigid()), job, Size(job.need.most))
+            found = earliest(DecisionView(view, view.now, [job], Rigid()), job, Size(job.need.most))
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(reservation, "_meet", lambda *_: True)
-                swept = earliest(Look(view, view.now, [job], Rigid()), job, Size(job.need.most))
+                swept = earliest(DecisionView(view, view.now, [job], Rigid()), job, Size(job.need.most))
             assert [found and (found.ranks, found.at, found.seconds)] == [
                 swept and (swept.ranks, swept.at, swept.seconds)
             ]
@@ -304,7 +309,7 @@ def test_a_site_is_not_swept_for_ranks_that_are_never_together(monkeypatch: pyte
     sweeps: list[tuple[int, float]] = []
 
     class Counted(reservation._Sweep):
-        def __init__(self, horizon: reservation._Horizon, job: Job, seconds: float, speed: float) -> None:
+        def __init__(self, horizon: reservation._Horizon, job: ParallelJob, seconds: float, speed: float) -> None:
             super().__init__(horizon, job, seconds, speed)
             sweeps.append((job.task, self.now))
 

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from deskgrid.scheduler.parallel.base import Aside, Job, Keep, ParallelPolicy, ParallelView, Start
+from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, ParallelView, Start
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
@@ -34,12 +34,12 @@ def labs(seed: int) -> Grid:
         windows[host.name] = [(place * (up + away), place * (up + away) + up) for place in range(int(4e4 / up))]
     mean = 0.2 * fmean(ups.values())
     by_site = [sorted((ups[host] for host in hosts if host.site.name == site), reverse=True) for site in "AB"]
-    jobs: list[Job] = []
+    jobs: list[ParallelJob] = []
     while len(jobs) < 50:
         ranks = chance.randint(1, 8)
         seconds = chance.expovariate(1.0 / (mean * (0.4 if chance.random() < 0.8 else 3.4)))
         if seconds < 0.7 * max(site[ranks - 1] for site in by_site):
-            jobs.append(Job(len(jobs), Need(ranks, ranks, gang=True), seconds, 0.0))
+            jobs.append(ParallelJob(len(jobs), Need(ranks, ranks, gang=True), seconds, 0.0))
     return Grid(hosts, windows).submit(jobs)
 
 
@@ -97,7 +97,7 @@ def test_a_decision_about_200_gangs_on_200_slots_takes_less_than_10_ms(moldable:
         ranks = chance.randint(2, 16)
         need = Need(1, ranks, speedup=Amdahl(0.05), gang=True) if moldable else Need(ranks, ranks, gang=True)
         came = 0.0 if number % 2 else chance.uniform(0.0, 1.0)
-        jobs.append(Job(number, need, chance.uniform(60.0, 3600.0), came - waited))
+        jobs.append(ParallelJob(number, need, chance.uniform(60.0, 3600.0), came - waited))
     policy = Timed(parallel("packing"))
     grid = Grid(hosts, windows, singles=True).submit(jobs)
     grid.play(policy, until=-1.0)
@@ -116,7 +116,10 @@ def test_a_moldable_gang_starts_on_pcs_that_are_not_alike_if_no_others_are_enoug
         host.speed = 0.5
     grid = Grid(hosts, {host.name: [(0.0, closes)] for host in hosts})
     grid.submit(
-        [Job(1, Need(3, 4, speedup=Amdahl(0.0), gang=True), 60.0, 0.0), Job(2, Need(1, 1, gang=True), 5.0, 1.0)]
+        [
+            ParallelJob(1, Need(3, 4, speedup=Amdahl(0.0), gang=True), 60.0, 0.0),
+            ParallelJob(2, Need(1, 1, gang=True), 5.0, 1.0),
+        ]
     )
     grid.play(parallel("packing"), until=500.0)
     assert {done.job.task: (done.began, done.killed) for done in grid.done} == {1: (0.0, False), 2: (30.0, False)}

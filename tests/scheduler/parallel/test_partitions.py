@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from deskgrid.scheduler.parallel.base import Host, Job
+from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.partition import AP2, HAP, MAP, MAX, RHAP
@@ -97,7 +97,7 @@ def play(name: str, hosts: list[Host], jobs: int, **options: float) -> Grid:
     return play_jobs(name, hosts, [moldable(number, 1, 64, 16.0) for number in range(jobs)], **options)
 
 
-def play_jobs(name: str, hosts: list[Host], jobs: list[Job], **options: float) -> Grid:
+def play_jobs(name: str, hosts: list[Host], jobs: list[ParallelJob], **options: float) -> Grid:
     grid = Grid(hosts).submit(jobs)
     policy = make_policy(name, margin=0.0, **options)
     grid.play(policy.parallel)  # type: ignore[attr-defined]

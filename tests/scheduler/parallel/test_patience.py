@@ -2,7 +2,7 @@
 
 import pytest
 
-from deskgrid.scheduler.parallel.base import Job, Start
+from deskgrid.scheduler.parallel.base import ParallelJob, Start
 from deskgrid.scheduler.parallel.hosts import believed, frees
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import LEAST_S, PART, PATIENCE, least_patient, patience_ends, tolerance
@@ -17,7 +17,7 @@ HOUR = 3600.0
 def test_patience_lasts_for_five_times_the_runtime_and_for_ten_minutes_at_least() -> None:
     assert patience_ends(gang(1, 4, HOUR, 50.0)) == 50.0 + PATIENCE * HOUR
     assert patience_ends(gang(1, 4, 1.0, 50.0)) == 50.0 + LEAST_S
-    moldable = Job(1, Need(2, 8, speedup=Amdahl(0.0), gang=True), HOUR, 0.0)
+    moldable = ParallelJob(1, Need(2, 8, speedup=Amdahl(0.0), gang=True), HOUR, 0.0)
     assert patience_ends(moldable) == PATIENCE * HOUR / 2
 
 

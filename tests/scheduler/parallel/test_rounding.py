@@ -19,7 +19,7 @@ from deskgrid.scheduler.parallel.where.ai2 import AdaptiveIntelligent2
 from deskgrid.scheduler.parallel.where.alike import Alike
 from deskgrid.scheduler.parallel.where.cisne import Normal
 from deskgrid.scheduler.parallel.where.listed import Listed
-from deskgrid.scheduler.parallel.where.sites import Ahead, Sites
+from deskgrid.scheduler.parallel.where.sites import SimulatedJob, Sites
 from deskgrid.scheduler.parallel.where.tla import TemporalLookAhead
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, running
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
@@ -125,7 +125,7 @@ def test_what_tla_simulates_is_free_at_one_instant() -> None:
     slow, fast = hosts_of("A", 1), hosts_of("B", 1, speed=2.0)
     sites = Sites(look_at(busy([*slow, *fast], (fast[0], 0.1, 0.2)), Rigid()))
     # The first takes A until 0.3, when B is free, too: that is where the second goes.
-    _, places = sites.turnaround(0, Ahead(1, 0.3 - 0.1, 0.0), [Ahead(1, 1.0, 0.0)])
+    _, places = sites.turnaround(0, SimulatedJob(1, 0.3 - 0.1, 0.0), [SimulatedJob(1, 1.0, 0.0)])
     assert places == [1]
 
 

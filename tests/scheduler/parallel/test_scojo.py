@@ -4,9 +4,9 @@ from math import inf
 
 import pytest
 
-from deskgrid.scheduler.parallel.base import Host, Job
-from deskgrid.scheduler.parallel.choices import Reserved, Size
-from deskgrid.scheduler.parallel.sizes.coming import DAY_S, INTERVAL_S, Coming
+from deskgrid.scheduler.parallel.base import Host, ParallelJob
+from deskgrid.scheduler.parallel.choices import HeadReservation, Size
+from deskgrid.scheduler.parallel.sizes.coming import DAY_S, INTERVAL_S, ArrivalRates
 from deskgrid.scheduler.parallel.sizes.scojo import PROMISES, Scojo, resized
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, of_paper, running
@@ -20,7 +20,7 @@ def machine(slots: int) -> Host:
     return host
 
 
-def target(slots: int, waiting: list[Job], going: list[tuple[int, float]], sizes: Scojo | None = None) -> int:
+def target(slots: int, waiting: list[ParallelJob], going: list[tuple[int, float]], sizes: Scojo | None = None) -> int:
     """Of the first that waits. ``going``: (ranks, seconds) of those that run."""
     host = machine(slots)
     grid = grid_of([host], [])
@@ -86,7 +86,7 @@ def test_resizing_rounds_and_stays_in_bounds() -> None:
 
 
 def test_what_came_at_a_time_of_day_comes_again() -> None:
-    coming = Coming(1)
+    coming = ArrivalRates(1)
     for day in range(3):  # two days have passed between the first and the last of them
         for minute in range(4):
             coming.note(of_paper(0, 8, 60.0, day * DAY_S + INTERVAL_S + 60.0 * minute), 0)
@@ -99,7 +99,7 @@ def test_what_came_at_a_time_of_day_comes_again() -> None:
 
 
 def test_their_sizes_follow_the_factor_and_their_runtimes_their_speed_ups() -> None:
-    coming = Coming(2)
+    coming = ArrivalRates(2)
     coming.note(of_paper(0, 8, 100.0), 1)
     least, suits, most = (coming.work(0.0, INTERVAL_S, factor) for factor in (0.5, 1.0, 2.0))
     assert (least, suits, most) == pytest.approx((4 * 162.5, 8 * 100.0, 16 * 81.25))
@@ -110,7 +110,7 @@ def test_their_sizes_follow_the_factor_and_their_runtimes_their_speed_ups() -> N
 
 
 def test_none_counts_for_longer_than_the_job_that_asks_runs() -> None:
-    coming = Coming(1)
+    coming = ArrivalRates(1)
     coming.note(gang(0, 4, 1000.0), 0)
     assert coming.work(0.0, INTERVAL_S / 2, 1.0) == pytest.approx(0.5 * 4 * 900.0)
 
@@ -143,7 +143,7 @@ def test_without_prediction_nothing_is_learned() -> None:
 # --- less now, or more later -----------------------------------------------------------------------------------------
 
 
-def instead(host: Host, job: Job, wanted: int, going: list[tuple[int, float]]) -> tuple[Scojo, Size]:
+def instead(host: Host, job: ParallelJob, wanted: int, going: list[tuple[int, float]]) -> tuple[Scojo, Size]:
     grid = grid_of([host], [])
     for number, (ranks, seconds) in enumerate(going):
         running(grid, number, host, seconds, ranks)
@@ -206,14 +206,14 @@ def test_promises_to_jobs_that_are_gone_are_dropped() -> None:
 # --- in a gap --------------------------------------------------------------------------------------------------------
 
 
-def filled(jobs: list[Job], going: int, room_s: float) -> list[tuple[int, int]]:
+def filled(jobs: list[ParallelJob], going: int, room_s: float) -> list[tuple[int, int]]:
     """(Task, size) of those that are tried on 16 slots, of which ``going`` are busy until the head can start."""
     host = machine(16)
     grid = grid_of([host], [])
     running(grid, 0, host, room_s, going)
     head = gang(1, 16, 100.0)
     sizes = Scojo()
-    reserved = Reserved(head, ((host, 16),), room_s, 100.0)
+    reserved = HeadReservation(head, ((host, 16),), room_s, 100.0)
     return [(job.task, size.ranks) for job, size in sizes.fill(look_at(grid, sizes), jobs, reserved)]
 
 

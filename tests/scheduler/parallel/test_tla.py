@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler.model import UnknownPolicy
-from deskgrid.scheduler.parallel.base import Host, Job, ParallelPolicy, Start
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, Start
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy, policy_options
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
@@ -30,7 +30,7 @@ def figure_4() -> Grid:
     return grid
 
 
-def run(grid: Grid, job: Job, host: Host, seconds: float) -> None:
+def run(grid: Grid, job: ParallelJob, host: Host, seconds: float) -> None:
     grid.waiting.append(job)
     grid.start(Start(job, ((host, job.need.most),), seconds))
 
@@ -122,7 +122,7 @@ def test_a_job_too_large_for_every_site_does_not_count() -> None:
 
 def test_moldable_jobs_are_simulated_with_the_size_that_they_would_get() -> None:
     grid = Grid([*hosts_of("A", 1, 4), *hosts_of("B", 1, 4)])
-    grid.submit([gang(1, 2, 10.0), Job(2, Need(1, 3, gang=True), 10.0, 0.0)])
+    grid.submit([gang(1, 2, 10.0), ParallelJob(2, Need(1, 3, gang=True), 10.0, 0.0)])
     grid.play(tla())
     assert {done.job.task: sum(ranks for _, ranks in done.start.ranks) for done in grid.done} == {1: 2, 2: 3}
     assert grid.done[0].start.considered == {"A": 10.0, "B": 10.0}

@@ -3,10 +3,10 @@
 import pytest
 
 from deskgrid.scheduler.model import UnknownPolicy
-from deskgrid.scheduler.parallel.base import Host, Job, ParallelPolicy, Running, Site
-from deskgrid.scheduler.parallel.choices import Look, Sharing, Size
+from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, RunningJob, Site
+from deskgrid.scheduler.parallel.choices import DecisionView, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.share import Share
+from deskgrid.scheduler.parallel.sizes.share import EqualShare
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.parallel.where.fastest import Fastest
 from deskgrid.scheduler.policies import make_policy, policy_options
@@ -70,7 +70,7 @@ def test_slots_memory_and_labels_of_pcs_are_respected() -> None:
         Host("c", site, 3, 3, labels=frozenset({"gpu"})),
     ]
     need = Need(3, 3, slots=2, memory=5, labels=frozenset({"gpu"}))
-    grid = Grid(hosts).submit([Job(1, need, 5.0, 0.0), Job(2, need, 5.0, 0.0)])
+    grid = Grid(hosts).submit([ParallelJob(1, need, 5.0, 0.0), ParallelJob(2, need, 5.0, 0.0)])
     grid.play(parallel("easy"))
     assert places(grid) == {1: ["c", "b", "b"], 2: ["c", "b", "b"]}
     assert [done.began for done in grid.done] == [0.0, 5.0]
@@ -101,7 +101,7 @@ def test_cisne_occupies_no_more_slots_than_its_multiprogramming_level() -> None:
 def test_cisne_uniform_puts_unlike_jobs_together() -> None:
     talks = Need(2, 2, gang=True, cpu=0.1)
     grid = Grid(hosts_of("A", 4, 2)).submit(
-        [gang(1, 2, 10.0), Job(2, talks, 10.0, 0.0), gang(3, 2, 10.0), Job(4, talks, 10.0, 0.0)]
+        [gang(1, 2, 10.0), ParallelJob(2, talks, 10.0, 0.0), gang(3, 2, 10.0), ParallelJob(4, talks, 10.0, 0.0)]
     )
     for host in grid.hosts:
         host.processors = 1
@@ -137,7 +137,7 @@ def test_a_moldable_job_gets_pcs_that_are_alike() -> None:
     """A job that is alone may have all; but fast and slow PCs together would be as slow as the slow ones."""
     site = Site("A")
     hosts = [Host(f"{kind}{n}", site, 1, 1, speed=speed) for kind, speed in (("f", 1.0), ("s", 0.5)) for n in range(10)]
-    grid = Grid(hosts).submit([Job(1, Need(1, 20, speedup=Amdahl(0.0)), 30.0, 0.0)])
+    grid = Grid(hosts).submit([ParallelJob(1, Need(1, 20, speedup=Amdahl(0.0)), 30.0, 0.0)])
     grid.play(parallel("packing"))
     assert places(grid) == {1: [f"f{number}" for number in range(10)]}
 
@@ -145,7 +145,7 @@ def test_a_moldable_job_gets_pcs_that_are_alike() -> None:
 def test_a_moldable_job_starts_with_half_of_its_share_but_not_with_less() -> None:
     for busy, began in ((10, 0.0), (11, 50.0)):
         grid = Grid(hosts_of("A", 1, 12)).submit(
-            [gang(1, busy, 50.0), Job(2, Need(1, 12, speedup=Amdahl(0.0)), 60.0, 1e-3)]
+            [gang(1, busy, 50.0), ParallelJob(2, Need(1, 12, speedup=Amdahl(0.0)), 60.0, 1e-3)]
         )
         grid.play(parallel("packing"))
         second = next(done for done in grid.done if done.job.task == 2)
@@ -156,7 +156,7 @@ def test_a_moldable_job_gets_more_ranks_if_it_would_not_end_in_time_otherwise() 
     hosts = hosts_of("A", 10)
     grid = Grid(hosts, {host.name: [(0.0, 12.0)] for host in hosts})
     need = Need(1, 10, speedup=Amdahl(0.0))
-    grid.submit([Job(1, need, 60.0, 0.0), Job(2, need, 300.0, 0.0)])
+    grid.submit([ParallelJob(1, need, 60.0, 0.0), ParallelJob(2, need, 300.0, 0.0)])
     grid.play(parallel("packing"))
     assert {done.job.task: len(done.start.ranks) for done in grid.done} == {1: 6}
     assert grid.done[0].killed is False
@@ -166,7 +166,9 @@ def test_the_most_ranks_that_a_moldable_job_may_have_are_tried_too() -> None:
     hosts = hosts_of("B", 3)
     grid = Grid([*hosts_of("A", 1, 1), *hosts], {host.name: [(0.0, 30.0)] for host in hosts})
     grid.submit([gang(1, 1, 1000.0)])
-    grid.submit([Job(2, Need(1, 3, speedup=Amdahl(0.0)), 60.0, 1.0)])  # its share is one rank; two take too long, too
+    grid.submit(
+        [ParallelJob(2, Need(1, 3, speedup=Amdahl(0.0)), 60.0, 1.0)]
+    )  # its share is one rank; two take too long, too
     grid.play(parallel("packing"))
     assert places(grid) == {1: ["A0"], 2: ["B0", "B1", "B2"]}
 
@@ -183,16 +185,23 @@ def test_a_size_by_power_can_be_had_at_the_fastest_site_too() -> None:
     hosts = [Host(f"a{number}", site, 1, 1, speed=speed) for number, speed in enumerate((0.5, 1.0, 1.0))]
     grid = Grid(hosts)
     grid.play(parallel("easy"))
-    job = Job(1, Need(1, 3, speedup=Amdahl(0.0)), 8.0, 0.0)
-    start = Fastest().place(Look(grid, 0.0, [job], Share()), job, Size(1, power=1.5))
+    job = ParallelJob(1, Need(1, 3, speedup=Amdahl(0.0)), 8.0, 0.0)
+    start = Fastest().place(DecisionView(grid, 0.0, [job], EqualShare()), job, Size(1, power=1.5))
     assert start is not None
     assert [host.name for host, _ in start.ranks] == ["a1", "a2"]
-    assert Fastest().place(Look(grid, 0.0, [job], Share()), job, Size(1, power=9.0)) is not None  # all that it may have
+    assert (
+        Fastest().place(DecisionView(grid, 0.0, [job], EqualShare()), job, Size(1, power=9.0)) is not None
+    )  # all that it may have
 
 
 def test_pcs_that_others_use_wholly_count_for_nothing() -> None:
     grid = Grid([*hosts_of("A", 2, load=1.0), *hosts_of("B", 1, 8)])
-    grid.submit([Job(1, Need(1, 4, speedup=Amdahl(0.0)), 8.0, 0.0), Job(2, Need(3, 4, speedup=Amdahl(0.0)), 8.0, 0.0)])
+    grid.submit(
+        [
+            ParallelJob(1, Need(1, 4, speedup=Amdahl(0.0)), 8.0, 0.0),
+            ParallelJob(2, Need(3, 4, speedup=Amdahl(0.0)), 8.0, 0.0),
+        ]
+    )
     grid.play(parallel("packing"))
     assert {name for names in places(grid).values() for name in names} == {"B0"}
 
@@ -200,7 +209,7 @@ def test_pcs_that_others_use_wholly_count_for_nothing() -> None:
 def test_a_moldable_job_in_a_gap_does_not_grow() -> None:
     """Job 2 waits for all from 10 on. With its share, job 3 would end later; with more ranks, sooner: it waits."""
     grid = Grid(hosts_of("A", 10)).submit([gang(1, 2, 10.0), gang(2, 10, 0.5, 0.1)])
-    grid.submit([Job(3, Need(1, 8, speedup=Amdahl(0.0)), 50.0, 0.2)])
+    grid.submit([ParallelJob(3, Need(1, 8, speedup=Amdahl(0.0)), 50.0, 0.2)])
     grid.play(parallel("packing"))
     assert [done.job.task for done in sorted(grid.done, key=lambda done: done.began)] == [1, 2, 3]
 
@@ -214,4 +223,4 @@ def test_a_pc_suits_what_it_has_labels_and_memory_for() -> None:
 
 def test_a_running_gang_has_as_many_ranks_as_its_pcs_together() -> None:
     host, other = hosts_of("A", 2, 2)
-    assert Running(gang(1, 3, 1.0), host.site, ((host, 2), (other, 1)), 0.0, 1.0).size == 3
+    assert RunningJob(gang(1, 3, 1.0), host.site, ((host, 2), (other, 1)), 0.0, 1.0).size == 3

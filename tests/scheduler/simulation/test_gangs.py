@@ -19,13 +19,13 @@ from deskgrid.scheduler.simulation.simulator import (
     Arrival,
     Conditions,
     GangExecution,
+    RealWindow,
     Run,
     SimulatedPC,
+    SimulatedWork,
     Simulator,
-    Span,
     Stalled,
     Timetable,
-    Work,
     always,
     cycle,
 )
@@ -156,7 +156,7 @@ def test_preparing_may_take_longer_for_more_ranks() -> None:
 
 
 def test_no_rank_begins_before_its_pc_has_started() -> None:
-    grid = [*pcs(1), SimulatedPC("late", lambda: iter([Span(3.0, math.inf, math.inf)]), site="A")]
+    grid = [*pcs(1), SimulatedPC("late", lambda: iter([RealWindow(3.0, math.inf, math.inf)]), site="A")]
     run = simulator(grid, [gang(2, 5.0)], Conditions(opening_s=2.0)).run()
     assert times(run) == [(0, 5.0, 10.0, True)]
 
@@ -182,7 +182,10 @@ def test_slow_attempts_and_late_ones_are_drawn_by_the_seed() -> None:
 
 
 def test_a_window_that_closes_ends_the_whole_gang() -> None:
-    grid = [*pcs(1), SimulatedPC("gone", lambda: iter([Span(0, 3, math.inf), Span(4, math.inf, math.inf)]), site="A")]
+    grid = [
+        *pcs(1),
+        SimulatedPC("gone", lambda: iter([RealWindow(0, 3, math.inf), RealWindow(4, math.inf, math.inf)]), site="A"),
+    ]
     run = simulator(grid, [gang(2, 5.0)]).run()
     assert times(run) == [(0, 0.0, 3.0, False), (0, 4.0, 9.0, True)]
     assert (run.counters.kills, run.counters.wasted_s, run.ran_s) == (1, 6.0, 16.0)
@@ -190,7 +193,10 @@ def test_a_window_that_closes_ends_the_whole_gang() -> None:
 
 
 def test_a_gang_that_was_lost_after_more_than_its_prediction_is_predicted_to_take_longer() -> None:
-    grid = [*pcs(1), SimulatedPC("gone", lambda: iter([Span(0, 3, math.inf), Span(4, math.inf, math.inf)]), site="A")]
+    grid = [
+        *pcs(1),
+        SimulatedPC("gone", lambda: iter([RealWindow(0, 3, math.inf), RealWindow(4, math.inf, math.inf)]), site="A"),
+    ]
     made = simulator(grid, [gang(2, 2.0, actual=5.0)])
     told = events_of(made)
     assert times(made.run()) == [(0, 0.0, 3.0, False), (0, 4.0, 9.0, True)]
@@ -206,21 +212,27 @@ def test_a_gang_starts_only_where_it_fits_before_the_earliest_window_ends() -> N
 
 
 def test_a_gang_that_is_prepared_when_a_window_closes_never_began() -> None:
-    grid = [*pcs(1), SimulatedPC("gone", lambda: iter([Span(0, 3, math.inf), Span(4, math.inf, math.inf)]), site="A")]
+    grid = [
+        *pcs(1),
+        SimulatedPC("gone", lambda: iter([RealWindow(0, 3, math.inf), RealWindow(4, math.inf, math.inf)]), site="A"),
+    ]
     run = simulator(grid, [gang(2, 5.0)], Conditions(gang_start_s=3.5)).run()
     assert times(run) == [(0, 7.5, 12.5, True)]
     assert (run.counters.kills, run.counters.wasted_s) == (0, 0.0)
 
 
 def test_a_gang_in_its_overhead_is_lost_too() -> None:
-    grid = [*pcs(1), SimulatedPC("gone", lambda: iter([Span(0, 3, math.inf), Span(4, math.inf, math.inf)]), site="A")]
+    grid = [
+        *pcs(1),
+        SimulatedPC("gone", lambda: iter([RealWindow(0, 3, math.inf), RealWindow(4, math.inf, math.inf)]), site="A"),
+    ]
     run = simulator(grid, [gang(2, 5.0)], Conditions(overhead_s=3.5)).run()
     assert times(run) == [(0, 0.0, 3.0, False), (0, 4.0, 12.5, True)]
 
 
 def test_a_gang_that_is_lost_each_time_is_given_up() -> None:
     # It says each time that it stays for long.
-    timetable = lambda: (Span(10.0 * k, 10.0 * k + 4.0, 10.0 * k + 9.0) for k in range(10_000))  # noqa: E731
+    timetable = lambda: (RealWindow(10.0 * k, 10.0 * k + 4.0, 10.0 * k + 9.0) for k in range(10_000))  # noqa: E731
     with pytest.raises(Stalled, match="lost each time"):
         simulator(pcs(2, timetable), [gang(2, 5.0)]).run()
 
@@ -285,7 +297,7 @@ def test_a_pc_that_others_use_completely_stands_still() -> None:
 
 
 def test_the_load_of_a_pc_that_is_away_is_told_when_it_comes() -> None:
-    late = SimulatedPC("pc0", lambda: iter([Span(3.0, math.inf, math.inf)]), site="A")
+    late = SimulatedPC("pc0", lambda: iter([RealWindow(3.0, math.inf, math.inf)]), site="A")
     run = simulator([late], [gang(1, 4.0)], Conditions(loads=by_time((1.0, "pc0", 0.2)))).run()
     assert times(run) == [(0, 3.0, 8.0, True)]
 
@@ -360,7 +372,9 @@ def test_a_task_is_slowed_down_by_what_others_use() -> None:
 
 
 def test_a_task_on_shared_processors_is_lost_with_its_window() -> None:
-    grid = [SimulatedPC("a", lambda: iter([Span(0, 3, 9), Span(4, math.inf, math.inf)]), slots=2, processors=1)]
+    grid = [
+        SimulatedPC("a", lambda: iter([RealWindow(0, 3, 9), RealWindow(4, math.inf, math.inf)]), slots=2, processors=1)
+    ]
     run = simulator(grid, [Arrival([2.0, 2.0])], trace=True).run()
     assert sorted((one.start, one.end, one.done) for one in run.executions) == [
         (0.0, 3.0, False),
@@ -371,7 +385,9 @@ def test_a_task_on_shared_processors_is_lost_with_its_window() -> None:
 
 
 def test_a_task_that_waits_for_its_gap_when_its_window_closes_never_shares() -> None:
-    grid = [SimulatedPC("a", lambda: iter([Span(0, 3, 9), Span(4, math.inf, math.inf)]), slots=2, processors=1)]
+    grid = [
+        SimulatedPC("a", lambda: iter([RealWindow(0, 3, 9), RealWindow(4, math.inf, math.inf)]), slots=2, processors=1)
+    ]
     run = simulator(grid, [Arrival([2.0])], Conditions(gap_s=5.0)).run()
     assert (run.makespan_s, run.counters.kills) == (11.0, 0)
 
@@ -382,7 +398,7 @@ def test_a_task_that_waits_for_its_gap_when_its_window_closes_never_shares() -> 
 def test_an_experiment_gives_the_rate_of_each_gang() -> None:
     asked: list[tuple[float, list[int]]] = []
 
-    def pace(works: Sequence[Work], now: float) -> list[float]:
+    def pace(works: Sequence[SimulatedWork], now: float) -> list[float]:
         asked.append((now, [work.task for work in works]))
         return [1.0 / len(works) for _ in works]
 
@@ -392,7 +408,7 @@ def test_an_experiment_gives_the_rate_of_each_gang() -> None:
 
 
 def test_an_experiment_sees_where_each_rank_runs_and_single_tasks_go_their_own_way() -> None:
-    def pace(works: Sequence[Work], now: float) -> list[float]:
+    def pace(works: Sequence[SimulatedWork], now: float) -> list[float]:
         return [sum(ranks for _, ranks in work.ranks) * (1.0 - work.ranks[0][0].load) for work in works]
 
     grid = [SimulatedPC("a", slots=3, site="A", load=0.5)]

@@ -13,7 +13,7 @@ from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import PATIENCE
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, cycle
-from deskgrid.scheduler.simulation.timetable import Span
+from deskgrid.scheduler.simulation.timetable import RealWindow
 from tests.scheduler.simulation.test_gangs import gang, pcs
 
 SLOTS = 20
@@ -141,10 +141,10 @@ def test_with_windows_it_starts_where_they_are_long_enough(policy: str) -> None:
     assert wait < DUE_S + 2 * 4_500.0
 
 
-def in_turn(first: bool) -> Iterator[Span]:
+def in_turn(first: bool) -> Iterator[RealWindow]:
     """Windows of a PC that is up whenever another one is not."""
     for number in count(int(not first), 2):
-        yield Span(600.0 * number, 600.0 * number + 599.0, 600.0 * number + 599.0)
+        yield RealWindow(600.0 * number, 600.0 * number + 599.0, 600.0 * number + 599.0)
 
 
 @pytest.mark.parametrize("policy", ["packing", "rhap"])

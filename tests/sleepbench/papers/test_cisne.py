@@ -7,14 +7,14 @@ from statistics import fmean
 import pytest
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.sleepbench.papers.cisne.ahead import Ahead, Model, Moment, Seen
+from deskgrid.sleepbench.papers.cisne.ahead import LookAhead, Model, Moment, SeenJob
 from deskgrid.sleepbench.papers.cisne.jobs import Kind, LabJob, drawn_jobs
 from deskgrid.sleepbench.papers.cisne.lab import Use, Users, slowdowns
 from deskgrid.sleepbench.papers.cisne.predictors import (
+    EndedJob,
     Historical,
     Multiprogramming,
-    Past,
-    Remembered,
+    SimilarJobs,
     Slowdowns,
     by_distance,
     by_templates,
@@ -96,18 +96,18 @@ def test_the_jobs_are_those_of_the_paper_and_computing_and_communicating_are_in_
 # --- predictions -----------------------------------------------------------------------------------------------------
 
 
-def moment(running: Sequence[Seen], *waiting: LabJob, mpl: int = 1, uses: Sequence[Use] = (IDLE,) * 4) -> Moment:
+def moment(running: Sequence[SeenJob], *waiting: LabJob, mpl: int = 1, uses: Sequence[Use] = (IDLE,) * 4) -> Moment:
     return Moment(100.0, mpl, uses, running, list(enumerate(waiting, start=10)))
 
 
 def play(now: Moment, model: Model, policy: str = "cisne-normal") -> tuple[float, float]:
     """The prediction for the last of those that wait."""
     parallel = make_policy(policy, mpl=now.mpl).parallel  # type: ignore[attr-defined]
-    return Ahead(now, parallel, model).play(now.waiting[-1][0])
+    return LookAhead(now, parallel, model).play(now.waiting[-1][0])
 
 
-def seen(size: int = 4, left: float = 0.5, computes: float = 100.0) -> Seen:
-    return Seen(job(size, computes), 1, [(number, 1) for number in range(size)], 50.0, left)
+def seen(size: int = 4, left: float = 0.5, computes: float = 100.0) -> SeenJob:
+    return SeenJob(job(size, computes), 1, [(number, 1) for number in range(size)], 50.0, left)
 
 
 @pytest.mark.parametrize("model", [Slowdowns, Multiprogramming])
@@ -122,7 +122,7 @@ def test_sdpn_counts_what_users_do_and_hanzich_does_not() -> None:
 
 
 def test_sdpn_tells_computing_from_communicating_and_hanzich_does_not() -> None:
-    other = Seen(job(4, 20.0, 80.0, 0.2), 1, [(number, 1) for number in range(4)], 50.0, 1.0)
+    other = SeenJob(job(4, 20.0, 80.0, 0.2), 1, [(number, 1) for number in range(4)], 50.0, 1.0)
     assert play(moment([other], job(4), mpl=2), Multiprogramming())[1] == pytest.approx(200.0)
     assert 120.0 < play(moment([other], job(4), mpl=2), Slowdowns())[1] < 130.0
 
@@ -134,12 +134,12 @@ def test_backfilling_is_played_if_the_laboratory_backfills() -> None:
 
 
 PAST = [
-    Past(Kind("BT", "A", 2), 0, 0.0, 100.0),
-    Past(Kind("BT", "A", 2), 8, 40.0, 120.0),
-    Past(Kind("BT", "B", 2), 0, 10.0, 400.0),
-    Past(Kind("IS", "A", 2), 0, 10.0, 30.0),
-    Past(Kind("IS", "A", 8), 0, 10.0, 10.0),
-    Past(Kind("IS", "A", 8), 4, 10.0, 20.0),
+    EndedJob(Kind("BT", "A", 2), 0, 0.0, 100.0),
+    EndedJob(Kind("BT", "A", 2), 8, 40.0, 120.0),
+    EndedJob(Kind("BT", "B", 2), 0, 10.0, 400.0),
+    EndedJob(Kind("IS", "A", 2), 0, 10.0, 30.0),
+    EndedJob(Kind("IS", "A", 8), 0, 10.0, 10.0),
+    EndedJob(Kind("IS", "A", 8), 4, 10.0, 20.0),
 ]
 
 
@@ -156,7 +156,7 @@ def test_li_weighs_jobs_by_how_similar_they_are() -> None:
 
 
 def test_what_has_run_for_longer_than_others_did_has_a_little_left() -> None:
-    model = Remembered(lambda kind: 100.0)
+    model = SimilarJobs(lambda kind: 100.0)
     assert model.left(seen(), 80.0) == pytest.approx(0.7)
     assert model.left(seen(), 500.0) == 0.05
 

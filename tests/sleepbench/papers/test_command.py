@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.cli.common import write_json
 from deskgrid.sleepbench.papers import base, rhap
-from deskgrid.sleepbench.papers.base import Asked, PaperError
+from deskgrid.sleepbench.papers.base import AskedExperiments, PaperError
 
 IDENTITY = ["paper", "experiment", "case", "policy", "seed", "value", "unit"]
 
@@ -23,7 +23,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of the RHAP paper have 60 jobs."""
     monkeypatch.setitem(rhap._FACTS, "jobs", 60)
 
-    def trials(asked: Asked) -> list[rhap.RhapTrial]:
+    def trials(asked: AskedExperiments) -> list[rhap.RhapTrial]:
         return [
             rhap.RhapTrial(each.experiment, each.case, each.policy, each.seed, 60)
             for each in rhap.trials(asked)
@@ -99,7 +99,7 @@ def test_bad_arguments_are_refused_with_a_reason(arguments: list[str], complaint
 
 @pytest.mark.usefixtures("short")
 def test_what_cannot_be_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(asked: Asked) -> list[base.Trial]:
+    def refuse(asked: AskedExperiments) -> list[base.PaperTrial]:
         raise PaperError("there is no such log")
 
     monkeypatch.setattr(rhap, "PAPER", base.Paper("rhap", "RHAP", rhap.EXPERIMENTS, refuse, runs=2))

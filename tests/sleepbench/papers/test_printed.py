@@ -7,15 +7,15 @@ import pytest
 from rich.console import Console
 
 from deskgrid.sleepbench.papers import PAPERS, paper_named
-from deskgrid.sleepbench.papers.base import Asked, Experiment, Paper, Row
+from deskgrid.sleepbench.papers.base import AskedExperiments, Experiment, Paper, TrialRow
 from deskgrid.sleepbench.papers.printed import Printed, beside, printed_in, table_of
 from deskgrid.sleepbench.papers.report import figure, notes, tables
 
 
-def rows(**means: float) -> list[Row]:
+def rows(**means: float) -> list[TrialRow]:
     """Two runs of each policy, one above and one below its mean."""
     return [
-        Row("p", "load", "0.5", policy, seed, mean + (0.5 if seed else -0.5), "s")
+        TrialRow("p", "load", "0.5", policy, seed, mean + (0.5 if seed else -0.5), "s")
         for policy, mean in means.items()
         for seed in (0, 1)
     ]
@@ -63,7 +63,7 @@ PAPER = Paper(
 )
 
 
-def shown(printed: Sequence[Printed], measured: Sequence[Row] = MEASURED, width: int = 120) -> str:
+def shown(printed: Sequence[Printed], measured: Sequence[TrialRow] = MEASURED, width: int = 120) -> str:
     console = Console(width=width, file=StringIO())
     with console.capture() as captured:
         for table in tables(PAPER, measured, printed, console):
@@ -96,7 +96,9 @@ def test_a_table_that_is_too_wide_is_cut_between_policies_and_not_in_a_figure() 
 
 
 def test_one_run_has_no_deviation() -> None:
-    text = shown([], [Row("p", "load", "0.7", "a", 3, 1.25, "s"), Row("p", "load", "0.5", "b", 3, 123.4, "s")])
+    text = shown(
+        [], [TrialRow("p", "load", "0.7", "a", 3, 1.25, "s"), TrialRow("p", "load", "0.5", "b", 3, 123.4, "s")]
+    )
     assert "1.25" in text
     assert "123" in text
     assert "±" not in text
@@ -156,11 +158,11 @@ def test_each_paper_has_a_file_that_speaks_of_its_own_experiments(name: str) -> 
 def test_each_paper_makes_trials_for_each_of_its_experiments(name: str) -> None:
     paper = paper_named(name)
     for experiment in paper.experiments:
-        assert paper.trials(Asked([experiment], [], [], [0]))
+        assert paper.trials(AskedExperiments([experiment], [], [], [0]))
 
 
 def test_the_beginning_of_a_case_stands_for_all_that_begin_so() -> None:
-    asked = Asked(["load"], ["A1/0.7"], ["a"], [0])
+    asked = AskedExperiments(["load"], ["A1/0.7"], ["a"], [0])
     assert asked.wants("load", "A1/0.7/0.1", "a")
     assert asked.wants("load", "A1/0.7", "a")
     assert not asked.wants("load", "A1/0.75", "a")

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from deskgrid.sleepbench.papers.base import Asked
+from deskgrid.sleepbench.papers.base import AskedExperiments
 from deskgrid.sleepbench.papers.rhap import PAPER, USUAL, RhapTrial, drawn, load_of_others, pcs
 
 
@@ -71,7 +71,7 @@ def test_sensitivities_change_one_thing() -> None:
 
 
 def test_if_no_cases_are_asked_for_only_the_usual_ones_are_made() -> None:
-    cases = {trial.case for trial in PAPER.trials(Asked(["load"], [], [], [0]))}  # type: ignore[attr-defined]
+    cases = {trial.case for trial in PAPER.trials(AskedExperiments(["load"], [], [], [0]))}  # type: ignore[attr-defined]
     assert cases == set(USUAL)
-    (trial,) = PAPER.trials(Asked(["load"], ["0.1"], ["rhap"], [7]))
+    (trial,) = PAPER.trials(AskedExperiments(["load"], ["0.1"], ["rhap"], [7]))
     assert trial == RhapTrial("load", "0.1", "rhap", 7)

@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes.rigid import working_set
-from deskgrid.sleepbench.papers.base import Asked, Row
+from deskgrid.sleepbench.papers.base import AskedExperiments, TrialRow
 from deskgrid.sleepbench.papers.scojo_p import (
     CLASSES,
     EXPERIMENTS,
@@ -18,10 +18,10 @@ from deskgrid.sleepbench.papers.scojo_p import (
     table_1,
 )
 
-EVERYTHING = Asked(list(EXPERIMENTS), [], [], [1])
+EVERYTHING = AskedExperiments(list(EXPERIMENTS), [], [], [1])
 
 
-def run(policy: str, seed: int = 1, jobs: int = 600, share: float = 1.0, other: bool = False) -> list[Row]:
+def run(policy: str, seed: int = 1, jobs: int = 600, share: float = 1.0, other: bool = False) -> list[TrialRow]:
     return list(ScojoTrial(EVERYTHING, "W1", policy, seed, share, other, jobs).rows())
 
 
@@ -85,5 +85,5 @@ def test_rigid_jobs_among_moldable_ones_gain_less() -> None:
 def test_a_run_is_made_once_for_all_that_it_answers() -> None:
     trials = PAPER.trials(EVERYTHING)
     assert len(trials) == 2 * 4 * len(POLICIES)
-    both = Asked(["response", "by-class"], ["W2"], ["nmin"], [0, 1])
+    both = AskedExperiments(["response", "by-class"], ["W2"], ["nmin"], [0, 1])
     assert len(PAPER.trials(both)) == 2

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from deskgrid.sleepbench.cli import sleepbench_group
-from deskgrid.sleepbench.papers.base import Asked, Row
+from deskgrid.sleepbench.papers.base import AskedExperiments, TrialRow
 from deskgrid.sleepbench.papers.cisne import runs
 from deskgrid.sleepbench.papers.cisne.runs import LabRun, Setting
 from deskgrid.sleepbench.papers.printed import mean_of, table_of
@@ -25,31 +25,31 @@ def short_memory() -> Iterator[None]:
     runs.past.cache_clear()
 
 
-def rows(*settings: Setting) -> list[Row]:
-    asked = Asked(list(EXPERIMENTS), (), (), range(1))
+def rows(*settings: Setting) -> list[TrialRow]:
+    asked = AskedExperiments(list(EXPERIMENTS), (), (), range(1))
     return [row for setting in settings for row in LabTrial(setting, 0, asked).rows()]
 
 
 @pytest.fixture(scope="module")
-def shared(short_memory: None) -> list[Row]:
+def shared(short_memory: None) -> list[TrialRow]:
     """With up to four processes a PC."""
     return rows(Setting(4, "fcfs", "normal"), Setting(4, "backfilling", "uniform", saturated=True))
 
 
 @pytest.mark.slow
-def test_with_shared_pcs_sdpn_predicts_best(shared: list[Row]) -> None:
+def test_with_shared_pcs_sdpn_predicts_best(shared: list[TrialRow]) -> None:
     for experiment, case in (("turnaround", "4/fcfs"), ("saturated", "4/backfilling")):
         off = {name: mean_of(shared, experiment, case, name) or 0.0 for name in EXPERIMENTS[experiment].policies}
         assert min(off, key=off.__getitem__) == "sdpn", off
 
 
-def test_a_longer_window_predicts_execution_times_better(shared: list[Row]) -> None:
+def test_a_longer_window_predicts_execution_times_better(shared: list[TrialRow]) -> None:
     off = {seconds: mean_of(shared, "window", "execution", f"sdpn-{seconds}") or 0.0 for seconds in (1, 30, 120)}
     assert off[120] < off[1]
     assert off[30] < off[1]
 
 
-def test_a_run_has_a_row_for_each_of_its_cases(shared: list[Row]) -> None:
+def test_a_run_has_a_row_for_each_of_its_cases(shared: list[TrialRow]) -> None:
     def found(experiment: str) -> set[tuple[str, str]]:
         return {(row.case, row.policy) for row in shared if row.experiment == experiment}
 
@@ -61,7 +61,7 @@ def test_a_run_has_a_row_for_each_of_its_cases(shared: list[Row]) -> None:
     assert all(row.case in EXPERIMENTS[row.experiment].cases for row in shared)
 
 
-def test_a_simulation_is_played_in_milliseconds(shared: list[Row]) -> None:
+def test_a_simulation_is_played_in_milliseconds(shared: list[TrialRow]) -> None:
     cost = {row.policy: row.value for row in shared if row.experiment == "cost"}
     assert cost["sdpn"] < 100.0  # 1 ms, on a machine that does nothing else
 
@@ -85,7 +85,7 @@ def test_a_run_is_the_same_every_time_and_nothing_ends_before_it_could() -> None
 
 def test_only_runs_that_are_needed_are_made() -> None:
     def settings(experiment: str, *cases: str) -> set[Setting]:
-        found = trials(Asked([experiment], cases, (), range(2)))
+        found = trials(AskedExperiments([experiment], cases, (), range(2)))
         made = {(trial.setting, trial.seed) for trial in found if isinstance(trial, LabTrial)}
         assert len(made) == len(found)
         return {setting for setting, _ in made}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deskgrid.sleepbench.cli import sleepbench_group
-from deskgrid.sleepbench.papers.base import OURS, Asked
+from deskgrid.sleepbench.papers.base import OURS, AskedExperiments
 from deskgrid.sleepbench.papers.tla import EXPERIMENTS, PAPER, POLICIES, ClusterTrial, trials
 from tests.sleepbench.workloads.files import job, log
 
@@ -32,12 +32,12 @@ def command(*words: str) -> Result:
 
 
 def asked(*cases: str, experiment: str = "table", swf: Path | None = None) -> list[ClusterTrial]:
-    found = trials(Asked([experiment], cases, (), SEEDS, swf))
+    found = trials(AskedExperiments([experiment], cases, (), SEEDS, swf))
     return [trial for trial in found if isinstance(trial, ClusterTrial)]
 
 
 def test_by_default_the_row_of_a1_at_medium_load_is_made(swf: Path) -> None:
-    made = trials(Asked(["table"], (), (), SEEDS, swf))
+    made = trials(AskedExperiments(["table"], (), (), SEEDS, swf))
     cases = [trial.case for trial in made if isinstance(trial, ClusterTrial)]
     # Without heterogeneity all speed vectors are the same.
     assert {case: cases.count(case) for case in cases} == {

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulation.simulator import Arrival, Execution, Run, SimulatedPC, Simulator, Span, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, Execution, RealWindow, Run, SimulatedPC, Simulator, cycle
 from deskgrid.sleepbench.pictures.gantt import HEIGHT_MOST, gantt
 from deskgrid.sleepbench.pictures.style import VERMILLION
 
@@ -28,12 +28,12 @@ RUN = Run(
         Execution("red", 0, 1, 300.0, 600.0, True),
     ),
     spans=(
-        ("red", Span(0.0, 120.0, 180.0)),
-        ("blue", Span(0.0, 900.0, 900.0)),
-        ("green", Span(60.0, 120.0, 120.0)),
-        ("red", Span(180.0, 240.0, 240.0)),
-        ("red", Span(300.0, 900.0, 900.0)),
-        ("red", Span(1000.0, 1100.0, 1100.0)),
+        ("red", RealWindow(0.0, 120.0, 180.0)),
+        ("blue", RealWindow(0.0, 900.0, 900.0)),
+        ("green", RealWindow(60.0, 120.0, 120.0)),
+        ("red", RealWindow(180.0, 240.0, 240.0)),
+        ("red", RealWindow(300.0, 900.0, 900.0)),
+        ("red", RealWindow(1000.0, 1100.0, 1100.0)),
     ),
 )
 Box = tuple[float, float, float, float]
@@ -102,14 +102,16 @@ def test_a_window_that_does_not_close_as_announced_is_marked_where_it_should_hav
 
 
 def test_every_closing_that_was_announced_in_vain_is_marked() -> None:
-    spans = (("red", Span(0.0, 60.0, 20.0, (50.0, 90.0))), ("red", Span(70.0, 80.0, 75.0, (80.0,))))
+    spans = (("red", RealWindow(0.0, 60.0, 20.0, (50.0, 90.0))), ("red", RealWindow(70.0, 80.0, 75.0, (80.0,))))
     run = Run(85.0, 0.0, Counters(), (Execution("red", 0, 0, 0.0, 60.0, True),), spans)
     (ticks,) = (each for each in gantt(run, PCS[:1], "").axes[0].collections if isinstance(each, LineCollection))
     assert [round(float(segment[0][0]), 6) for segment in ticks.get_segments()] == [20.0, 50.0, 75.0]
 
 
 def test_the_legend_has_no_more_than_there_is() -> None:
-    quiet = Run(60.0, 0.0, Counters(), (Execution("red", 0, 0, 0.0, 60.0, True),), (("red", Span(0.0, 60.0, 90.0)),))
+    quiet = Run(
+        60.0, 0.0, Counters(), (Execution("red", 0, 0, 0.0, 60.0, True),), (("red", RealWindow(0.0, 60.0, 90.0)),)
+    )
     figure = gantt(quiet, PCS[:1], "a minute")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["window, idle", "task"]
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.etas import EtaRow
-from deskgrid.sleepbench.pictures.predictions import Seen, coverage, life, narrowing
+from deskgrid.sleepbench.pictures.predictions import ToldEnd, coverage, life, narrowing
 from deskgrid.sleepbench.prequential import Life
 
 
@@ -53,7 +53,7 @@ def test_the_axis_of_seconds_has_plain_numbers() -> None:
 
 
 def test_an_estimate_is_drawn_until_the_bag_was_done() -> None:
-    (axes,) = narrowing([Seen(1.0, 9.0, 5.0, 20.0), Seen(2.0, 10.0, 9.0, 11.0)], 10.0).axes
+    (axes,) = narrowing([ToldEnd(1.0, 9.0, 5.0, 20.0), ToldEnd(2.0, 10.0, 9.0, 11.0)], 10.0).axes
     assert lines(axes)["as likely before as after"] == [(1.0, 9.0), (2.0, 10.0)]
     assert {y for _, y in lines(axes)["when it was done"]} == {10.0}
     assert axes.get_xlim() == (0.0, 10.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deskgrid.broker.store.journal import Journal
-from deskgrid.broker.store.rows import BagRow, BatchRow, EtaRow, How, ResultRow, WindowEnd, WindowRow
+from deskgrid.broker.store.rows import BagRow, BatchRow, How, ResultRow, ToldEtaRow, WindowEnd, WindowRow
 from deskgrid.wire import Outcome, TaskOptions
 
 T0 = 1_800_000_000.0
@@ -75,7 +75,7 @@ class Past:
     def told(self, bag: int, made: float, ended: float, *estimate: float) -> None:
         """An estimate of when a bag ends: median, low and high. ``ended``: the fraction of its tasks that had."""
         median, low, high = estimate
-        self.journal.etas.add([EtaRow(bag, T0 + made, ended, T0 + median, T0 + low, T0 + high)])
+        self.journal.etas.add([ToldEtaRow(bag, T0 + made, ended, T0 + median, T0 + low, T0 + high)])
 
     def ends(self, at: float) -> None:
         """The broker stops."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, RealWindow, SimulatedPC, Simulator, cycle
 from deskgrid.sleepbench.history import HistoryError, read_history
 from deskgrid.sleepbench.replay import DAY_S, WEEK_S, Again, Replay
 from deskgrid.wire import Outcome, TaskOptions
@@ -194,8 +194,8 @@ def test_a_worker_with_more_slots_at_another_time_is_another_pc(past: Past, tmp_
     past.bag("a", 10.0, [Ran(1.0, 1.0, 11.0)])
     found = {pc.name: (pc.slots, next(pc.timetable())) for pc in ready(past, tmp_path, 100.0).pcs}
     assert found == {
-        "pc1/2": (2, Span(0.0, 10.0, 10.0)),  # it was open at the first submission
-        "pc1/4": (4, Span(20.0, 50.0, 50.0)),
+        "pc1/2": (2, RealWindow(0.0, 10.0, 10.0)),  # it was open at the first submission
+        "pc1/4": (4, RealWindow(20.0, 50.0, 50.0)),
     }
 
 
@@ -203,7 +203,7 @@ def test_a_window_that_outlasted_its_announcement_is_announced_as_it_was(past: P
     past.window("pc1", 0.0, 50.0, 8.0, how="stop")
     past.bag("a", 10.0, [Ran(1.0, 1.0, 11.0)])
     (pc,) = ready(past, tmp_path, 100.0).pcs
-    assert next(pc.timetable()) == Span(0.0, 40.0, 40.0)
+    assert next(pc.timetable()) == RealWindow(0.0, 40.0, 40.0)
 
 
 def test_a_pc_that_was_stopped_when_all_was_done_is_there_for_a_policy_that_needs_longer(
@@ -213,21 +213,28 @@ def test_a_pc_that_was_stopped_when_all_was_done_is_there_for_a_policy_that_need
     past.window("pc2", 0.0, 19.0, how="stop")
     past.bag("a", 0.0, [Ran(5.0, 5.0, 20.0)], [Ran(5.0, 5.0, 10.0)])
     found = {pc.name: next(pc.timetable()) for pc in ready(past, tmp_path, 30.0).pcs}
-    assert found == {"pc1/1": Span(0.0, math.inf, math.inf), "pc2/1": Span(0.0, 19.0, math.inf)}
+    assert found == {"pc1/1": RealWindow(0.0, math.inf, math.inf), "pc2/1": RealWindow(0.0, 19.0, math.inf)}
 
 
 def test_windows_come_again_after_each_period() -> None:
-    again = Again((Span(0.0, 4.0, 5.0), Span(6.0, 8.0, 7.0)), 10.0)
-    assert [*islice(again(), 4)] == [Span(0, 4, 5), Span(6, 8, 7), Span(10, 14, 15), Span(16, 18, 17)]
+    again = Again((RealWindow(0.0, 4.0, 5.0), RealWindow(6.0, 8.0, 7.0)), 10.0)
+    assert [*islice(again(), 4)] == [
+        RealWindow(0, 4, 5),
+        RealWindow(6, 8, 7),
+        RealWindow(10, 14, 15),
+        RealWindow(16, 18, 17),
+    ]
 
 
 def test_a_window_that_reaches_into_the_next_period_comes_before_it() -> None:
-    again = Again((Span(0.0, 4.0, 4.0), Span(5.0, 6.0, 5.5), Span(8.0, 15.6, 15.6)), 10.0)
-    assert [*islice(again(), 3, 5)] == [Span(15.6, 16.0, 16.0), Span(18.0, 25.6, 25.6)]
+    again = Again((RealWindow(0.0, 4.0, 4.0), RealWindow(5.0, 6.0, 5.5), RealWindow(8.0, 15.6, 15.6)), 10.0)
+    assert [*islice(again(), 3, 5)] == [RealWindow(15.6, 16.0, 16.0), RealWindow(18.0, 25.6, 25.6)]
 
 
 def test_a_window_for_ever_is_the_last() -> None:
-    assert [*Again((Span(0.0, 4.0, 4.0), Span(5.0, math.inf, 9.0)), 10.0)()][1:] == [Span(5.0, math.inf, 9.0)]
+    assert [*Again((RealWindow(0.0, 4.0, 4.0), RealWindow(5.0, math.inf, 9.0)), 10.0)()][1:] == [
+        RealWindow(5.0, math.inf, 9.0)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from deskgrid.sleepbench.workloads.fta import read_fta
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
-from deskgrid.sleepbench.workloads.swf import Each, Taken, read_swf
+from deskgrid.sleepbench.workloads.swf import Each, JobSelection, read_swf
 
 EACH: list[Each] = ["job", "processor"]
-takings = st.builds(Taken, st.none() | st.integers(1, 9), st.sampled_from(EACH), st.booleans(), st.booleans())
+takings = st.builds(JobSelection, st.none() | st.integers(1, 9), st.sampled_from(EACH), st.booleans(), st.booleans())
 # Numbers as they should be, near their bounds, and what only looks like a number. Few processors: each is a task.
 numbers = st.one_of(
     st.integers(-2, 300).map(str),
@@ -96,7 +96,7 @@ def check(found: Jobs | Lab | str) -> None:
 
 
 @given(document(swf_line), st.booleans(), takings)
-def test_any_log_is_jobs_or_the_one_error(data: bytes, lenient: bool, taken: Taken) -> None:
+def test_any_log_is_jobs_or_the_one_error(data: bytes, lenient: bool, taken: JobSelection) -> None:
     with folder(a__swf=data, b__swf__gz=gzip.compress(data), c__swf__gz=data) as files:
         for path in sorted(files.iterdir()):
             check(given_or_refused(partial(read_swf, path, taken, lenient)))
@@ -109,7 +109,7 @@ def test_any_trace_is_pcs_or_the_one_error(events: bytes, nodes: bytes, platform
 
 
 @given(st.lists(swf_of_use, min_size=1, max_size=20), takings)
-def test_any_log_of_jobs_of_use_is_jobs(lines: list[str], taken: Taken) -> None:
+def test_any_log_of_jobs_of_use_is_jobs(lines: list[str], taken: JobSelection) -> None:
     with folder(a__swf="\n".join(lines).encode()) as files:
         check_jobs(read_swf(files / "a.swf", taken))
 

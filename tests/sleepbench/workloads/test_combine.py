@@ -8,12 +8,12 @@ import pytest
 
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator, Span, always
+from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, RealWindow, SimulatedPC, Simulator, always
 from deskgrid.sleepbench.workloads.combine import HORIZON_S, leave_out_too_long, lower_bound_s
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 
 
-def lab(*spans: Span) -> Lab:
+def lab(*spans: RealWindow) -> Lab:
     """One PC with these windows."""
     return Lab("a PC", (SimulatedPC("pc", lambda: iter(spans)),))
 
@@ -23,11 +23,11 @@ def jobs(*arrivals: Arrival) -> Jobs:
     return Jobs("jobs", arrivals, ("a note",))
 
 
-HUNDRED = Span(50.0, 150.0, 150.0)
+HUNDRED = RealWindow(50.0, 150.0, 150.0)
 
 
 def test_a_task_as_long_as_the_longest_window_is_left_out_and_counted() -> None:
-    left = leave_out_too_long(jobs(Arrival([10.0, 100.0, 99.0, 400.0])), lab(Span(0.0, 20.0, 20.0), HUNDRED))
+    left = leave_out_too_long(jobs(Arrival([10.0, 100.0, 99.0, 400.0])), lab(RealWindow(0.0, 20.0, 20.0), HUNDRED))
     assert [list(arrival.runtimes) for arrival in left.arrivals] == [[10.0, 99.0]]
     assert left.tasks == 2
     assert left.notes == ("a note", "tasks left out, longer than any window of the first 30 days: 2")
@@ -41,7 +41,7 @@ def test_both_what_is_predicted_and_what_is_true_must_fit() -> None:
 
 
 def test_what_is_predicted_must_fit_what_is_announced_and_what_is_true_what_is() -> None:
-    early = lab(Span(0.0, 100.0, 50.0))
+    early = lab(RealWindow(0.0, 100.0, 50.0))
     left = leave_out_too_long(jobs(Arrival([40.0, 40.0, 60.0], [90.0, 100.0, 60.0])), early)
     assert [list(arrival.actual or ()) for arrival in left.arrivals] == [[90.0]]
 
@@ -99,9 +99,9 @@ def test_no_task_left_is_an_error() -> None:
 
 
 def test_of_windows_without_end_those_that_open_in_the_first_month_count() -> None:
-    def growing() -> Iterator[Span]:
+    def growing() -> Iterator[RealWindow]:
         day = 24 * 3600.0
-        return (Span(number * day, number * day + 60 * number, number * day + 60 * number) for number in count(1))
+        return (RealWindow(number * day, number * day + 60 * number, number * day + 60 * number) for number in count(1))
 
     days = HORIZON_S / (24 * 3600.0)
     left = leave_out_too_long(
@@ -119,7 +119,7 @@ def test_no_schedule_ends_before_the_work_has_filled_every_slot() -> None:
 
 
 def test_nor_before_the_windows_were_long_enough() -> None:
-    windows = Span(10.0, 20.0, 20.0), Span(50.0, 55.0, 55.0), Span(60.0, 99.0, 99.0)
+    windows = RealWindow(10.0, 20.0, 20.0), RealWindow(50.0, 55.0, 55.0), RealWindow(60.0, 99.0, 99.0)
     assert lower_bound_s(jobs(Arrival([5.0, 4.0])), lab(*windows)) == 19.0
     assert lower_bound_s(jobs(Arrival([5.0, 5.0])), lab(*windows)) == 20.0
     assert lower_bound_s(jobs(Arrival([5.0, 8.0])), lab(*windows)) == 53.0

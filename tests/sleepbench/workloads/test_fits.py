@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span
+from deskgrid.scheduler.simulation.simulator import RealWindow, SimulatedPC
 from deskgrid.sleepbench.workloads.fits import (
     DAY_S,
     HOUR_S,
@@ -58,7 +58,7 @@ def mean_log(length: Length) -> float:
     }[length.distribution]()
 
 
-def weeks(pc: SimulatedPC, count: int) -> list[Span]:
+def weeks(pc: SimulatedPC, count: int) -> list[RealWindow]:
     """The windows that open in the first weeks."""
     return list(takewhile(lambda span: span.opens < count * WEEK_S, pc.timetable()))
 

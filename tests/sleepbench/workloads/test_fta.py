@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.scheduler.simulation.simulator import Span
+from deskgrid.scheduler.simulation.simulator import RealWindow
 from deskgrid.sleepbench.workloads.fta import open_windows, read_fta
 from deskgrid.sleepbench.workloads.source import Lab, WorkloadError
 from tests.sleepbench.workloads.files import event, node, trace
@@ -30,8 +30,8 @@ def test_a_pc_is_there_while_its_events_say_so(tmp_path: Path) -> None:
 
 def test_each_run_gets_the_windows_afresh_and_closings_as_they_were(tmp_path: Path) -> None:
     (pc,) = read_fta(trace(tmp_path, event(0, 1, 5, 9))).pcs
-    assert list(pc.timetable()) == list(pc.timetable()) == [Span(0.0, 4.0, 4.0)]
-    assert list(pickle.loads(pickle.dumps(pc)).timetable()) == [Span(0.0, 4.0, 4.0)]
+    assert list(pc.timetable()) == list(pc.timetable()) == [RealWindow(0.0, 4.0, 4.0)]
+    assert list(pickle.loads(pickle.dumps(pc)).timetable()) == [RealWindow(0.0, 4.0, 4.0)]
 
 
 def test_time_begins_with_the_first_event_of_the_whole_data_set(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from deskgrid.sleepbench.workloads.source import Jobs, WorkloadError
-from deskgrid.sleepbench.workloads.swf import PROCESSORS_MOST, Taken, read_swf
+from deskgrid.sleepbench.workloads.swf import PROCESSORS_MOST, JobSelection, read_swf
 from tests.sleepbench.workloads.files import job, log
 
 HEADER = ["; Computer: IBM SP2", ";Installation: SDSC", ";   MaxProcs: 128", "; a comment without meaning", ";", ""]
 
 
-def read(folder: Path, *lines: str, taken: Taken | None = None, lenient: bool = False) -> Jobs:
+def read(folder: Path, *lines: str, taken: JobSelection | None = None, lenient: bool = False) -> Jobs:
     """What a log of these lines gives."""
-    return read_swf(log(folder, lines), taken or Taken(), lenient)
+    return read_swf(log(folder, lines), taken or JobSelection(), lenient)
 
 
 def bags(jobs: Jobs) -> list[tuple[float, list[float], list[float]]]:
@@ -45,7 +45,7 @@ def test_parallel_jobs_are_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_or_each_processor_of_theirs_is_a_task(tmp_path: Path) -> None:
-    jobs = read(tmp_path, job(run=10, processors=3), job(run=20), taken=Taken(each="processor"))
+    jobs = read(tmp_path, job(run=10, processors=3), job(run=20), taken=JobSelection(each="processor"))
     assert bags(jobs) == [(0.0, [10.0, 10.0, 10.0, 20.0], [10.0, 10.0, 10.0, 20.0])]
     assert jobs.notes == ()
 
@@ -53,14 +53,14 @@ def test_or_each_processor_of_theirs_is_a_task(tmp_path: Path) -> None:
 @pytest.mark.parametrize("each", ["job", "processor"])
 def test_jobs_that_never_ran_or_on_nothing_are_left_out_and_counted(tmp_path: Path, each: str) -> None:
     lines = [job(run=-1), job(run=0), job(run=0, processors=-1), job(processors=-1), job(processors=0), job(run=7)]
-    jobs = read(tmp_path, *lines, taken=Taken(each="job" if each == "job" else "processor"))
+    jobs = read(tmp_path, *lines, taken=JobSelection(each="job" if each == "job" else "processor"))
     assert bags(jobs) == [(0.0, [7.0], [7.0])]
     assert jobs.notes == ("jobs left out, run time unknown or 0: 3", "jobs left out, processors unknown or 0: 2")
 
 
 def test_requested_times_are_the_predictions_when_asked_where_there_are_any(tmp_path: Path) -> None:
     lines = [job(run=60, requested=3600), job(run=90, requested=-1), job(run=80, requested=40), job(run=5, requested=0)]
-    jobs = read(tmp_path, *lines, taken=Taken(requested=True))
+    jobs = read(tmp_path, *lines, taken=JobSelection(requested=True))
     assert bags(jobs) == [(0.0, [3600.0, 90.0, 40.0, 5.0], [60.0, 90.0, 80.0, 5.0])]
     assert jobs.notes == ("jobs without a requested time, predicted by their run time: 2",)
 
@@ -72,12 +72,12 @@ def test_jobs_arrive_when_they_were_submitted_counted_from_the_first_that_is_tak
         job(submit=160, run=2, processors=2),
         job(submit=130, run=3),
     ]
-    jobs = read(tmp_path, *lines, taken=Taken(arrivals=True, each="processor"))
+    jobs = read(tmp_path, *lines, taken=JobSelection(arrivals=True, each="processor"))
     assert bags(jobs) == [(0.0, [1.0], [1.0]), (30.0, [3.0], [3.0]), (60.0, [2.0, 2.0], [2.0, 2.0])]
 
 
 def test_a_job_whose_submission_is_unknown_does_not_arrive(tmp_path: Path) -> None:
-    jobs = read(tmp_path, job(submit=-1, run=1), job(submit=9, run=2), taken=Taken(arrivals=True))
+    jobs = read(tmp_path, job(submit=-1, run=1), job(submit=9, run=2), taken=JobSelection(arrivals=True))
     assert bags(jobs) == [(0.0, [2.0], [2.0])]
     assert jobs.notes == ("jobs left out, submit time unknown: 1",)
     assert read(tmp_path, job(submit=-1, run=1), job(submit=9, run=2)).tasks == 2
@@ -85,35 +85,35 @@ def test_a_job_whose_submission_is_unknown_does_not_arrive(tmp_path: Path) -> No
 
 def test_the_first_jobs_that_are_of_use_are_taken_and_nothing_after_them_is_read(tmp_path: Path) -> None:
     lines = [job(run=1), job(run=-1), job(run=2, processors=8), job(run=3), "this line is malformed"]
-    jobs = read(tmp_path, *lines, taken=Taken(jobs=2))
+    jobs = read(tmp_path, *lines, taken=JobSelection(jobs=2))
     assert bags(jobs) == [(0.0, [1.0, 3.0], [1.0, 3.0])]
     assert jobs.notes == ("jobs left out, run time unknown or 0: 1", "jobs left out, parallel: 1")
     with pytest.raises(WorkloadError, match="line 5"):
-        read(tmp_path, *lines, taken=Taken(jobs=3))
+        read(tmp_path, *lines, taken=JobSelection(jobs=3))
 
 
 def test_a_log_with_fewer_jobs_than_asked_for_gives_them_all(tmp_path: Path) -> None:
-    assert read(tmp_path, job(), job(), taken=Taken(jobs=1000)).tasks == 2
+    assert read(tmp_path, job(), job(), taken=JobSelection(jobs=1000)).tasks == 2
 
 
 def test_bytes_that_are_no_text_do_not_matter_in_a_comment_nor_does_a_mark_at_the_top(tmp_path: Path) -> None:
     path = tmp_path / "some.swf"
     path.write_bytes(b"\xef\xbb\xbf; Computer: \xe9\n" + job(run=42).encode())
-    assert bags(read_swf(path, Taken())) == [(0.0, [42.0], [42.0])]
+    assert bags(read_swf(path, JobSelection())) == [(0.0, [42.0], [42.0])]
 
 
 def test_a_gzipped_log_is_read_too(tmp_path: Path) -> None:
     path = log(tmp_path, [*HEADER, job(run=42)], "some.swf.gz")
     assert path.read_bytes()[:2] == b"\x1f\x8b"
-    assert bags(read_swf(path, Taken())) == [(0.0, [42.0], [42.0])]
+    assert bags(read_swf(path, JobSelection())) == [(0.0, [42.0], [42.0])]
 
 
 def test_only_as_much_of_a_gzipped_log_is_unpacked_as_is_needed(tmp_path: Path) -> None:
     path = log(tmp_path, [job(number, run=number) for number in range(1, 60_000)], "long.swf.gz")
     path.write_bytes(path.read_bytes()[:-20_000])
-    assert read_swf(path, Taken(jobs=1000)).tasks == 1000
+    assert read_swf(path, JobSelection(jobs=1000)).tasks == 1000
     with pytest.raises(WorkloadError, match=r"long\.swf\.gz cannot be read"):
-        read_swf(path, Taken())
+        read_swf(path, JobSelection())
 
 
 MALFORMED = [
@@ -159,4 +159,4 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "half.swf.gz").write_bytes(gzip.compress(job().encode() * 99)[:-12])
     for path in (tmp_path, tmp_path / "none.swf", tmp_path / "no.swf.gz", tmp_path / "half.swf.gz"):
         with pytest.raises(WorkloadError, match="cannot be read"):
-            read_swf(path, Taken())
+            read_swf(path, JobSelection())
