@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -15,7 +16,6 @@ import pytest
 
 from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions, batches
 from deskgrid.worker.run import nursery as nursery_module
-from deskgrid.worker.run import process as process_module
 from deskgrid.worker.run.executor import START_ATTEMPTS
 from deskgrid.worker.run.jobs import Job
 from deskgrid.worker.run.process import PIPE_ROOM, Process
@@ -218,12 +218,14 @@ def test_an_idle_process_that_dies_while_it_is_written_to_costs_no_attempt(
 ) -> None:
     before = rig.pid()
 
-    def broken(descriptor: int, data: bytes) -> None:
-        os.kill(before, signal.SIGTERM)
-        raise BrokenPipeError
+    def broken(descriptor: int, data: bytes) -> int:
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            os.kill(before, signal.SIGTERM)
+            raise BrokenPipeError
+        return writes(descriptor, data)
 
-    jobs = rig.jobs(rig.know(python_template(lambda: 1)), call())
-    monkeypatch.setattr(process_module, "write_all", broken)
+    jobs, writes = rig.jobs(rig.know(python_template(lambda: 1)), call()), os.write
+    monkeypatch.setattr(os, "write", broken)
     rig.executor.run(0, jobs)
     monkeypatch.undo()
     assert value(rig.until(1)[0]) == 1

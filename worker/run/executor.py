@@ -413,6 +413,7 @@ class Executor:
             checkpoint, earlier = without_printed(jobs[0].checkpoint)
             rows[0][-1] = as_sent(checkpoint)
         data += frame(["run", digest, rows], behind)
+        process.saving.update((job.task, job.number) for job in jobs if job.checkpoint is not None)
         process.write([data, *behind], len(jobs), earlier)
 
     def _body(self, slot: ProcessSlot, template: UnpackedTemplate) -> dict[str, Any] | None:
@@ -452,6 +453,11 @@ class Executor:
                 slot.since = now
         elif said == "spent":
             # The process ends by itself; another one runs the jobs that it had not begun.
+            if slot.sent and not process.served:
+                slot.failures += 1
+                if slot.failures >= START_ATTEMPTS:  # or a task would begin again for ever, and never be overdue
+                    self._lose(slot, Outcome.CRASH, "killed, because it could not run a task", now, ended)
+                    return
             self._retire(slot)
             if slot.jobs:
                 self._start(slot)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from deskgrid.worker.run import scope
 from deskgrid.worker.run.child import Frames, frame
 from deskgrid.worker.run.shared import Entry
 
@@ -33,6 +34,8 @@ KILL_LIMIT = 20.0
 MESSAGE_LIMIT = 64 * 1024
 # Entries of shared memory that a process may have had in use, for all that we want to hear: as many as it can open.
 ENTRIES_LIMIT = 2**20
+# Bytes of the name of an entry: no file has a longer one.
+NAME_LIMIT = 255
 # Bytes of the end of what a parent printed before it died: a screenful.
 TAIL = 4096
 
@@ -56,6 +59,11 @@ class Birth:
         """Its number, once it has one."""
         self._born.wait(BORN_LIMIT)
         return self._pid
+
+    @property
+    def is_of_its_parent(self) -> bool:
+        """Whether the process of this number is a child of its parent, who may have said any number."""
+        return scope.parent_of(self.pid) == self._nursery.pid
 
     def kill(self) -> None:
         """Kill it, and everything that it started."""
@@ -202,7 +210,7 @@ class Nursery:
             self._births.pop(token).is_gone(None, str(what))
         elif kind == "used":
             birth = self._births[token]
-            birth.used += [(os.fsdecode(name), int(inode)) for name, inode in what]
+            birth.used += [(os.fsdecode(name), int(inode)) for name, inode in what if len(name) <= NAME_LIMIT]
             if len(birth.used) > ENTRIES_LIMIT:
                 raise ValueError("no process has so many")
         else:

@@ -221,6 +221,14 @@ class Counts:
         self._counts = [0] * COUNTS
 
 
+def _opened_again(stream: PipeOutput) -> int:
+    """Return another descriptor of our end of a pipe. If a task has reads wait there, ours do not."""
+    try:
+        return os.open(f"/proc/self/fd/{stream.ours}", os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:  # there is no /proc
+        return os.dup(stream.ours)
+
+
 class Outputs:
     """Both pipes of a process. ``limit``: bytes kept of each for a task.
 
@@ -231,15 +239,12 @@ class Outputs:
         self._expected = expected
         self.stdout, self.stderr = self._streams = (PipeOutput(limit), PipeOutput(limit))
         self._counts = Counts()
+        # What the process gets to see what was read of what it has written.
+        self.unread = self._counts.shared and [*map(_opened_again, self._streams), *self._counts.shared]
         self._came = threading.Condition()
         self._readers: list[threading.Thread] = []
         # How much came since `is_calm` was asked last.
         self._fresh = 0
-
-    @property
-    def unread(self) -> list[int]:
-        """What the process gets to see what was read of what it has written."""
-        return [*(stream.ours for stream in self._streams), *self._counts.shared] if self._counts.shared else []
 
     def begin(self, mark: bytes) -> None:
         """The process is ready, and will mark the end of each task so."""
@@ -248,7 +253,7 @@ class Outputs:
 
     def spawned(self) -> None:
         """The process has its ends, or there is none: close them here, and begin to read."""
-        for descriptor in self._counts.shared:
+        for descriptor in self.unread:
             os.close(descriptor)
         for stream in self._streams:
             os.close(stream.theirs)

@@ -5,6 +5,7 @@ Rule 2: it is killed together with everything that it started, and dies when the
 """
 
 import os
+import select
 import signal
 import struct
 import subprocess
@@ -43,7 +44,6 @@ from deskgrid.worker.run.child import (
     frame,
     notes_file_of,
     tasks_folder_of,
-    write_all,
 )
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, PrintedOutput, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
@@ -60,6 +60,8 @@ END_LIMIT = 1.0
 # write, which was no larger: the smallest pipe is 4 KiB (Windows) or 16 KiB (macOS).
 PIPE_ROOM = 2048 if sys.platform == "win32" else 8192
 
+# How long a writer waits for room before it looks whether the process has died. Milliseconds.
+ROOM_MS = 1000
 # Bytes of each pipe, on systems that can set this. With larger pipes, the writer and the reader of a large payload take
 # turns less often. Linux allows one user 64 MiB of pipes; this size keeps the pipes of many slots below that.
 PIPE_BYTES = 256 * 1024
@@ -130,6 +132,8 @@ class Process:
         self.environment = environment
         self.told = Remembered(TOLD_BYTES)
         self.undelivered = 0  # the last jobs written to the process, if they did not arrive
+        # The attempts that it may save checkpoints of: task, number. What it says of others is not kept.
+        self.saving: set[tuple[int, int]] = set()
         # How many jobs were written, and how many results came. Only the listener changes `_heard`.
         self._written = 0
         self._heard = 0
@@ -183,9 +187,11 @@ class Process:
         group: ControlGroup | None = None
         try:
             group = None if self._groups is None else self._groups.new(memory)
-            if group is not None:
+            if group is not None and self._started.birth.is_of_its_parent:
                 group.add(self.pid)
                 self._group = group
+            elif group is not None:
+                group.remove()
         except OSError:
             if group is not None:
                 group.remove()
@@ -209,10 +215,8 @@ class Process:
                 self.undelivered += jobs
             elif self._writer is not None:
                 self._unwritten.append((data, jobs))
-            elif sum(map(len, data)) <= PIPE_ROOM:
-                self._write(data, jobs)
-            else:
-                self._unwritten.append((data, jobs))
+            elif left := (self._write_at_once(data, jobs) if sum(map(len, data)) <= PIPE_ROOM else data):
+                self._unwritten.append((left, jobs))
                 self._writer = threading.Thread(target=self._write_on, daemon=True)
                 self._writer.start()
 
@@ -224,14 +228,43 @@ class Process:
                     self._writer = None
                     return
                 data, jobs = self._unwritten.popleft()
-            self._write(data, jobs)
+            try:
+                with self._dying:  # the process may be told to end meanwhile, and its pipe closed
+                    pipe = os.dup(self._started.stdin)
+                try:
+                    for piece in data:
+                        self._write_patiently(pipe, memoryview(piece))
+                finally:
+                    os.close(pipe)
+            except OSError:
+                self.undelivered += jobs
 
-    def _write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
-        try:
-            for piece in data:
-                write_all(self._started.stdin, piece)
-        except OSError:
-            self.undelivered += jobs
+    def _write_at_once(self, data: Sequence[bytes | memoryview], jobs: int) -> list[bytes | memoryview]:
+        """Write what there is room for, and return the rest: a task may have filled the pipe, or made it small."""
+        for place, piece in enumerate(data):
+            written = 0
+            try:
+                while written < len(piece):
+                    written += os.write(self._started.stdin, memoryview(piece)[written:])
+            except BlockingIOError:
+                return [memoryview(piece)[written:], *data[place + 1 :]]
+            except OSError:
+                self.undelivered += jobs
+                return []
+        return []
+
+    def _write_patiently(self, pipe: int, piece: memoryview) -> None:
+        """Write all of it, as long as the process lives. Raises OSError."""
+        while piece:
+            try:
+                piece = piece[os.write(pipe, piece) :]
+            except BlockingIOError:
+                if self._dead:
+                    raise
+                if sys.platform != "win32":  # there, writes wait by themselves
+                    poller = select.poll()
+                    poller.register(pipe, select.POLLOUT)
+                    poller.poll(ROOM_MS)
 
     def tell_times(self, due: float, closes: float, last: bool) -> None:
         """Tell the running task when a checkpoint is due, and when its window closes: monotonic seconds.
@@ -374,6 +407,7 @@ class Process:
                 if outcome == Outcome.PIECE and self._unkept:
                     outcome, payload = Outcome.NO_ROOM, Failure("NoRoom", NOT_KEPT).packed()
                 self._unkept = False
+                self.saving.discard((task, number))
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
             elif message[0] == "saved":
                 said += self._kept(message, printed.popleft())
@@ -394,12 +428,13 @@ class Process:
 
         ``printed``: what its task has printed.
         """
+        told = _saved(self.slot, [*message[:-1], b""] if type(message[-1]) is int else message)
+        if (told.task, told.number) not in self.saving:
+            return [told]  # it is not that task's process, as the executor will notice
         if type(number := message[-1]) is not int:
-            told = _saved(self.slot, message)
             saved = self._keep(told._replace(data=with_printed(told.data, printed)), None)
         elif number:
             path = Path(checkpoint_file_of(self._times_file, number))
-            told = _saved(self.slot, [*message[:-1], b""])
             saved = self._keep(told._replace(data=printed), path)
             remove(path.parent.parent, path.name, path.parent.name)
         else:
@@ -502,6 +537,8 @@ def _spawn(
     for descriptor in (input_, reports, lifeline):
         os.close(descriptor)
     _widen(stdin, stdout)
+    if sys.platform != "win32":
+        os.set_blocking(stdin, False)
     return _Started(birth, stdin, stdout, ours)
 
 
@@ -520,6 +557,7 @@ class _WindowsBirth:
 
     trouble = ""
     used: Sequence[Entry] = ()
+    is_of_its_parent = True
 
     def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
         self._popen = popen

@@ -540,13 +540,16 @@ def children() -> list[int]:
 
 def _children_of(parent: int) -> list[int]:
     """Return the same on a kernel that does not list them; none on a system that does not tell at all."""
-    found = []
     with suppress(OSError):
-        for name in os.listdir("/proc"):
-            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
-                if int(file.read().rpartition(b")")[2].split()[1]) == parent:
-                    found.append(int(name))
-    return found
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(int(name)) == parent]
+    return []
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the parent of a process; None if the system does not tell, or there is no such process."""
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+    return None
 
 
 def with_descendants(pid: int) -> list[int]:
