@@ -6,6 +6,7 @@ Rule 2: only what was asked of a worker is taken from it. What is kept of each t
 that one credential and all of them may watch.
 """
 
+import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,8 +27,9 @@ PATIENCE_S = 1.0
 # The most tasks that one credential, and all of them together, watch at a time.
 WATCHED_LIMIT = 100
 WATCHED_IN_ALL = 1_000
-# What is kept of the output of one watched task. Bytes.
+# What is kept of the output of one watched task: bytes; and chunks, which a worker can make as small as it likes.
 KEPT_BYTES = 32 * 2**10
+KEPT_CHUNKS = 1_000
 
 
 class Runs(NamedTuple):
@@ -127,7 +129,7 @@ class LiveOutput:
                 self.place += 1
                 live.chunks.append(Chunk(self.place, row))
                 live.size += len(row.stdout) + len(row.stderr)
-                while live.size > KEPT_BYTES:
+                while live.size > KEPT_BYTES or len(live.chunks) > KEPT_CHUNKS:
                     old = live.chunks.popleft().shown
                     live.size -= len(old.stdout) + len(old.stderr)
 
@@ -136,10 +138,10 @@ class LiveOutput:
         rows = [row for row in self.news(task, 0) if row.rank == rank]
         return b"".join(row.stdout for row in rows), b"".join(row.stderr for row in rows)
 
-    def news(self, task: int, after: int) -> Iterator[wire.Shown]:
-        """What a watched task has printed after a place."""
+    def news(self, task: int, after: int, until: float = math.inf) -> Iterator[wire.Shown]:
+        """What a watched task has printed after a place, and until one."""
         live = self._live.get(task)
-        yield from (chunk.shown for chunk in (() if live is None else live.chunks) if chunk.place > after)
+        yield from (chunk.shown for chunk in (() if live is None else live.chunks) if after < chunk.place <= until)
 
     def expire(self, now: float) -> None:
         """Forget the tasks about which nobody asks any more."""

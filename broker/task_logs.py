@@ -90,13 +90,13 @@ def printed_now(
         items = [row["item"] for row in page["tasks"] if row["state"] == "running"][:FOLLOWED]
     rows: list[PrintedRow] = []
     tasks = [(item, task) for item in items if (task := bag.task(item)) is not None]
+    place = live.place
     for item, task in tasks:
         if (watched := live.watch(task, who)) is not None:
-            rows += [_printed_row(item, watched, shown) for shown in live.news(task, after)]
+            rows += [_printed_row(item, watched, shown) for shown in live.news(task, after, place)]
+        yield BLOCK_UNITS
     states = [name_of(state.scheduler.state(task)) for _, task in tasks]
-    answer = {"printed": rows, "after": live.place, "states": states, "complete": bag.complete}
-    yield BLOCK_UNITS
-    return answer
+    return {"printed": rows, "after": place, "states": states, "complete": bag.complete}
 
 
 def _printed_row(item: int, watched: Live, shown: wire.Shown) -> PrintedRow:

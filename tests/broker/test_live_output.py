@@ -7,7 +7,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker import live_output
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.live_output import KEPT_BYTES, PATIENCE_S, RENEW_S, WATCH_S
+from deskgrid.broker.live_output import KEPT_BYTES, KEPT_CHUNKS, PATIENCE_S, RENEW_S, WATCH_S
 from tests.broker.gang_peers import begun
 from tests.broker.office import Office
 from tests.peers import BareWorker, Client
@@ -158,6 +158,15 @@ def test_what_is_kept_of_a_task_is_bounded_and_it_is_told_how_much_there_was(off
     assert sum(len(row["stdout"]) for row in rows) == KEPT_BYTES
     assert rows[-1]["stdout_bytes"] == 100 * 4096
     assert rows[-1]["stdout"].startswith("0099")
+
+
+def test_a_worker_that_shows_output_byte_by_byte_takes_no_more_room(office: Office) -> None:
+    client, bag, worker, (work,) = running(office)
+    client.ask("printed", bag=bag, item=0)
+    row = wire.Shown(work.task, work.number, 0, 1, b"x", 0, b"")
+    for _ in range(KEPT_CHUNKS // wire.SHOWN_ROWS + 2):
+        worker.send(wire.OutputShown((row,) * wire.SHOWN_ROWS))
+    assert len(client.ask("printed", bag=bag, item=0)["printed"]) == KEPT_CHUNKS
 
 
 def test_how_many_tasks_are_watched_is_bounded_for_each_credential_and_in_all(
