@@ -246,7 +246,8 @@ def value_of(result: BagResult, bag: str, files: "ResultFiles | None" = None) ->
     value, trouble = _tried(lambda: _unpickled(result.payload, files))
     if trouble is None:
         return value
-    why = f"{said_of(trouble)}{_why_unreadable(trouble)}"
+    because, _ = _tried(lambda: _why_unreadable(trouble))
+    why = f"{said_of(trouble)}{because or ''}"
     unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {why}")
     unreadable.__cause__ = trouble
     return Raised(unreadable)
@@ -279,6 +280,8 @@ def _tried(action: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
+# How an exception keeps its cause and its context.
+_LINKS: Mapping[str, Any] = vars(BaseException)
 # The beginning of the note that tells where a task's exception was raised.
 RAISED_BY = "deskgrid: raised by "
 
@@ -374,18 +377,23 @@ def _failure(result: BagResult, bag: str) -> Exception:
         if told.kind == "TypeError" and (option := _OPTION.search(told.message)):
             add_note(error, f"deskgrid: if {option[1]} is meant for the grid, submit task(function, {option[1]}=...)")
     if told.trace:
-        # Not through the attribute, which the exception's class may have redefined.
-        if (cause := BaseException.__getattribute__(error, "__cause__")) is not None:
-            object.__setattr__(error, "__context__", cause)
-        object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))
+        # Not through the attributes, which the exception's class may have redefined.
+        if (cause := _LINKS["__cause__"].__get__(error)) is not None:
+            _LINKS["__context__"].__set__(error, cause)
+        _LINKS["__cause__"].__set__(error, RemoteTraceback(told.trace))
     return error
 
 
 def _missing_path(error: Exception) -> str:
     """Return the path that a task did not find; empty if it failed for another reason."""
-    path, _ = _tried(lambda: error.filename if isinstance(error, FileNotFoundError) else "")
-    path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
-    return path if isinstance(path, str) else ""
+
+    def found() -> str:
+        path = error.filename if isinstance(error, FileNotFoundError) else ""
+        path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
+        return str.__str__(path) if isinstance(path, str) else ""
+
+    path, _ = _tried(found)
+    return path or ""
 
 
 def _rebuilt(pickled: bytes, said: str) -> Exception | None:

@@ -47,6 +47,52 @@ class Deep(Exception):
         return str(self)
 
 
+class Linked(Exception):
+    """An exception whose cause and context are code of its own."""
+
+    @property
+    def __cause__(self) -> BaseException:  # type: ignore[override]
+        raise SystemExit("cause")
+
+    __context__ = __cause__  # type: ignore[assignment]
+
+
+class Path:
+    """A path that raises when it is used."""
+
+    def __fspath__(self) -> str:
+        raise SystemExit("path")
+
+
+class Text(str):
+    """A text that raises when it is shown."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        raise SystemExit("text")
+
+
+class Missing(ModuleNotFoundError):
+    """An error about a module that has no name."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        raise SystemExit("name")
+
+
+class NoFile(FileNotFoundError):
+    """An error about a file whose name is code."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        super().__init__(kind)
+
+    @property
+    def filename(self) -> object:
+        return self.kind("/e") if self.kind is Text else self.kind()
+
+
 class Odd(Exception):
     """An exception with notes that are none."""
 
@@ -80,7 +126,7 @@ class Endless:
         return _recurse, ()
 
 
-LOUD = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), RecursionError("deep"), MemoryError(), Raises()]
+LOUD = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), RecursionError("deep"), MemoryError(), Raises(), Missing()]
 PICKLES = [
     b"",
     b"no pickle",
@@ -88,7 +134,7 @@ PICKLES = [
     *map(pickle.dumps, map(Loud, LOUD)),
     pickle.dumps(Endless()),
 ]
-ERRORS = [Raises("a", "b"), Deep("c"), ODD]
+ERRORS = [Raises("a", "b"), Deep("c"), ODD, Linked("d"), NoFile(Path), NoFile(Text)]
 
 
 def in_thread(action: Callable[[], Any]) -> Any:
