@@ -272,10 +272,12 @@ def _places(
     try:
         options.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = _made(place.absolute())
+        if not has_locks(temporary := Path(tempfile.gettempdir())):
+            raise WorkerError(f"the disk of {temporary} has no locks: with TMPDIR, name a folder on a disk of this PC")
         if not has_locks(place):
             if options.files is not None:
                 raise WorkerError(f"the disk of {place} has no locks: with --files, name a folder on a disk of this PC")
-            local = Path(tempfile.gettempdir()) / f"deskgrid-files{_whose()}"
+            local = temporary / f"deskgrid-files{_whose()}"
             say(f"the disk of {place} has no locks, so stored files are kept in {local}: name another with --files")
             place = _made(local)
         store = WheelStore(place / "wheels", options.env_bytes)

@@ -161,7 +161,7 @@ KNOWN = {
     "worker/run/folders.py:WorkerFolder.renew": ("mkdir open", FOLDERS),
     "worker/run/folders.py:WorkerFolder.touch": ("utime walk", FOLDERS),
     "worker/run/folders.py:_kept_from_cleaning": ("open", FOLDERS),
-    "worker/run/folders.py:_new_folder": ("mkdtemp open", FOLDERS),
+    "worker/run/folders.py:_new_folder": ("mkdtemp open rmdir unlink", FOLDERS),
     "worker/run/folders.py:_remove": ("iterdir rmdir unlink", FOLDERS),
     "worker/run/folders.py:has_locks": ("NamedTemporaryFile", FOLDERS),
     "worker/run/folders.py:remove_abandoned": ("glob open", FOLDERS),

@@ -54,7 +54,7 @@ class Linked(Exception):
     def __cause__(self) -> BaseException:  # type: ignore[override]
         raise SystemExit("cause")
 
-    __context__ = __cause__  # type: ignore[assignment]
+    __context__ = __cause__
 
 
 class Path:

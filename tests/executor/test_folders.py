@@ -1,5 +1,6 @@
 """A worker removes its temporary folder when it ends; the next worker removes the folder of a killed one."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -75,6 +76,26 @@ def test_what_a_living_worker_has_stays(place: Path) -> None:
         ended(process)
     remove_abandoned(place)
     assert not kept.exists()
+
+
+def test_what_a_worker_of_another_host_has_stays(place: Path) -> None:
+    # Where a disk in the network has locks of each host only, its lock looks free.
+    others = place / f"deskgrid-worker-{0:08x}-abc"
+    others.mkdir(mode=0o700)
+    (others / LOCK).touch(0o600)
+    WorkerFolder().close()
+    assert others.is_dir()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other locks")
+def test_a_disk_without_locks_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(lock: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(OSError, match="has no locks: name another folder"):
+        WorkerFolder()
+    assert not list(place.iterdir())
 
 
 def test_folders_that_are_no_workers_stay(place: Path) -> None:

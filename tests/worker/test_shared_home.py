@@ -184,6 +184,10 @@ def test_where_there_are_no_locks_files_are_kept_elsewhere_or_the_error_says_wha
     else:
         assert all(path.is_relative_to(tmp_path / "tmp") for path in opened(options(tmp_path / "net"), said))
         assert "has no locks, so stored files are kept in" in said[0]
+    (tmp_path / "net" / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "net" / "tmp"))
+    with pytest.raises(WorkerError, match="has no locks: with TMPDIR, name a folder on a disk of this PC"):
+        opened(options(tmp_path / "home"), said)
 
 
 def test_names_of_unfinished_files_are_no_process_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

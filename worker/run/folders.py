@@ -11,6 +11,7 @@ they are touched now and then. If the folder is gone all the same, it is made ag
 whenever the worker looks.
 """
 
+import errno
 import logging
 import os
 import stat
@@ -19,13 +20,17 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
+from deskgrid.homes import this_host
 from deskgrid.worker.run import shared
 from deskgrid.worker.run.beneath import remove
 
 log = logging.getLogger("deskgrid.worker")
 
-PREFIX = "deskgrid-worker-"
+# With a number of this host, because a disk that several share may have locks of each host only. It is short, because
+# a local socket, whose path is short, may be in the folder of a task.
+PREFIX = f"deskgrid-worker-{crc32(this_host().encode()):08x}-"
 LOCK = ".worker-lock"
 # What the names of the files end with that say what processes have made in shared memory.
 NOTES = ".made"
@@ -134,6 +139,10 @@ def _new_folder(place: Path) -> tuple[Path, int]:
         if taken(lock):
             return path, lock
         os.close(lock)  # another worker took it for abandoned before it was locked
+        if not has_locks(place):
+            (path / LOCK).unlink(missing_ok=True)
+            path.rmdir()
+            raise OSError(errno.ENOLCK, f"the disk of {place} has no locks: name another folder for temporary files")
 
 
 def is_ours(path: Path) -> bool:
