@@ -1,6 +1,7 @@
 """Accounts for tasks: one person has one at a time, and nothing of that person is left when the next one gets it."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,28 @@ def test_an_account_whose_folder_somebody_has_removed_is_cleared_as_well(area: P
     accounts.release("ann")
     assert name_of(accounts, "ben") == "a"
     accounts.close()
+
+
+@pytest.mark.parametrize("removed", [".", "a", "a/run", "a/home"])
+def test_what_somebody_has_removed_of_the_folders_of_accounts_is_made_again(
+    area: Path, clear: Clearing, removed: str
+) -> None:
+    area = area / "area"
+    area.mkdir(0o700)
+    accounts = Accounts(area, [ONE, TWO], clear=clear)
+    name_of(accounts, "ann")
+    found = _modes(area)
+    shutil.rmtree(area / removed)
+    area.mkdir(0o700, exist_ok=True)
+    accounts.renew()
+    assert _modes(area) == found
+    accounts.close()
+
+
+def _modes(area: Path) -> dict[Path, tuple[int, int, int]]:
+    """All folders, with their modes and owners."""
+    stats = {path: path.stat() for path in (area, *area.rglob("*"))}
+    return {path: (found.st_mode, found.st_uid, found.st_gid) for path, found in stats.items()}
 
 
 def test_the_folder_of_an_account_can_be_entered_by_its_user_only(area: Path, clear: Clearing) -> None:

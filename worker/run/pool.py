@@ -191,10 +191,10 @@ class Accounts:
 
 
 def _made(area: Path, account: UserAccount) -> AccountPlace:
-    """Make the folder of an account, which only it can enter. Raises OSError."""
+    """Make the folder of an account, which only it can enter, or what is missing of it. Raises OSError."""
     folder = area / account.name
     for name in ("", HOME, RUN, f"{RUN}/{TASKS}", f"{RUN}/{GIVEN}"):
-        (folder / name).mkdir(mode=0o700)
+        (folder / name).mkdir(mode=0o700, exist_ok=True)
     mine = replace(account, home=str(folder / HOME))
     mine.own(folder / HOME)
     mine.own(folder / RUN / TASKS)
