@@ -1,13 +1,16 @@
 """A task that meddles with the pipes of its process, or lies on them: it harms its own attempt, and nobody else's."""
 
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from deskgrid.wire import Outcome, TaskOptions
+from deskgrid.worker.run import parent as parent_module
 from deskgrid.worker.run.jobs import Job
 from deskgrid.worker.run.nursery import Birth
 from tests.executor.rig import Rig, call, error, python_template, value
@@ -121,6 +124,30 @@ def test_a_task_cannot_begin_again_for_ever(rig: Rig) -> None:
 
     ended = rig.call(ends_its_process)
     assert (ended.outcome, error(ended)[1]) == (Outcome.CRASH, "killed, because it could not run a task")
+
+
+def test_what_a_process_left_is_killed_until_nothing_of_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    left = [2**30]
+    for name, instead in (("signal.signal", None), ("signal.set_wakeup_fd", None), ("os.kill", killed.append)):
+        monkeypatch.setattr(name, lambda *given, instead=instead, **_: instead and instead(given[0]))
+    monkeypatch.setattr(parent_module, "_dead", lambda: iter(()))
+    ours, theirs = socket.socketpair()
+    parent = parent_module.Parent(theirs.detach(), lambda: left)
+    parent._ended.append((1, 0))  # and it has been looked for long enough
+    parent._bury()
+    assert ours.recv(100)[4:] == msgpack.packb(["ended", 1, 0])
+    assert parent._wait_ms() == int(parent_module.PATIENCE_S * 1000) + 1
+    parent._bury()
+    assert killed == [2**30] * 2
+    left.clear()
+    parent._bury()
+    assert parent._wait_ms() is None
+    assert killed == [2**30] * 2
+    for descriptor in (parent._woken, parent._wake):
+        os.close(descriptor)
+    parent._worker.close()
+    ours.close()
 
 
 def test_a_process_is_bounded_only_if_its_parent_is_its_parent(rig: Rig) -> None:

@@ -62,6 +62,7 @@ class Parent:
         self._used: dict[int, set[str]] = {}
         self._used_by_left: set[str] = set()
         self._ended_at = 0.0
+        self._stays = False  # what they left, although it was killed
         self._woken, self._wake = os.pipe()
         for descriptor in (self._woken, self._wake):
             os.set_blocking(descriptor, False)
@@ -93,9 +94,8 @@ class Parent:
     def _wait_ms(self) -> int | None:
         if self._ended:
             return int(LOOK_S * 1000)
-        if not self._until:
-            return None
-        return max(0, int((min(self._until.values()) - time.monotonic()) * 1000) + 1)
+        waits = [until - time.monotonic() for until in self._until.values()] + [PATIENCE_S] * self._stays
+        return max(0, int(min(waits) * 1000) + 1) if waits else None
 
     def _receive(self) -> tuple[list[Any] | None, list[int]]:
         """Return the next message and the descriptors that came with it; None if the worker is gone."""
@@ -170,7 +170,9 @@ class Parent:
                 self._until.pop(token, None)
                 self._ended_at = time.monotonic()
                 self._ended.append((token, status))
-        if self._ended and (not self._kill_left() or time.monotonic() > self._ended_at + PATIENCE_S):
+        if self._ended or self._stays:  # what forks again and again is not found each time, and some of it may stay
+            self._stays = self._kill_left()
+        if self._ended and (not self._stays or time.monotonic() > self._ended_at + PATIENCE_S):
             for token, status in self._ended:
                 found = shared.entries(self._used.pop(token, set()) | self._used_by_left)
                 for start in range(0, len(found), ENTRIES):
