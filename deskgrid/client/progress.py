@@ -59,7 +59,7 @@ class Meter:
         self._title = title
         self._look = look
         self._wanted = sys.stderr is not None and sys.stderr.isatty()
-        self._show_at = self._look_at = time.monotonic() + SHOW_AFTER_S
+        self._look_at = time.monotonic() + SHOW_AFTER_S
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
 

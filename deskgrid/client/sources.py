@@ -49,7 +49,7 @@ class StoredTree:
     parts: Mapping[bytes, PartSource]
 
 
-class _TreeInTheMaking:
+class _UnfinishedTree:
     """A tree that is being made."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class _TreeInTheMaking:
 
 def stored_paths(named: Iterable[tuple[str, str]]) -> StoredTree:
     """Return files and folders as a tree; ``named``: what each is called there, and its path. Raises `BagRejected`."""
-    making = _TreeInTheMaking()
+    making = _UnfinishedTree()
     for name, path in named:
         if os.path.isdir(path):
             making.add_folder(path, name)
@@ -132,14 +132,14 @@ def stored_paths(named: Iterable[tuple[str, str]]) -> StoredTree:
 
 def stored_pieces(pieces: Sequence[memoryview], name: str = VALUE) -> StoredTree:
     """Return a file in memory as a tree. Raises `BagRejected`."""
-    making = _TreeInTheMaking()
+    making = _UnfinishedTree()
     making.add_pieces(pieces, name)
     return making.stored()
 
 
 def stored_source(files: Mapping[str, bytes]) -> StoredTree:
     """Return files in memory, by name, as a tree. Raises `BagRejected`."""
-    making = _TreeInTheMaking()
+    making = _UnfinishedTree()
     for name, data in files.items():
         _check_name(name)
         making.add_pieces([memoryview(data)], name)

@@ -135,3 +135,10 @@ class Where(Protocol):
         self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
     ) -> Start | None:
         """Where it starts now, or None. It does not delay what is ``reserved`` for another job."""
+
+
+def fraction(option: str, value: float) -> float:
+    """Check the value of an option that is a part of something."""
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{option} is a number from 0 to 1, not {value!r:.40}")
+    return value

@@ -14,7 +14,6 @@ from deskgrid.scheduler.model import Window
 from deskgrid.scheduler.prediction.hours import Habit, usual
 from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.state.slots import Slot, Worker
-from deskgrid.scheduler.views.windows import longest_window
 
 # Rows that are looked at in one piece: a few milliseconds.
 PIECE = 2_500
@@ -117,8 +116,6 @@ class Occupancy:
         # By bag.
         self._running: Counter[int] = Counter()
         self._copies: Counter[int] = Counter()
-        # The longest window that is open or announced, in seconds of speed 1; 0.0 if there is none.
-        self.longest_window_s = longest_window(grid, now)
 
     def pieces(self) -> Iterator[int]:
         """Count. After each piece, yields how many rows it has looked at."""

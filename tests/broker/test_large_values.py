@@ -220,7 +220,7 @@ def test_a_disk_that_is_full_is_said_to_be_and_nothing_is_left(home: Path, monke
 
 
 def test_a_large_value_that_is_in_the_tables_stays_there(tmp_path: Path) -> None:
-    """As an earlier format has them."""
+    """A caller that gives bytes, and not chunks, has them kept as they are."""
     with closing(Journal(tmp_path)) as journal:
         journal.add_bag(bag_row(1))
         journal.add_batch(batch_row(0, 1, 0, 1), [VALUE], 1e9)

@@ -87,6 +87,17 @@ def call(*args: object, **kwargs: object) -> bytes:
     return bytes(cloudpickle.dumps((args, kwargs)))
 
 
+def child_finder() -> Callable[[], Any]:
+    """A function with which a task finds what runs it in its process; it travels with the task."""
+
+    def find() -> Any:
+        import gc
+
+        return next(each for each in gc.get_objects() if type(each).__name__ == "Child")
+
+    return find
+
+
 class Rig:
     """One executor, driven as the worker's loop does: woken, then polled."""
 

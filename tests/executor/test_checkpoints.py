@@ -25,7 +25,7 @@ from deskgrid.worker.run.child import CHECKPOINT, Frames, Piece, TaskModules, Un
 from deskgrid.worker.run.jobs import Job, JobSaved
 from deskgrid.worker.run.nursery import PROGRAM
 from deskgrid.worker.run.process import NOT_KEPT
-from tests.executor.rig import HERE, Rig, call, error, python_template, value
+from tests.executor.rig import HERE, Rig, call, child_finder, error, python_template, value
 from tests.waiting import eventually
 
 NEVER = float("inf")
@@ -332,12 +332,12 @@ def test_a_copy_of_the_process_does_not_save(rig: Rig) -> None:
 
 
 def test_a_process_that_reports_checkpoints_of_others_is_killed(rig: Rig) -> None:
-    def forges(report: list[object]) -> None:
-        import gc
+    find = child_finder()
 
-        child = next(each for each in gc.get_objects() if type(each).__name__ == "Child")
-        child._tell(report)
+    def forges(report: list[object]) -> None:
         import time
+
+        find()._tell(report)
 
         time.sleep(60)
 
@@ -358,12 +358,10 @@ def test_a_process_that_reports_checkpoints_of_others_is_killed(rig: Rig) -> Non
 
 
 def test_an_ordinary_task_cannot_save(rig: Rig) -> None:
-    def forges() -> None:
-        import gc
+    find = child_finder()
 
-        next(each for each in gc.get_objects() if type(each).__name__ == "Child")._tell(
-            ["saved", 0, 1, 0.5, 1.0, 1.0, b"mine"]
-        )
+    def forges() -> None:
+        find()._tell(["saved", 0, 1, 0.5, 1.0, 1.0, b"mine"])
 
     assert rig.call(forges).outcome is Outcome.CRASH
 

@@ -13,7 +13,7 @@ from deskgrid.wire import Outcome, TaskOptions
 from deskgrid.worker.run import parent as parent_module
 from deskgrid.worker.run.jobs import Job
 from deskgrid.worker.run.nursery import Birth
-from tests.executor.rig import Rig, call, error, python_template, value
+from tests.executor.rig import Rig, call, child_finder, error, python_template, value
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are things that its pipes can do")
@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are thing
 
 def meddling(how: str) -> Callable[[str], None]:
     """A task that does something to all pipes of its process, writes to a file that it has, and waits."""
+
+    find = child_finder()
 
     def task(done: str) -> None:
         import fcntl
@@ -38,10 +40,7 @@ def meddling(how: str) -> Callable[[str], None]:
                 if how == "waiting":
                     os.set_blocking(pipe, True)
         if how == "waiting":
-            import gc
-
-            child = next(each for each in gc.get_objects() if type(each).__name__ == "Child")
-            child._tell(["saved", 0, 1, None, 0.0, 0.0, b""])
+            find()._tell(["saved", 0, 1, None, 0.0, 0.0, b""])
         with open(done, "w") as file:
             file.write("done")
         time.sleep(60)
@@ -71,12 +70,12 @@ def test_a_worker_never_waits_for_room_in_the_pipe_of_a_process(rig: Rig, tmp_pa
 
 
 def test_what_has_no_room_at_once_arrives_later(rig: Rig) -> None:
+    find = child_finder()
+
     def shrinks(text: str) -> int:
         import fcntl
 
-        gc = __import__("gc")
-        child = next(each for each in gc.get_objects() if type(each).__name__ == "Child")
-        fcntl.fcntl(child._in, 1031, 4096)  # F_SETPIPE_SZ
+        fcntl.fcntl(find()._in, 1031, 4096)  # F_SETPIPE_SZ
         __import__("time").sleep(0.2)
         return len(text)
 
@@ -94,10 +93,10 @@ def test_a_worker_never_waits_for_what_a_process_prints(rig: Rig, tmp_path: Path
 
 
 def test_a_process_cannot_replace_the_checkpoints_of_other_tasks(rig: Rig) -> None:
-    def forges() -> None:
-        import gc
+    find = child_finder()
 
-        child = next(each for each in gc.get_objects() if type(each).__name__ == "Child")
+    def forges() -> None:
+        child = find()
         path = f"{child._times_file.removesuffix('.due')}".rpartition("/")
         os.makedirs(f"{path[0]}/tasks", exist_ok=True)
         with open(f"{path[0]}/tasks/{path[2]}.checkpoint-1", "wb") as file:
@@ -114,12 +113,12 @@ def test_a_process_cannot_replace_the_checkpoints_of_other_tasks(rig: Rig) -> No
 
 
 def test_a_task_cannot_begin_again_for_ever(rig: Rig) -> None:
+    find = child_finder()
+
     def ends_its_process() -> None:
-        import gc
         import os
 
-        child = next(each for each in gc.get_objects() if type(each).__name__ == "Child")
-        os.write(child._out, b"\x00\x00\x00\x07\x91\xa5spent")
+        os.write(find()._out, b"\x00\x00\x00\x07\x91\xa5spent")
         __import__("time").sleep(60)
 
     ended = rig.call(ends_its_process)

@@ -13,7 +13,7 @@ from deskgrid.wire import Outcome
 from deskgrid.worker.run import accounts, pool, scope
 from deskgrid.worker.run.accounts import AccountError, UserAccount
 from deskgrid.worker.run.output import HeadAndTail, Outputs, PipeOutput
-from tests.executor.rig import Rig, python_template
+from tests.executor.rig import Rig, child_finder, python_template
 from tests.executor.rig import call as payload
 from tests.grid.witness import expect
 from tests.waiting import eventually
@@ -111,11 +111,12 @@ def of_accounts(seed: int, home: Path) -> None:
 def of_reports(seed: int, home: Path) -> None:
     """A process cannot speak for the tasks of others, nor begin its own anew without end."""
 
+    find = child_finder()
+
     def forges(report: list[object]) -> None:
-        import gc
         import time
 
-        next(each for each in gc.get_objects() if type(each).__name__ == "Child")._tell(report)
+        find()._tell(report)
         time.sleep(60)
 
     rig = Rig()

@@ -94,7 +94,9 @@ class Parent:
     def _wait_ms(self) -> int | None:
         if self._ended:
             return int(LOOK_S * 1000)
-        waits = [until - time.monotonic() for until in self._until.values()] + [PATIENCE_S] * self._stays
+        waits = [until - time.monotonic() for until in self._until.values()]
+        if self._stays:
+            waits.append(PATIENCE_S)
         return max(0, int(min(waits) * 1000) + 1) if waits else None
 
     def _receive(self) -> tuple[list[Any] | None, list[int]]:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
-from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
+from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size, fraction
 from deskgrid.scheduler.parallel.need import Need
 
 
@@ -25,8 +25,8 @@ class Partition(HowMany):
 
     ``of``: what is divided: all slots; all PCs by their speed, whatever others use of them; or what others leave.
     ``f``: how much a job that runs counts, from 0 to 1. (The paper prints f + Running; MAP and HAP multiply.)
-    ``most``: the most of the grid's power that a job gets, from 0 to 1; None: no limit. ``divided``: False: each job
-    gets the limit, however many there are.
+    ``most``: the most of the grid's power that a job gets, from 0 to 1; infinity: no limit. ``divided``: if not, each
+    job gets the limit, however many there are.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class Partition(HowMany):
         of: Literal["slots", "speeds", "power"],
         *,
         f: float = 0.0,
-        most: float | None = None,
+        most: float = inf,
         divided: bool = True,
     ) -> None:
         self.of = of
         self.f = fraction("f", f)
-        self.most = most if most is None else fraction("most", most)
+        self.most = most if most == inf else fraction("most", most)
         self.divided = divided
 
     def size(self, look: DecisionView, job: ParallelJob) -> Size:
@@ -51,7 +51,7 @@ class Partition(HowMany):
         jobs = len(look.queue) + self.f * running + 1 if self.divided else 1.0
         if self.of == "slots":
             return _by_slots(look, need, jobs)
-        most = inf if self.most is None else self.most * _units(look)
+        most = self.most if self.most == inf else self.most * _units(look)
         return _by_power(look, need, jobs, most, loaded=self.of == "power")
 
 
@@ -62,13 +62,6 @@ MAP = partial(Partition, "slots", f=0.5)
 HAP = partial(Partition, "speeds", f=0.5)
 RHAP = partial(Partition, "power", f=0.5, most=0.3)
 MAX = partial(Partition, "speeds", most=0.3, divided=False)
-
-
-def fraction(option: str, value: float) -> float:
-    """Check the value of an option that is a part of something."""
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{option} is a number from 0 to 1, not {value!r:.40}")
-    return value
 
 
 def share(total: float, jobs: float) -> int:

@@ -1,9 +1,11 @@
 """AP2, MAP, HAP, RHAP and its limit: what each job gets, by hand, and how it waits for that."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from deskgrid.scheduler.model import UnknownOption, UnknownPolicy
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
@@ -160,3 +162,15 @@ def test_pcs_that_close_too_early_are_passed_over() -> None:
     grid.play(policy.parallel)  # type: ignore[attr-defined]
     where = [[host.name for host, _ in each.start.ranks] for each in grid.done]
     assert where == [["b0", "b1"], ["a1"]]
+
+
+@pytest.mark.parametrize("options", [{"f": 2.0}, {"most": -0.1}, {"most": None}, {"f": "all"}, {"most": float("nan")}])
+def test_options_that_are_no_part_of_something_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UnknownPolicy):
+        make_policy("rhap", **options)
+
+
+@pytest.mark.parametrize("option", ["of", "divided", "most"])
+def test_a_policy_has_the_options_of_its_row_only(option: str) -> None:
+    with pytest.raises(UnknownOption, match=f"policy 'hap' has no option '{option}'"):
+        make_policy("hap", **{option: 0.5})
