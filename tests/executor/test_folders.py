@@ -41,7 +41,10 @@ def other(place: Path) -> tuple["subprocess.Popen[str]", Path]:
         text=True,
     )
     assert process.stdout is not None
-    return process, Path(process.stdout.readline().strip())
+    path = Path(process.stdout.readline().strip())
+    # Of a process that did not start, the path would be this test's own working directory.
+    assert path.is_absolute()
+    return process, path
 
 
 def ended(process: "subprocess.Popen[str]") -> None:
