@@ -56,7 +56,6 @@ class Identities:
 
     def find(self, server: bytes, name: str) -> PcIdentity | None:
         """Return the identity called ``name`` in the grid of the broker ``server``. Raises `IdentityError`."""
-        self._adopt()
         path = self._path(server, name)
         identity = _read(path) if not name_error(name) and path.exists() else None
         return identity if identity is not None and identity.keys.server == server else None
@@ -85,7 +84,6 @@ class Identities:
 
         Raises `IdentityError` if several match.
         """
-        self._adopt()
         known = [_read(path) for path in sorted(self._folder.glob(f"*/*{_SUFFIX}"))]
         found = [each for each in known if name in (None, each.name) and address in (None, each.address)]
         if len(found) > 1:
@@ -95,11 +93,6 @@ class Identities:
 
     def why_none(self) -> str:
         """Return whose the identities in the home are, if none is this host's, and what to do; "" if there are none."""
-        if old := [path.name.removesuffix(_SUFFIX) for path in sorted(self._all.glob(f"*/*{_SUFFIX}"))]:
-            return (
-                f"version 0.1.0 kept identities here ({_some(old)}), without the names of their hosts; if one belongs "
-                f"to this PC, move its folder below {self._all} into {self._folder}"
-            )
         hosts = {path.parent.parent.name for path in self._all.glob(f"*/*/*{_SUFFIX}")}
         if others := sorted(hosts - {self._folder.name}):
             return (
@@ -107,15 +100,6 @@ class Identities:
                 f"if this PC had one of these host names, rename its folder in {self._all}"
             )
         return ""
-
-    def _adopt(self) -> None:
-        """Move what version 0.1.0 kept: it had no folders of hosts. The host name was the name, unless one was given.
-
-        Raises `IdentityError`.
-        """
-        for path in self._all.glob(f"*/{self._folder.name}{_SUFFIX}"):
-            self.keep(_read(path))
-            path.unlink(missing_ok=True)
 
     def _path(self, server: bytes, name: str) -> Path:
         return self._folder / server.hex()[:_GRID_DIGITS] / f"{name}{_SUFFIX}"

@@ -93,7 +93,6 @@ KNOWN = {
     "worker/files/task_folder.py:lay_out": ("TemporaryDirectory mkdir rename", OURS),
     "worker/files/task_folder.py:prepare": ("mkdir", OURS),
     "worker/files/task_folder.py:unpack": ("mkdir rename walk", NEW),
-    "worker/identities.py:Identities._adopt": ("glob unlink", HOME),
     "worker/identities.py:Identities.choose": ("glob", HOME),
     "worker/identities.py:Identities.drop": ("unlink", HOME),
     "worker/identities.py:Identities.keep": ("mkdir", HOME),

@@ -93,26 +93,6 @@ def test_a_pc_that_was_renamed_goes_on_when_its_folder_is(tmp_path: Path, on: On
     assert found.name == "old"
 
 
-def _kept_before_hosts(home: Path, its: PcIdentity) -> Path:
-    """As version 0.1.0 kept it."""
-    path = home / "identities" / SERVER.hex()[:16] / f"{its.name}.join"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.write_text(f"{its.line}\n")
-    path.chmod(0o600)
-    return path
-
-
-def test_an_identity_of_version_0_1_0_is_that_of_the_host_of_its_name(tmp_path: Path, on: On) -> None:
-    on("pcB")
-    mine, other = identity("pcB"), _kept_before_hosts(tmp_path, identity("pcA"))
-    _kept_before_hosts(tmp_path, mine)
-    assert Identities(tmp_path).choose(None, None) == mine
-    assert Identities(tmp_path).find(SERVER, "pcB") == mine
-    assert other.exists()
-    on("pcC")
-    assert "version 0.1.0 kept identities here (pcA)" in Identities(tmp_path).why_none()
-
-
 @pytest.mark.parametrize("name", ["..", "", "a/b", "x" * 65, "a b", "pc\udce9"])
 def test_a_host_name_that_cannot_be_a_folder_is_still_one_below_the_others(on: On, name: str) -> None:
     on(name)
