@@ -6,6 +6,7 @@ A lambda at the top of a file is pickled with its code, as a function inside a t
 import _thread
 import atexit
 import builtins
+import contextvars
 import decimal
 import faulthandler
 import gc
@@ -80,6 +81,14 @@ def tell_signals() -> Task:
         signal.set_wakeup_fd(writer)
 
     return task
+
+
+def kept_variable() -> "contextvars.ContextVar[str]":
+    """A variable that the process has for as long as it lives; it cannot be pickled."""
+    kept: contextvars.ContextVar[str] = vars(types).setdefault(
+        "kept_variable", contextvars.ContextVar("kept", default="as it was")
+    )
+    return kept
 
 
 def a_moment_later(change: Task) -> Task:
@@ -175,6 +184,7 @@ CHANGED: dict[str, tuple[Task, Task]] = {
         lambda: locale.setlocale(locale.LC_ALL, "C"),
         lambda: (locale.setlocale(locale.LC_ALL), locale.setlocale(locale.LC_CTYPE)),
     ),
+    "context variables": (lambda: kept_variable().set("changed"), lambda: kept_variable().get()),
     "decimal numbers": (
         lambda: setattr(decimal.getcontext(), "prec", 3),
         lambda: (decimal.getcontext().prec, str(decimal.Decimal(1) / 3)),

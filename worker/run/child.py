@@ -32,6 +32,7 @@ values]]`` answers ``["meet", task, number, serial, gathers, overdue, value]``.
 
 import atexit
 import codecs
+import contextvars
 import errno
 import faulthandler
 import gc
@@ -537,7 +538,8 @@ class Function:
             if (function := self._function) is None or (self._shared and self._has_changed()):
                 function = self._function = self._load()
             args, kwargs = self._call(payload)
-            value = function(*args, **kwargs)
+            # What it sets of context variables is its own.
+            value = contextvars.copy_context().run(function, *args, **kwargs)
         except ModuleNotFoundError as error:
             if error.name is not None:
                 error.msg = self._missing(error.name)
