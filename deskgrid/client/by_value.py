@@ -12,13 +12,15 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from deskgrid.client.generators import hidden_generator
 from deskgrid.files import note_function
 
 MAIN = "__main__"
+# What cloudpickle writes for the file of any function, from 3.1.3 on.
+_NO_FILE = "<dynamic-code>"
 
 
 def has_to_travel_by_value(pickled: bytes | bytearray) -> bool:
@@ -98,6 +100,13 @@ def _of_functools(value: Any, kind: type, is_by_value: Callable[[object], bool])
     return None
 
 
+def _with_its_file(code: CodeType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Have code keep the name of its file, which a traceback needs."""
+    make, args, *rest = reduced
+    named = [code.co_filename if isinstance(each, str) and each == _NO_FILE else each for each in args]
+    return make, tuple(named), *rest
+
+
 @cache
 def _pickler() -> Any:
     # Here, because opening a Grid or attaching to a bag does not need it.
@@ -118,6 +127,8 @@ def _pickler() -> Any:
                 note_function(value)  # what it imports is not among the names in a pickle
             elif issubclass(kind, type):
                 return self._named(value, super().reducer_override(value))
+            elif kind is CodeType:
+                return _with_its_file(value, inner._code_reduce(value))
             reduced = _of_functools(value, kind, _is_by_value) or hidden_generator(value)
             return super().reducer_override(value) if reduced is None else reduced
 

@@ -187,6 +187,8 @@ def pack_text(item: object, what: str) -> Payload:
     if not isinstance(item, str):
         how = ": use os.fsdecode" if isinstance(item, bytes) else ""
         raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts{how}")
+    if "\0" in item:
+        raise BagRejected(f"{what} has a NUL character, which no command line can hold")
     try:
         return checked_size(item.encode("utf-8", "surrogateescape"), what)
     except UnicodeEncodeError as error:

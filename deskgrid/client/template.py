@@ -126,6 +126,8 @@ def command_template(
 
 def _word(number: int, text: str) -> str | bytes:
     """Return a word of a command as a template has it: one with lone surrogates, as in file names, as its bytes."""
+    if "\0" in text:
+        raise BagRejected(f"word {number} of the command has a NUL character, which no command line can hold")
     try:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:

@@ -5,7 +5,7 @@ import pickle
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -138,9 +138,24 @@ def test_a_commands_item_may_have_bytes_that_are_not_utf_8() -> None:
         pack_text(b"caf\xe9", "item 0")
 
 
+def test_a_commands_item_with_a_nul_is_refused_by_name() -> None:
+    with pytest.raises(BagRejected, match="item 3 has a NUL character, which no command line can hold"):
+        pack_text("a\0b", "item 3")
+
+
 def test_half_a_character_is_refused_by_name() -> None:
     with pytest.raises(PicklingFailed, match="item 0 has a character that stands for no byte"):
         pack_text("\ud800", "item 0")
+
+
+def test_code_that_travels_keeps_the_name_of_its_file() -> None:
+    def inner() -> Callable[[], None]:
+        return lambda: None
+
+    packed = pack_call((inner,), {}, "item 0")
+    assert isinstance(packed, bytes)
+    args, _ = pickle.loads(packed)
+    assert {args[0].__code__.co_filename, args[0]().__code__.co_filename} == {__file__}
 
 
 # --- back ------------------------------------------------------------------------------------------------------------
@@ -270,3 +285,8 @@ def test_a_word_of_a_command_that_is_not_utf_8_travels_as_its_bytes() -> None:
     assert read_template(template.data)["argv"] == ["echo", "é", b"caf\xe9"]
     with pytest.raises(BagRejected, match="word 1 of the command has a character that stands for no byte"):
         command_template(["echo", "\ud800"])
+
+
+def test_a_word_of_a_command_with_a_nul_is_refused_by_its_number() -> None:
+    with pytest.raises(BagRejected, match="word 1 of the command has a NUL character"):
+        command_template(["echo", "a\0b"])
