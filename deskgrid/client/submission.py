@@ -21,7 +21,7 @@ from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
 from deskgrid.client.template import Template
 from deskgrid.durations import precise, read_duration
-from deskgrid.errors import BagRejected, DeskgridError, PythonMismatch
+from deskgrid.errors import BagRejected, DeskgridError, PythonMismatch, RequestFailed
 from deskgrid.wire import TaskOptions
 
 # Batches of one bag that may be on their way at once: enough to keep the broker busy, and a bound on memory.
@@ -159,7 +159,8 @@ class _Sender:
         self._replies: queue.SimpleQueue[Reply | DeskgridError] = queue.SimpleQueue()
         # The bytes of each batch that is on its way. The broker answers batches in order.
         self._flying: deque[int] = deque()
-        self._sent = False
+        # Whether a batch was sent, and whether one was accepted.
+        self._sent = self._accepted = False
 
     def send(self, batch: list[SubmittedTask], *, last: bool) -> None:
         """Send ``batch`` as soon as WINDOW and WINDOW_BYTES allow it."""
@@ -205,6 +206,7 @@ class _Sender:
             raise reply
         if not isinstance(reply, wire.Accepted):
             raise BagRejected(getattr(reply, "reason", "the broker's answer is not one to a bag"))
+        self._accepted = True
         self.note = reply.note or self.note
 
     def _next_reply(self) -> Reply | DeskgridError:
@@ -218,7 +220,9 @@ class _Sender:
             return ""
         try:
             ask(self._link, "cancel", {"bag": self.bag, "items": None}, ABANDON_S)
-        except (DeskgridError, KeyboardInterrupt):
+        except (DeskgridError, KeyboardInterrupt) as error:
+            if isinstance(error, RequestFailed) and not self._accepted:
+                return ""  # the broker knows no such bag: it rejected the first batch
             return f"the tasks that were already sent may run; cancel them with deskgrid cancel {self.bag}"
         return "the tasks that were already sent are cancelled"
 

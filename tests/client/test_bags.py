@@ -356,8 +356,9 @@ def test_what_goes_wrong_late_takes_back_what_was_sent(fake: FakeGrid, grid: Gri
 
 def test_a_bag_that_the_broker_does_not_take_is_refused_in_its_words(fake: FakeGrid, grid: Grid) -> None:
     fake.broker.lose = lambda message: isinstance(message, wire.Blob)
-    with pytest.raises(BagRejected, match="template: send it first"):
+    with pytest.raises(BagRejected, match="template: send it first") as refused:
         grid.bag(double, [1])
+    assert not hasattr(refused.value, "__notes__")  # nothing is left to cancel
 
 
 # --- questions and orders --------------------------------------------------------------------------------------------
