@@ -69,19 +69,20 @@ def test_a_worker_never_waits_for_room_in_the_pipe_of_a_process(rig: Rig, tmp_pa
     assert rig.until(1)[0].outcome is Outcome.TIMEOUT
 
 
-def test_what_has_no_room_at_once_arrives_later(rig: Rig) -> None:
-    find = child_finder()
+def test_what_has_no_room_at_once_arrives_later(rig: Rig, tmp_path: Path) -> None:
+    find, shrunk = child_finder(), tmp_path / "shrunk"
 
     def shrinks(text: str) -> int:
         import fcntl
 
         fcntl.fcntl(find()._in, 1031, 4096)  # F_SETPIPE_SZ
+        shrunk.touch()
         __import__("time").sleep(0.2)
         return len(text)
 
     digest = rig.know(python_template(shrinks))
     rig.executor.run(0, rig.jobs(digest, call("")))
-    rig.until_running()
+    assert eventually(lambda: (rig.poll(), shrunk.exists())[1])  # a pipe that holds more cannot be made smaller
     rig.executor.run(0, rig.jobs(digest, call("x" * 6000)))
     assert [value(ended) for ended in rig.until(2)] == [0, 6000]
 
