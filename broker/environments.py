@@ -21,8 +21,10 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import EnvironmentAt, WorkerSession
 from deskgrid.durations import duration
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.picture import Preparing
 from deskgrid.scheduler.forecast.preparing import PREPARING_AT_ONCE
+from deskgrid.scheduler.policies.base import least_required
 
 # How fast PCs are assumed to prepare environments, until they have shown it: bytes of wheels fetched and of files
 # written, per second. What a PC shows is believed within these bounds.
@@ -245,13 +247,13 @@ class EnvironmentTable:
             for category, bag in categories.items()
         ]
         shortest += [job.need.seconds(job.runtime, job.need.most) for each in jobs for job in each]
-        least_s = min(shortest, default=0.0) + grid.policy.requirement.margin
+        least_s = least_required(grid.policy).needs(min(shortest, default=0.0))
         asked = 0
         for worker in self._by_peer.values() if soon else ():
             at = worker.environments.get(key)
             if at is not None and at.state != "failed" and worker.state == "up":
                 asked += at.state == "asked"
-                if self._stays_s(worker, now) > least_s:  # else no slot of it is one for these tasks
+                if fits(least_s, self._stays_s(worker, now)):  # else no slot of it is one for these tasks
                     later -= worker.join.slots
                     soon -= self._free_soon(known.environment, worker, now)
         if soon <= 0 or asked >= PREPARING_AT_ONCE:
@@ -266,7 +268,7 @@ class EnvironmentTable:
             if at is not None and (at.state != "failed" or at.again_at > now):
                 continue
             preparing_s = self.preparing_s(known.environment, worker)
-            if preparing_s is None or not self._left_s(worker, now) > preparing_s + least_s:
+            if preparing_s is None or not fits(preparing_s + least_s, self._left_s(worker, now)):
                 continue
             if len(worker.environments) < wire.ENVIRONMENTS_LIMIT:
                 worker.environments[key] = EnvironmentAt(times=0 if at is None else at.times)
@@ -369,7 +371,7 @@ class EnvironmentTable:
             return f"it has no wheels for {system or 'this kind of PC'}"
         if at is None:
             left_s = self._left_s(worker, now)
-            if left_s > takes_s + needs_s:
+            if fits(takes_s + needs_s, left_s):
                 return "not there: it is prepared on other PCs first"
             stays = duration(max(0.0, left_s))
             return f"not there: preparing it takes about {duration(takes_s)}, and the PC stays for {stays}"

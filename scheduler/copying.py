@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 
 from deskgrid.scheduler.grid import SchedulerState
-from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.state.bags import TaskBatch
 from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.slots import Slot, Worker
@@ -100,7 +100,7 @@ class Copying:
         copy = grid.copies.get(attempt.task)
         if copy is not None and copy.slot is not None:
             return None
-        needs = grid.policy.requirement.needs(runtime) + ROUNDING_S
+        needs = grid.policy.requirement.needs(runtime) + ROUNDING
         slots = grid.slots.slots
         idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
         shut = {slot.worker.name, *grid.quarantine.workers}

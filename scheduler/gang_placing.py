@@ -15,6 +15,7 @@ from itertools import islice
 from math import inf
 
 from deskgrid.scheduler.commands import RankPlace, StartGang
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.gang_view import Bounds, ComingBySite, GangView
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, State
@@ -22,7 +23,7 @@ from deskgrid.scheduler.parallel.aside import RETRY_S, Asides, cost
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, RunningJob, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies import parallel_policy
-from deskgrid.scheduler.policies.base import Policy, Requirement
+from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.state.gangs import Gang, Machine, Reservation
 from deskgrid.scheduler.state.shares import LEAD_S, GridShare

@@ -11,6 +11,7 @@ from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.needs import MPI, labels_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
@@ -36,8 +37,8 @@ class Explaining:
     def together(self, need: Need, runtime: float, now: float) -> Together:
         """How many ranks of a task with this need and runtime can be together, and when."""
         found = self._pcs(now)
-        margin_s = self._state.scheduler.policy.requirement.margin
-        return most_together(found, need, need.seconds(runtime, need.least), margin_s)
+        requirement = Requirement(self._state.scheduler.policy.requirement.margin)
+        return most_together(found, need, need.seconds(runtime, need.least), requirement)
 
     def _pcs(self, now: float) -> list[Pc]:
         return [self._pc(worker, now) for worker in self._table.workers.values()]

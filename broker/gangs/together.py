@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.parallel.need import Need
 
 # Announced windows of a PC that are looked at: those of the next days.
@@ -45,17 +46,17 @@ class Together(NamedTuple):
     site: str
 
 
-def most_together(pcs: Iterable[Pc], need: Need, seconds: float, margin_s: float) -> Together:
+def most_together(pcs: Iterable[Pc], need: Need, seconds: float, requirement: Requirement) -> Together:
     """Return the most ranks that are together, at the earliest time when there are so many.
 
-    ``seconds``: that they need at speed 1. ``margin_s``: that a window has to be longer.
+    ``seconds``: that they need at speed 1. ``requirement``: what a window has to have left.
     """
     changes: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
     for pc in pcs:
         room = pc.room(need)
-        lasts = seconds / pc.speed + margin_s
+        lasts = requirement.needs(seconds / pc.speed)
         for opens, closes in pc.windows[:WINDOWS] if room else ():
-            if closes - opens > lasts:
+            if fits(lasts, closes - opens):
                 changes[pc.site] += [(max(0.0, opens), room), (closes - lasts, -room)]
     best = Together(0, 0.0, "")
     for site, its in changes.items():

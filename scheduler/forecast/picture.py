@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 
 
@@ -96,7 +97,7 @@ class PicturePC:
     def room_at(self, seconds: float, after: float = 0.0) -> float:
         """When, from ``after`` on, a window first has more than so many seconds left; infinity: never."""
         begins = [(max(after, span.opens), span.closes) for span in self.spans]
-        return min([opens for opens, closes in begins if closes - opens > seconds], default=inf)
+        return min([opens for opens, closes in begins if fits(seconds, closes - opens)], default=inf)
 
 
 @dataclass(frozen=True, slots=True)

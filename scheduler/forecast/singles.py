@@ -18,6 +18,7 @@ from itertools import chain
 from math import exp, inf, log
 from random import Random
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.caps import InUse
 from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
 from deskgrid.scheduler.forecast.plan import DRAWN, DrawnGroup, RunPlan
@@ -105,7 +106,7 @@ class ForecastRun:
     def _waits_for_a_slot(self, kind: int) -> None:
         """Tasks of a kind wait; if their bag is barred, or they fit no window, it never ends."""
         plan, each = self._plan, self._plan.kinds[kind]
-        if each.bag in plan.barred or (self._waits[kind] and each.needs_s >= plan.longest):
+        if each.bag in plan.barred or (self._waits[kind] and not fits(each.needs_s, plan.longest)):
             self._ends[each.bag] = inf
         elif kind not in (kinds := self._pending[plan.share_of[kind]]):
             insort(kinds, kind)
@@ -171,8 +172,8 @@ class ForecastRun:
                     continue
                 if suits is not None and not suits(slot, kind):
                     continue
-                once_more = again and kind in again and again[kind][-1][1] < left
-                if not once_more and (each.needs_s >= left or not self._waits[kind]):
+                once_more = again and kind in again and fits(again[kind][-1][1], left)
+                if not once_more and (not self._waits[kind] or not fits(each.needs_s, left)):
                     continue
                 if gated and not self._may(each.bag, free):
                     continue
@@ -243,7 +244,7 @@ class ForecastRun:
         each = self._plan.kinds[kind]
         bag = self._plan.bags[each.bag]
         again = (seconds - ran, each.needs_s) if bag.keeps else (seconds, max(each.needs_s, ran))
-        if bag.need.seconds(again[1], bag.need.most) >= self._plan.longest:
+        if not fits(bag.need.seconds(again[1], bag.need.most), self._plan.longest):
             self._ends[each.bag] = inf
             return
         self._again.setdefault(kind, []).append(again)

@@ -9,6 +9,7 @@ from heapq import heappop, heappush, merge
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
 from deskgrid.scheduler.parallel.capacity import could, whole
@@ -68,7 +69,7 @@ def _at_site(horizon: _Horizon, job: ParallelJob, size: Size, until: float) -> I
     ranks = size.ranks if not size.power else job.need.least
     base = job.need.seconds(job.runtime, ranks)
     for speed in _levels({*site.hosts, *[host for *_, host in coming[:NEXT]]}, job.need):
-        if not coming or _meet(horizon, job.need, ranks, base / speed + look.margin, speed):
+        if not coming or _meet(horizon, job.need, ranks, look.needs(base / speed), speed):
             found = _Sweep(horizon, job, base / speed, speed).first(size, until)
             if found is not None:
                 yield found
@@ -128,7 +129,7 @@ def _on_one(look: DecisionView, host: Host, job: ParallelJob, ranks: int) -> Hea
         lacks -= slots
         at = free
     seconds = need.seconds(job.runtime, ranks) / host.speed
-    if lacks > 0 or not host.labels >= need.labels or at + seconds + look.margin + ROUNDING >= host.closes:
+    if lacks > 0 or not host.labels >= need.labels or not look.fits(seconds, host.closes - at):
         return None
     return HeadReservation(job, ((host, ranks),), at, seconds)
 
@@ -162,7 +163,7 @@ class _Sweep:
         self.now = look.now
         self.sharing = look.sharing
         self.seconds = seconds
-        self.lasts = seconds + look.margin
+        self.lasts = look.needs(seconds)
         self.speed = speed
         self.free: dict[Host, int] = {}
         self.memory: dict[Host, float] = {}
@@ -187,7 +188,7 @@ class _Sweep:
             while following is not None and following.at <= at + ROUNDING:
                 self._apply(following, at)
                 following = next(self.changes, None)
-            while self.deadlines and self.deadlines[0][0] <= at + ROUNDING:
+            while self.deadlines and self.deadlines[0][0] <= at:
                 self._close(heappop(self.deadlines)[2], at)
             if self.total >= (size.ranks if not size.power else self.job.need.least):
                 found = self._choose(size, at)
@@ -220,7 +221,7 @@ class _Sweep:
 
     def _openings(self, coming: Sequence[tuple[float, float, Host]]) -> Iterator[_Change]:
         for opens, closes, host in coming:
-            if self._suits(host) and closes - opens > self.lasts + ROUNDING:
+            if self._suits(host) and fits(self.lasts, closes - opens):
                 yield _Change(opens, 1, host, host.slots, 0.0, closes)
 
     def _apply(self, change: _Change, at: float) -> None:
@@ -242,7 +243,7 @@ class _Sweep:
         self._count(host, at)
 
     def _close(self, host: Host, at: float) -> None:
-        if self.closes[host] - self.lasts <= at + ROUNDING:  # else another window has opened since
+        if not fits(self.lasts, self.closes[host] - at):  # else another window has opened since
             self.closes[host] = 0.0
             self._count(host, at)
 

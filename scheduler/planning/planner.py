@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import NO_MORE, fits
 from deskgrid.scheduler.model import Window
 from deskgrid.scheduler.planning.relaxation import done_at
 from deskgrid.scheduler.planning.subset_sum import fill
@@ -76,12 +77,12 @@ class Prospect:
         free = self.now
         if (current := self.current.get(slot)) is not None:
             free = current.end + self.reserve
-            if current.end - current.start > least:
+            if fits(least, current.end - current.start):
                 yield current
         for window in windows:
             interval = Interval(max(window.opens, free), window.closes - self.reserve, slot)
             free = max(free, window.closes)
-            if interval.end - interval.start > least:
+            if fits(least, interval.end - interval.start):
                 yield interval
         yield from self._more_like_the_last(slot, windows, least)
 
@@ -91,7 +92,7 @@ class Prospect:
             return
         before, last = windows[-2:]
         opens, lasts = last.opens, last.lasts - self.reserve
-        while lasts > least and last.opens > before.closes:
+        while fits(least, lasts) and last.opens > before.closes:
             opens += last.opens - before.opens
             yield Interval(opens, opens + lasts, slot)
 
@@ -175,7 +176,7 @@ def longest_first(coming: Iterator[Interval], runtimes: Sequence[float]) -> tupl
         if not free:
             return intervals, None
         start, number = free[0]
-        fitting = bisect_left(left, intervals[number].end - start)
+        fitting = bisect_left(left, NO_MORE.limit(intervals[number].end - start))
         if not fitting:
             heapq.heappop(free)
             continue
@@ -243,10 +244,10 @@ def renewed(plan: Plan, intervals: Sequence[Interval], runtimes: Sequence[float]
             return None
         # If a window is gone, the next one gets the tasks that were planned for both.
         fills[found] = runs + fills.get(found, [])
-        ends = found.start + sum(fills[found])
-        if ends >= found.end:
+        work_s = sum(fills[found])
+        if not fits(work_s, found.end - found.start):
             return None
-        end = max(end, ends)
+        end = max(end, found.start + work_s)
     return (
         None if any(left.values()) else Plan(end, [FilledInterval(interval, runs) for interval, runs in fills.items()])
     )

@@ -6,32 +6,15 @@ anything itself. A new policy is one file and one row in the table of `deskgrid.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import RatioSpread
 from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
-
-
-class Requirement(NamedTuple):
-    """What a slot must have left for a task: more than ``stretch`` times its runtime, and ``margin`` s to start up.
-
-    If more than ``ample`` seconds are left, no stretch is required: no better slot will come.
-    """
-
-    margin: float = 0.0
-    stretch: float = 1.0
-    ample: float = inf
-
-    def needs(self, runtime: float) -> float:
-        """The seconds that a slot's remaining time must exceed for a task to fit."""
-        margin, stretch, ample = self
-        stretched = runtime * stretch
-        return (stretched if stretched <= ample else max(runtime, ample)) + margin
 
 
 class Place(NamedTuple):

@@ -8,6 +8,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.gangs.together import Pc, Together, most_together
 from deskgrid.broker.need_notes import WAIT
+from deskgrid.scheduler.fitting import NO_MORE
 from deskgrid.scheduler.parallel.need import Need
 from tests.broker.gang_peers import asked_to_prepare, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import ADMIN, Office, OpenOffice
@@ -36,7 +37,7 @@ def pc(*windows: tuple[float, float], site: str = "a", slots: int = 1, speed: fl
     ],
 )
 def test_the_most_ranks_that_are_together_at_the_earliest(pcs: list[Pc], need: Need, found: Together) -> None:
-    assert most_together(pcs, need, 100.0, 0.0) == found
+    assert most_together(pcs, need, 100.0, NO_MORE) == found
 
 
 def why(office: Office, bag: str) -> list[str]:

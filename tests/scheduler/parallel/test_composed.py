@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.parallel import reservation
 from deskgrid.scheduler.parallel.base import Aside, Host, Keep, ParallelJob, ParallelPolicy, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.choices import DecisionView, Size
@@ -30,7 +31,7 @@ def began(grid: Grid) -> dict[int, float]:
 
 
 def look_of(grid: Grid, margin: float = 0.0) -> DecisionView:
-    return DecisionView(grid, grid.now, list(grid.waiting), Rigid(), margin)
+    return DecisionView(grid, grid.now, list(grid.waiting), Rigid(), Requirement(margin))
 
 
 def test_first_come_first_served_lets_all_wait_with_the_head() -> None:
