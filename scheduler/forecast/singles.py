@@ -18,6 +18,7 @@ from itertools import chain
 from math import exp, inf, log
 from random import Random
 
+from deskgrid.scheduler.beyond import place_of
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.caps import InUse
 from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
@@ -29,8 +30,6 @@ PARTS = 4
 LEAST = 1e-9
 # A task that has run longer than all known ones goes on by this law (Pareto): twice as long for an eighth of them.
 BEYOND = 3.0
-# Windows are announced for a week. Those that were announced are taken to come again each week, so many times. Seconds.
-WEEK_S, WEEKS = 604_800.0, 8
 
 # A window: when it opens, when it closes as planned, and when it really closes.
 OpenWindow = tuple[float, float, float]
@@ -277,12 +276,12 @@ class ForecastRun:
         known = self._windows[pc]
         if number < len(known):
             return known[number]
-        spans = self._plan.pcs[pc].spans
-        week, place = divmod(number, len(spans)) if spans else (WEEKS, 0)
-        if week >= WEEKS or (week and (spans[-1].opens <= 0.0 or spans[-1].closes == inf)):
-            return None  # a window that was never announced does not come again
-        opens, closes, ends = spans[place]
-        later, last = week * WEEK_S, known[-1][2] if known else 0.0
+        its = self._plan.pcs[pc]
+        if (found := place_of(number, len(its.spans), its.period_s)) is None:
+            return None
+        place, later = found
+        opens, closes, ends = its.spans[place]
+        last = known[-1][2] if known else 0.0
         really = ends[int(self._own.random() * len(ends))] if ends else closes
         known.append((max(opens + later, last), closes + later, max(really + later, last)))
         return known[-1]

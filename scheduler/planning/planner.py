@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+from deskgrid.scheduler.beyond import beyond
 from deskgrid.scheduler.fitting import NO_MORE, fits
-from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.planning.relaxation import done_at
 from deskgrid.scheduler.planning.subset_sum import fill
 
@@ -65,36 +66,27 @@ class Prospect:
 
     now: float
     current: Mapping[SlotKey, Interval]
-    announced: Mapping[SlotKey, Sequence[Window]]
+    announced: Mapping[SlotKey, Windows]
     reserve: float
 
     def intervals(self, least: float) -> Iterator[Interval]:
-        """All intervals longer than ``least``, by their start; endless if windows are assumed to repeat."""
-        slots = {**self.announced, **dict.fromkeys(self.current.keys() - self.announced.keys(), ())}
+        """All intervals longer than ``least``, by their start, and those expected beyond the announced windows."""
+        slots = {**self.announced, **dict.fromkeys(self.current.keys() - self.announced.keys(), Windows())}
         return heapq.merge(*(self._intervals_of(slot, windows, least) for slot, windows in slots.items()))
 
-    def _intervals_of(self, slot: SlotKey, windows: Sequence[Window], least: float) -> Iterator[Interval]:
+    def _intervals_of(self, slot: SlotKey, windows: Windows, least: float) -> Iterator[Interval]:
         free = self.now
         if (current := self.current.get(slot)) is not None:
             free = current.end + self.reserve
             if fits(least, current.end - current.start):
                 yield current
-        for window in windows:
-            interval = Interval(max(window.opens, free), window.closes - self.reserve, slot)
-            free = max(free, window.closes)
+        known = ((window, 0.0) for window in windows)
+        long_enough = fits(least, windows.longest_s - self.reserve)
+        for window, later in chain(known, beyond(windows, windows.period_s) if long_enough else ()):
+            interval = Interval(max(window.opens + later, free), window.closes + later - self.reserve, slot)
+            free = max(free, window.closes + later)
             if fits(least, interval.end - interval.start):
                 yield interval
-        yield from self._more_like_the_last(slot, windows, least)
-
-    def _more_like_the_last(self, slot: SlotKey, windows: Sequence[Window], least: float) -> Iterator[Interval]:
-        """Repeat the last announced window: announcements end after some days, or after 64 windows."""
-        if len(windows) < 2:
-            return
-        before, last = windows[-2:]
-        opens, lasts = last.opens, last.lasts - self.reserve
-        while fits(least, lasts) and last.opens > before.closes:
-            opens += last.opens - before.opens
-            yield Interval(opens, opens + lasts, slot)
 
 
 class Planner:

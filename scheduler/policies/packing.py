@@ -195,7 +195,7 @@ def _windows_of(come: UpcomingWindows) -> Windows:
     """Windows to come of a worker, as long as a PC of speed 1 would need them."""
     if come.speed == 1.0:
         return come.windows
-    return Windows([Window(_start(opens, closes, come.speed), closes) for opens, closes in come.windows])
+    return type(come.windows)([Window(_start(opens, closes, come.speed), closes) for opens, closes in come.windows])
 
 
 _NO_FILLS: deque[FilledInterval] = deque()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from deskgrid.scheduler.model import DRIFT, OPEN_ENDED, Attempt, Window, Windows, agree, near
+from deskgrid.scheduler.model import DRIFT, OPEN_ENDED, Attempt, HabitualWindows, Window, Windows, agree, near
 from deskgrid.scheduler.state.bags import TaskBatch
 from deskgrid.scheduler.state.slot_index import Row, SlotIndex
 
@@ -228,7 +228,7 @@ def habitual(last: Window | None, gap: float | None, now: float) -> Windows:
     if last is None or gap is None:
         return Windows()
     opens = max(now, last.closes + gap)
-    return Windows(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
+    return HabitualWindows(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
 
 
 def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
