@@ -83,7 +83,7 @@ class Copying:
     def _due_looks(self, now: float) -> Iterator[Slot]:
         """Take slots whose look is due off the heap, and yield those that run an attempt that may be copied."""
         for slot in self._looks.due(self._grid.slots.slots, LOOKS, now):
-            if slot.sent and slot.sent[0].attempt != slot.copied_in_vain and self._allows_copies(slot):
+            if slot.sent and slot.sent[0].attempt != slot.do_not_copy and self._allows_copies(slot):
                 yield slot
 
     def _allows_copies(self, slot: Slot) -> bool:

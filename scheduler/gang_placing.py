@@ -243,14 +243,14 @@ class GangPlacing:
         bag = grid.tasks.known(task).bag
         queue = grid.jobs(bag.category)
         if bag.barred and grid.tasks.state(task) == State.WAITING:  # it was paused a moment ago
-            queue.go(task, 1)
+            queue.dequeue(task, 1)
             grid.tasks.move(task, State.BARRED)
             grid.budget -= 1
             return None
         if not self._can_be(start):
             grid.counters.unfit += 1
             return None
-        queue.go(task, 1)
+        queue.dequeue(task, 1)
         attempt = Attempt(task, grid.next_attempt)
         grid.next_attempt += 1
         grid.budget -= 1

@@ -22,7 +22,7 @@ from deskgrid.scheduler.gang_placing import GangPlacing
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import ROUNDING, Attempt, State, named
 from deskgrid.scheduler.pieces import Pieces
-from deskgrid.scheduler.policies.base import Foresight, Place, Postpone
+from deskgrid.scheduler.policies.base import Place, Postpone, ReportsPlan
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import PolicyView
 from deskgrid.scheduler.probes import place_probes
@@ -159,7 +159,7 @@ class Placing:
     def _take_turns(self, turns: PassTurns) -> None:
         """Ask the policy for tasks of those whose turn it is, until no slot has room, or nothing more fits."""
         grid = self._grid
-        if turns.contested and isinstance(grid.policy, Foresight):
+        if turns.contested and isinstance(grid.policy, ReportsPlan):
             self._postpone(Postpone(None), turns.categories)  # a plan may choose among everybody's tasks
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)

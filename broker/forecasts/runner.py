@@ -46,7 +46,7 @@ class Forecaster(Protocol):
 
 
 @dataclass(slots=True)
-class AtOnce:
+class InlineForecaster:
     """Makes forecasts at once, where it is asked: for tests, and grids on a virtual network."""
 
     made: list[Picture] = field(default_factory=list)

@@ -66,7 +66,7 @@ class Composed:
         return queue
 
     def _begin(self, look: DecisionView, job: ParallelJob) -> Start | HeadReservation | None:
-        """How the head starts now, or when it can start; None: at no time that is known."""
+        """How the head starts now, or when it can start; None: in no known window."""
         wanted = within(look, job, self.sizes.size(look, job))
         start = self.where.place(look, job, wanted)
         if start is None and (other := self.sizes.instead(look, job, wanted)) != wanted:

@@ -27,7 +27,7 @@ NEXT = 200
 
 
 def earliest(look: DecisionView, job: ParallelJob, size: Size) -> HeadReservation | None:
-    """What to keep free for a job; None: it can start at no time that is known.
+    """What to keep free for a job; None: it can start in no known window.
 
     Of sites where it can start at the same time, the one where it takes the least time; then the first by name.
     """

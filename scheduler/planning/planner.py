@@ -58,7 +58,7 @@ class Plan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class KnownWindows:
     """The windows known at ``now``, by slot: the rest of each open one, and the announced ones.
 
     ``reserve``: seconds to keep free in each window.
@@ -97,7 +97,7 @@ class Planner:
         self._failed = 0.0  # the latest end that was tried without success
         self._force = False  # which way of packing is next
 
-    def look(self, prospect: Prospect, runtimes: Sequence[float]) -> int:
+    def look(self, prospect: KnownWindows, runtimes: Sequence[float]) -> int:
         """Update the plan, or make one for the ascending ``runtimes``, and try to improve it.
 
         Without runtimes there is no plan. Returns how many intervals were looked at, to estimate the cost.

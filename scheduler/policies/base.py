@@ -164,8 +164,8 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class Hopeful(Protocol):
-    """What a policy may have besides: less than its ``requirement`` is enough where a slot would stay idle."""
+class HasFallback(Protocol):
+    """Optional: a weaker requirement for slots that would otherwise stay idle."""
 
     @property
     def least(self) -> Requirement:
@@ -174,7 +174,7 @@ class Hopeful(Protocol):
 
 def least_required(policy: Policy) -> Requirement:
     """What a slot must have left for a task, if it finds no better one."""
-    return policy.least if isinstance(policy, Hopeful) else policy.requirement
+    return policy.least if isinstance(policy, HasFallback) else policy.requirement
 
 
 class PlannedWork(NamedTuple):
@@ -186,8 +186,8 @@ class PlannedWork(NamedTuple):
 
 
 @runtime_checkable
-class Foresight(Protocol):
-    """What a policy may have besides: it can say what it intends for windows to come, for people who watch."""
+class ReportsPlan(Protocol):
+    """Optional: shows its plan for the windows to come, for people who watch."""
 
     def planned(self) -> Iterator[PlannedWork]:
         """What is intended now; it may be something else at the next look."""

@@ -21,7 +21,7 @@ from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.model import Window, Windows
 from deskgrid.scheduler.parallel.base import ParallelPolicy
 from deskgrid.scheduler.parallel.default import default_policy
-from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
+from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, KnownWindows, Planner, SlotKey
 from deskgrid.scheduler.planning.turn import choose
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, UpcomingWindows, View
 from deskgrid.scheduler.policies.chances import chances
@@ -167,11 +167,11 @@ class Packing:
     def _reserve(self) -> float:
         return self.margin + SLACK_S
 
-    def _prospect(self, now: float, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> Prospect:
+    def _prospect(self, now: float, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> KnownWindows:
         keys = [(at.worker, at.slot) for at in slots]
         ends = [at.closes - self._reserve for at in slots]
         free = [_start(at.free, end, at.speed) for at, end in zip(slots, ends, strict=True)]
-        return Prospect(
+        return KnownWindows(
             now=now,
             current={key: Interval(start, end, key) for key, start, end in zip(keys, free, ends, strict=True)},
             announced={(come.worker, slot): _windows_of(come) for come in coming for slot in range(come.slots)},

@@ -63,7 +63,7 @@ class Slot:
     closes: float = OPEN_ENDED
     speed: float = 1.0
     gang: "Gang | None" = None
-    copied_in_vain: Attempt | None = None  # an attempt that goes on alone, because its copy or its original failed
+    do_not_copy: Attempt | None = None  # an attempt that goes on alone, because its copy or its original failed
     # The index list that has its entry (None when it has no room), and the entry.
     rows: list[Row] | None = None
     row: Row = (0.0, 0.0, 0)

@@ -17,7 +17,7 @@ import pytest
 from deskgrid.broker.forecasts import process as process_module
 from deskgrid.broker.forecasts import tasks as tasks_module
 from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _Jobs, lines_of
-from deskgrid.broker.forecasts.runner import LATE, AtOnce, Ticket
+from deskgrid.broker.forecasts.runner import LATE, InlineForecaster, Ticket
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.compare import ImaginedEnd
 from deskgrid.scheduler.forecast.picture import (
@@ -75,7 +75,7 @@ def woken() -> Iterator[Woken]:
 
 def test_a_process_of_its_own_gives_the_same_answer(woken: Woken) -> None:
     ticket = woken.made(seed=3)
-    assert ticket.ends == forecast(PICTURE, Random(3), 20) == AtOnce().submit(PICTURE, 3, 20).ends
+    assert ticket.ends == forecast(PICTURE, Random(3), 20) == InlineForecaster().submit(PICTURE, 3, 20).ends
     assert 0.0 < ticket.cost_s < 5.0
     assert woken.made(seed=4).ends != ticket.ends
 

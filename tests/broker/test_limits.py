@@ -12,7 +12,7 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port import connections as limits
 from deskgrid.broker.port import send_queue as send_queue_module
 from deskgrid.broker.port.connections import Connections
-from deskgrid.broker.port.send_queue import MESSAGE_BYTES, Handed, Parts, SendQueue, Untaken
+from deskgrid.broker.port.send_queue import MESSAGE_BYTES, OutstandingBytes, Parts, SendQueue, SendResult
 from tests.broker.office import Office, OfficeLine
 from tests.peers import BareWorker
 
@@ -222,21 +222,21 @@ class Network:
     def __init__(self, **takes: int) -> None:
         self.takes = {name.encode(): count for name, count in takes.items()}
         self.taken: list[tuple[bytes, ...]] = []
-        self.untaken = Untaken()
+        self.untaken = OutstandingBytes()
         self.outgoing = SendQueue(self._hand_over, self.untaken)
 
     def waiting(self, peer: bytes) -> int:
         """Bytes that wait for a peer."""
         return self.untaken.of_peer(peer)
 
-    def _hand_over(self, peer: bytes, parts: Parts) -> Handed:
+    def _hand_over(self, peer: bytes, parts: Parts) -> SendResult:
         if peer not in self.takes:
-            return Handed.NOBODY
+            return SendResult.GONE
         if not self.takes[peer]:
-            return Handed.LATER
+            return SendResult.WOULD_BLOCK
         self.takes[peer] -= 1
         self.taken.append((peer, *map(bytes, parts)))
-        return Handed.TAKEN
+        return SendResult.SENT
 
 
 def test_what_a_slow_peer_does_not_take_waits_in_order_and_nobody_else_does() -> None:

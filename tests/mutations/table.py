@@ -141,7 +141,7 @@ MUTATIONS = (
     Mutation(
         "copy a copy whose original has failed",
         "deskgrid.scheduler.answers:Answers._go_on_alone",
-        "slot.copied_in_vain = ",
+        "slot.do_not_copy = ",
         "_ = ",
         "copy alone",
     ),

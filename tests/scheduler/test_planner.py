@@ -15,9 +15,9 @@ from deskgrid.scheduler.planning.planner import (
     INTERVALS,
     FilledInterval,
     Interval,
+    KnownWindows,
     Plan,
     Planner,
-    Prospect,
     SlotKey,
     longest_first,
     packed,
@@ -33,11 +33,11 @@ def prospect(
     announced: dict[SlotKey, list[Window]] | None = None,
     now: float = 0.0,
     reserve: float = 0.0,
-) -> Prospect:
-    return Prospect(now, current or {}, {slot: Windows(its) for slot, its in (announced or {}).items()}, reserve)
+) -> KnownWindows:
+    return KnownWindows(now, current or {}, {slot: Windows(its) for slot, its in (announced or {}).items()}, reserve)
 
 
-def rooms_of(prospect: Prospect, least: float = 0.0, until: float = WEEK_S) -> list[Interval]:
+def rooms_of(prospect: KnownWindows, least: float = 0.0, until: float = WEEK_S) -> list[Interval]:
     return [interval for interval in islice(prospect.intervals(least), 12) if interval.start < until]
 
 
@@ -126,7 +126,7 @@ def test_of_more_windows_than_can_be_announced_the_last_two_go_on() -> None:
 
 
 def test_windows_by_habit_go_on_as_they_began() -> None:
-    view = Prospect(0.0, {}, {A: HabitualWindows([Window(5, 10), Window(12, 17)])}, 0.0)
+    view = KnownWindows(0.0, {}, {A: HabitualWindows([Window(5, 10), Window(12, 17)])}, 0.0)
     assert rooms_of(view)[:4] == [Interval(5 + 7 * n, 10 + 7 * n, A) for n in range(4)]
 
 
@@ -365,7 +365,7 @@ def test_there_is_no_plan_where_the_windows_do_not_suffice() -> None:
     assert planner.best is None
 
 
-def hard() -> tuple[Prospect, list[float]]:
+def hard() -> tuple[KnownWindows, list[float]]:
     """Longest first ends at 14: it puts 6 and 5 beside each other. 12 is best."""
     return prospect({A: Interval(0, OPEN_ENDED, A), B: Interval(0, OPEN_ENDED, B)}), [4.0, 4.0, 4.0, 6.0, 6.0]
 
@@ -424,7 +424,7 @@ def test_a_new_plan_is_made_when_the_old_one_no_longer_holds() -> None:
 
 
 def test_the_cost_of_a_look_is_the_rooms_it_took() -> None:
-    view = Prospect(0.0, {}, {A: HabitualWindows([Window(0, 9), Window(10, 19)])}, 0.0)
+    view = KnownWindows(0.0, {}, {A: HabitualWindows([Window(0, 9), Window(10, 19)])}, 0.0)
     planner = Planner()
     assert planner.look(view, [8.0] * 50) == 50
     assert planner.look(view, [8.0] * 50) == 50

@@ -242,8 +242,8 @@ def test_those_that_can_be_cancelled_are_found_in_ranges_and_those_bound_to_slot
         table.move(task, state)
     assert table.open_spans([(0, 8)]) == [(0, 2), (3, 3), (6, 2)]
     assert table.open_spans([(0, 8)], unsent=True) == [(0, 1), (3, 3), (6, 2)]
-    assert [table.elsewhere(first, 3) for first in (0, 2, 3)] == [1, 1, 1]
-    assert table.elsewhere(0, 6) == 2
+    assert [table.bound(first, 3) for first in (0, 2, 3)] == [1, 1, 1]
+    assert table.bound(0, 6) == 2
 
 
 def test_a_small_bag_is_predicted_by_its_own_tasks_beside_many_that_are_bound() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.errands import Errand, Errands, TookTooLong
+from deskgrid.worker.files.errands import Background, Errand, TookTooLong
 from deskgrid.worker.files.inputs import has_files
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused
@@ -30,7 +30,7 @@ class _Leaving:
 class OutputFiles:
     """``places``: where the folders of tasks are. ``tidy`` removes the folder of a holder."""
 
-    def __init__(self, places: Places, errands: Errands, uploads: Uploads, tidy: Callable[[str], None]) -> None:
+    def __init__(self, places: Places, errands: Background, uploads: Uploads, tidy: Callable[[str], None]) -> None:
         self._places = places
         self._errands = errands
         self._uploads = uploads

@@ -38,7 +38,7 @@ class Pc:
         return min(ranks, int(self.memory // need.memory)) if need.memory and self.memory < float("inf") else ranks
 
 
-class Together(NamedTuple):
+class Colocation(NamedTuple):
     """The most ranks that are together for long enough, from when on, and where. None: ``ranks`` is 0."""
 
     ranks: int
@@ -46,7 +46,7 @@ class Together(NamedTuple):
     site: str
 
 
-def most_together(pcs: Iterable[Pc], need: Need, seconds: float, requirement: Requirement) -> Together:
+def most_together(pcs: Iterable[Pc], need: Need, seconds: float, requirement: Requirement) -> Colocation:
     """Return the most ranks that are together, at the earliest time when there are so many.
 
     ``seconds``: that they need at speed 1. ``requirement``: what a window has to have left.
@@ -58,14 +58,14 @@ def most_together(pcs: Iterable[Pc], need: Need, seconds: float, requirement: Re
         for opens, closes in pc.windows[:WINDOWS] if room else ():
             if fits(lasts, closes - opens):
                 changes[pc.site] += [(max(0.0, opens), room), (closes - lasts, -room)]
-    best = Together(0, 0.0, "")
+    best = Colocation(0, 0.0, "")
     for site, its in changes.items():
         here = 0
         # Where one window can take no start any more when another opens, they are not together.
         for at, ranks in sorted(its):
             here += ranks
             if (here, -at) > (best.ranks, -best.starts_in_s):
-                best = Together(here, at, site)
+                best = Colocation(here, at, site)
     return best
 
 
