@@ -100,7 +100,7 @@ docs: $(READY) ## reference pages from the program, and the site, in site/; whil
 
 types: # links by which all of deskgrid is below one folder, for tools that read the code and do not run it
 	@rm -rf .types && mkdir -p .types/deskgrid
-	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker scheduler sleepbench worker) .types/deskgrid/
+	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker papers scheduler sleepbench worker) .types/deskgrid/
 
 pictures: $(READY) ## the status screen and an estimate for README and the site, drawn from real runs
 	$(BIN)/python docs/screen.py

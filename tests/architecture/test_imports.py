@@ -42,6 +42,7 @@ PLACES = {
     "worker/run/shared.py": "child",
     "worker/run/start.py": "child",
     "sleepbench/": "benchmark",
+    "papers/": "paper",
     "benchmarks/": "benchmark",
     "tests/": "tests",
     "examples/": "example",
@@ -73,6 +74,7 @@ MAY_IMPORT = {
             "screen",
             "worker",
             "benchmark",
+            "paper",
             "lent",
             "line",
             "common",
@@ -80,8 +82,8 @@ MAY_IMPORT = {
         ["click", "rich"],
     ),
 }
-# These two may import anything, but the benchmark not the command line, which is above it.
-FREE = {"tests", "benchmark"}
+# These may import anything but what is above them.
+FREE: dict[str, tuple[str, ...]] = {"tests": (), "paper": ("command line",), "benchmark": ("paper", "command line")}
 
 # Files that know ZeroMQ: the three loops with their connections, what two of them share, and what makes and keeps keys.
 ZMQ = {
@@ -117,10 +119,8 @@ def breach(importer: str, name: str) -> str | None:
         return "only " + ", ".join(sorted(ZMQ)) + " know ZeroMQ"
     if library in PICKLES and kind in NEVER_UNPICKLES:
         return f"a {kind} file never unpickles"
-    if kind == "benchmark" and target is not None and kind_of(target) == "command line":
-        return "the command line offers the benchmark's commands: what they share is in deskgrid/option_types.py"
     if kind in FREE:
-        return None
+        return f"a {kind_of(target)} file is above it" if target and kind_of(target) in FREE[kind] else None
     ours, libraries = MAY_IMPORT[kind]
     if target is not None:
         other = kind_of(target)
@@ -165,6 +165,8 @@ def test_a_new_folder_is_told_to_find_its_place() -> None:
         ("deskgrid/screen/watch.py", "zmq"),
         ("deskgrid/cli/front.py", "zmq"),
         ("sleepbench/cli/eta.py", "deskgrid.cli.base"),
+        ("sleepbench/cli/eta.py", "deskgrid.papers.base"),
+        ("papers/command.py", "deskgrid.cli.base"),
         ("worker/agent.py", "deskgrid.scheduler.model"),
         ("worker/agent.py", "cloudpickle"),
         ("worker/run/child.py", "deskgrid.wire"),
@@ -188,6 +190,7 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
         ("worker/agent.py", "deskgrid.wire.Hello"),
         ("worker/run/child.py", "pickle"),
         ("sleepbench/live.py", "zmq"),
+        ("papers/command.py", "deskgrid.sleepbench.cli.common"),
     ],
 )
 def test_what_the_house_allows_is_none(importer: str, name: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from deskgrid.sleepbench.papers.base import PaperError
-from deskgrid.sleepbench.papers.printed import table_of
+from deskgrid.papers.base import PaperError
+from deskgrid.papers.printed import table_of
 from deskgrid.sleepbench.workloads.lublin import lublin_jobs
 from deskgrid.sleepbench.workloads.source import WorkloadError
 from deskgrid.sleepbench.workloads.swf import read_rigid

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from deskgrid.papers.base import AskedExperiments, TrialRow
+from deskgrid.papers.cisne import runs
+from deskgrid.papers.cisne.experiment import EXPERIMENTS, LabTrial, trials
+from deskgrid.papers.cisne.runs import LabRun, Setting
+from deskgrid.papers.printed import mean_of, table_of
 from deskgrid.sleepbench.cli import sleepbench_group
-from deskgrid.sleepbench.papers.base import AskedExperiments, TrialRow
-from deskgrid.sleepbench.papers.cisne import runs
-from deskgrid.sleepbench.papers.cisne.runs import LabRun, Setting
-from deskgrid.sleepbench.papers.printed import mean_of, table_of
-from deskgrid.sleepbench.papers.sdpn import EXPERIMENTS, LabTrial, trials
 
 
 @pytest.fixture(autouse=True, scope="module")

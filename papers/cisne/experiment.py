@@ -1,4 +1,4 @@
-"""SDPN: how well each job's turnaround is predicted when it arrives (J. Ll. Lérida et al.). sdpn.toml has the rest.
+"""SDPN: how well each job's turnaround is predicted when it arrives (J. Ll. Lérida et al.).
 
 Experiments: ``turnaround`` (Fig. 2, and Fig. 3 left), ``saturated`` (Fig. 3 right), ``parts`` and ``window`` (Fig. 4),
 ``cost`` (Table 1). The policies of the rows are who predicts; how the laboratory schedules is a part of the case.
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from time import thread_time
 
-from deskgrid.sleepbench.papers.base import AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
-from deskgrid.sleepbench.papers.cisne.predictors import PredictedSeconds, predictors
-from deskgrid.sleepbench.papers.cisne.runs import Ended, LabRun, Setting, past
-from deskgrid.sleepbench.papers.printed import table_of
+from deskgrid.papers.base import AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
+from deskgrid.papers.cisne.predictors import PredictedSeconds, predictors
+from deskgrid.papers.cisne.runs import Ended, LabRun, Setting, past
+from deskgrid.papers.printed import table_of
 
 NAMES = ("sdpn", "hanzich", "historical", "li", "smith")
 SELECTIONS, PLACEMENTS = ("fcfs", "backfilling"), ("normal", "uniform")

@@ -1,4 +1,4 @@
-"""What the papers print, beside what comes out here: read from the file .toml of each paper.
+"""What the papers print, beside what comes out here: read from the assumptions.toml of each paper.
 
 Such a file has the paper's parameters (``[facts]``), what it leaves open (``[assumed]``, each with its reason as a
 comment), and its results, one table ``[[printed]]`` each:
@@ -20,7 +20,8 @@ from math import inf
 from statistics import fmean
 from typing import Any
 
-from deskgrid.sleepbench.papers.base import TrialRow
+from deskgrid.papers import PAPERS
+from deskgrid.papers.base import TrialRow
 
 # How far off a figure may be, unless its table says otherwise.
 WITHIN = 10.0
@@ -78,7 +79,7 @@ class Beside:
 @cache
 def table_of(paper: str) -> dict[str, Any]:
     """The file of a paper, as it was read: ``table_of("rhap")``."""
-    return tomllib.loads(files(__package__).joinpath(f"{paper}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(files(PAPERS[paper]).joinpath("assumptions.toml").read_text(encoding="utf-8"))
 
 
 def printed_in(paper: str) -> list[Printed]:

@@ -3,9 +3,9 @@
 import pytest
 from matplotlib.container import BarContainer
 
-from deskgrid.sleepbench.papers import paper_named
-from deskgrid.sleepbench.papers.base import TrialRow
-from deskgrid.sleepbench.pictures.papers import figure_of
+from deskgrid.papers import paper_named
+from deskgrid.papers.base import TrialRow
+from deskgrid.papers.picture import figure_of
 
 
 @pytest.mark.parametrize(("values", "drawn"), [([21.0], False), ([21.0, 25.0], True)])

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.option_types import Refusal, Whole
+from deskgrid.papers import PAPERS, paper_named
+from deskgrid.papers.base import AskedExperiments, Paper, PaperError, PaperTrial, TrialRow, making
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
-from deskgrid.sleepbench.papers import PAPERS, paper_named
-from deskgrid.sleepbench.papers.base import AskedExperiments, Paper, PaperError, PaperTrial, TrialRow, making
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +64,7 @@ def paper(
     """Repeat a paper on parallel tasks in virtual time, with the scheduler that the broker runs.
 
     The tables show what the paper printed beside what comes out here. What the papers leave open is assumed; each
-    assumption stands with its reason in sleepbench/papers/NAME.toml.
+    assumption stands with its reason in papers/NAME/assumptions.toml.
     """
     from rich.console import Console
 
@@ -87,7 +87,7 @@ def paper(
     rows = _made(trials, processes or os.cpu_count() or 1, file)
     _print(chosen, rows, Console())
     if plot is not None:
-        from deskgrid.sleepbench.pictures.papers import figure_of
+        from deskgrid.papers.picture import figure_of
 
         write_picture(figure_of(chosen, rows), plot)
 
@@ -140,8 +140,8 @@ def _made(trials: Sequence[PaperTrial], processes: int, file: Path | None) -> li
 
 
 def _print(chosen: Paper, rows: Sequence[TrialRow], console: "Console") -> None:
-    from deskgrid.sleepbench.papers.printed import printed_in
-    from deskgrid.sleepbench.papers.report import notes, tables
+    from deskgrid.papers.printed import printed_in
+    from deskgrid.papers.report import notes, tables
 
     printed = printed_in(chosen.name)
     for table in tables(chosen, rows, printed, console):

@@ -6,8 +6,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from deskgrid.sleepbench.papers.base import AskedExperiments
-from deskgrid.sleepbench.papers.rhap import PAPER, USUAL, RhapTrial, drawn, load_of_others, pcs
+from deskgrid.papers.base import AskedExperiments
+from deskgrid.papers.rhap.experiment import PAPER, USUAL, RhapTrial, drawn, load_of_others, pcs
 
 
 def mean(policy: str, case: str, experiment: str = "load", seeds: int = 2, jobs: int = 300) -> float:

@@ -10,10 +10,10 @@ from math import exp, inf, sqrt
 from statistics import NormalDist, fmean, stdev
 from typing import ClassVar, NamedTuple, Protocol
 
+from deskgrid.papers.cisne.ahead import Going, LookAhead, Model, Moment, SeenJob
+from deskgrid.papers.cisne.jobs import Kind
+from deskgrid.papers.printed import table_of
 from deskgrid.scheduler.parallel.base import ParallelPolicy
-from deskgrid.sleepbench.papers.cisne.ahead import Going, LookAhead, Model, Moment, SeenJob
-from deskgrid.sleepbench.papers.cisne.jobs import Kind
-from deskgrid.sleepbench.papers.printed import table_of
 
 
 class EndedJob(NamedTuple):

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from deskgrid.papers import base
+from deskgrid.papers.base import AskedExperiments, PaperError
+from deskgrid.papers.rhap import experiment as rhap
 from deskgrid.sleepbench.cli import sleepbench_group
 from deskgrid.sleepbench.cli.common import write_json
-from deskgrid.sleepbench.papers import base, rhap
-from deskgrid.sleepbench.papers.base import AskedExperiments, PaperError
 
 IDENTITY = ["paper", "experiment", "case", "policy", "seed", "value", "unit"]
 

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
-from deskgrid.sleepbench.papers.base import AskedExperiments, TrialRow
-from deskgrid.sleepbench.papers.scojo_p import (
+from deskgrid.papers.base import AskedExperiments, TrialRow
+from deskgrid.papers.scojo_p.experiment import (
     CLASSES,
     EXPERIMENTS,
     PAPER,
@@ -17,6 +15,8 @@ from deskgrid.sleepbench.papers.scojo_p import (
     least_and_most,
     table_1,
 )
+from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.sizes.rigid import working_set
 
 EVERYTHING = AskedExperiments(list(EXPERIMENTS), [], [], [1])
 

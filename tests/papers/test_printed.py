@@ -6,10 +6,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from deskgrid.sleepbench.papers import PAPERS, paper_named
-from deskgrid.sleepbench.papers.base import AskedExperiments, Experiment, Paper, TrialRow
-from deskgrid.sleepbench.papers.printed import Printed, beside, printed_in, table_of
-from deskgrid.sleepbench.papers.report import figure, notes, tables
+from deskgrid.papers import PAPERS, paper_named
+from deskgrid.papers.base import AskedExperiments, Experiment, Paper, TrialRow
+from deskgrid.papers.printed import Printed, beside, printed_in, table_of
+from deskgrid.papers.report import figure, notes, tables
 
 
 def rows(**means: float) -> list[TrialRow]:

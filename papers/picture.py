@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from deskgrid.sleepbench.papers.base import Experiment, Paper, TrialRow
+from deskgrid.papers.base import Experiment, Paper, TrialRow
 from deskgrid.sleepbench.pictures.means import Spread, spread
 from deskgrid.sleepbench.pictures.style import INK, drawing, looks, new_figure
 

@@ -6,11 +6,10 @@ from statistics import fmean
 
 import pytest
 
-from deskgrid.scheduler.policies import make_policy
-from deskgrid.sleepbench.papers.cisne.ahead import LookAhead, Model, Moment, SeenJob
-from deskgrid.sleepbench.papers.cisne.jobs import Kind, LabJob, drawn_jobs
-from deskgrid.sleepbench.papers.cisne.lab import Use, Users, slowdowns
-from deskgrid.sleepbench.papers.cisne.predictors import (
+from deskgrid.papers.cisne.ahead import LookAhead, Model, Moment, SeenJob
+from deskgrid.papers.cisne.jobs import Kind, LabJob, drawn_jobs
+from deskgrid.papers.cisne.lab import Use, Users, slowdowns
+from deskgrid.papers.cisne.predictors import (
     EndedJob,
     Historical,
     Multiprogramming,
@@ -19,7 +18,8 @@ from deskgrid.sleepbench.papers.cisne.predictors import (
     by_distance,
     by_templates,
 )
-from deskgrid.sleepbench.papers.cisne.runs import Setting
+from deskgrid.papers.cisne.runs import Setting
+from deskgrid.scheduler.policies import make_policy
 
 NAMES = ["pc01", "pc02", "pc03", "pc04"]
 IDLE = Use(0.0, 0.0)

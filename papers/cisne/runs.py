@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
+from deskgrid.papers.cisne.ahead import Moment, SeenJob
+from deskgrid.papers.cisne.jobs import LabJob, drawn_jobs
+from deskgrid.papers.cisne.lab import VirtualLab
+from deskgrid.papers.cisne.predictors import EndedJob
+from deskgrid.papers.printed import table_of
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.parallel.base import ParallelPolicy
 from deskgrid.scheduler.policies import Policy, make_policy, parallel_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedWork, Simulator
-from deskgrid.sleepbench.papers.cisne.ahead import Moment, SeenJob
-from deskgrid.sleepbench.papers.cisne.jobs import LabJob, drawn_jobs
-from deskgrid.sleepbench.papers.cisne.lab import VirtualLab
-from deskgrid.sleepbench.papers.cisne.predictors import EndedJob
-from deskgrid.sleepbench.papers.printed import table_of
 
 
 @dataclass(frozen=True, slots=True)

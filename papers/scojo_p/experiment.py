@@ -1,4 +1,4 @@
-"""SCOJO-P: sizes of moldable jobs on one parallel machine (L. Barsanti, A. C. Sodan). scojo-p.toml has the rest.
+"""SCOJO-P: sizes of moldable jobs on one parallel machine (L. Barsanti, A. C. Sodan).
 
 Experiments: ``response`` (Figs. 5 and 10); ``by-class``, from the same runs; ``moldable-share`` (Section 5.3), where
 some jobs are rigid; ``downey``, with another model of speed-ups. The value is the mean response time: from the arrival
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 
+from deskgrid.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
+from deskgrid.papers.printed import table_of
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
@@ -19,8 +21,6 @@ from deskgrid.scheduler.parallel.speedup import Downey, Measured, Speedup
 from deskgrid.scheduler.policies import Policy, parallel_policy
 from deskgrid.scheduler.simulation.runs import GangExecution
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator
-from deskgrid.sleepbench.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
-from deskgrid.sleepbench.papers.printed import table_of
 from deskgrid.sleepbench.simulated import policy_of
 from deskgrid.sleepbench.workloads.lublin import LublinJob, lublin_jobs
 

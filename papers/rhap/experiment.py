@@ -1,4 +1,4 @@
-"""RHAP: sizes of moldable jobs on unequal PCs that others use, too (A. Chhabra, G. Singh). rhap.toml has the rest.
+"""RHAP: sizes of moldable jobs on unequal PCs that others use, too (A. Chhabra, G. Singh).
 
 Experiments: ``load`` (Fig. 1), ``arrival-cv`` (Fig. 2), ``service-cv`` (Fig. 3). The value is the mean response time of
 all jobs: from their arrival to their end.
@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
 
+from deskgrid.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
+from deskgrid.papers.printed import table_of
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator
-from deskgrid.sleepbench.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
-from deskgrid.sleepbench.papers.printed import table_of
 from deskgrid.sleepbench.simulated import policy_of
 
 POLICIES = ("ap2", "map", "hap", "rhap", "max", *OURS)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.sleepbench.papers.base import PaperError
-from deskgrid.sleepbench.papers.clusters import RigidJob, load_of, scaled, speeds, systems, workload
+from deskgrid.papers.base import PaperError
+from deskgrid.papers.tla.clusters import RigidJob, load_of, scaled, speeds, systems, workload
 from tests.sleepbench.workloads.files import job, log
 
 JOBS = [RigidJob(0.0, 100.0, 4), RigidJob(50.0, 10.0, 8), RigidJob(200.0, 40.0, 1)]

@@ -1,4 +1,4 @@
-"""TLA: where rigid jobs start on several clusters of unequal speed (P.-C. Shih et al. 2013). tla.toml has the rest.
+"""TLA: where rigid jobs start on several clusters of unequal speed (P.-C. Shih et al. 2013).
 
 Experiments: ``table`` (Table 4); ``estimates`` (Section 5.1, wrong runtimes); ``simulation-depth`` and
 ``allocation-depth`` (Sections 5.2 and 5.4). The value is the mean turnaround time of all jobs.
@@ -13,12 +13,12 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
+from deskgrid.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
+from deskgrid.papers.printed import table_of
+from deskgrid.papers.tla.clusters import RigidJob, load_of, scaled, speeds, systems, workload
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator
-from deskgrid.sleepbench.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
-from deskgrid.sleepbench.papers.clusters import RigidJob, load_of, scaled, speeds, systems, workload
-from deskgrid.sleepbench.papers.printed import table_of
 from deskgrid.sleepbench.perturbation import predictions
 
 BASELINES = ("bf", "ff", "ai2")

@@ -7,8 +7,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from deskgrid.sleepbench.papers.base import Experiment, Paper, TrialRow
-from deskgrid.sleepbench.papers.printed import Beside, Printed, beside
+from deskgrid.papers.base import Experiment, Paper, TrialRow
+from deskgrid.papers.printed import Beside, Printed, beside
 
 # The heading of what the paper printed, beside each policy's own.
 PAPERS = "paper"

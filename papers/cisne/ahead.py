@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
+from deskgrid.papers.cisne.jobs import LabJob
+from deskgrid.papers.cisne.lab import SITE, Use
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, RunningJob, Site, Start
-from deskgrid.sleepbench.papers.cisne.jobs import LabJob
-from deskgrid.sleepbench.papers.cisne.lab import SITE, Use
 
 
 @dataclass(frozen=True, slots=True)

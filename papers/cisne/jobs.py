@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
+from deskgrid.papers.printed import table_of
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.sleepbench.papers.printed import table_of
 
 
 class Kind(NamedTuple):

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from click.testing import CliRunner, Result
 
+from deskgrid.papers.base import OURS, AskedExperiments
+from deskgrid.papers.tla.experiment import EXPERIMENTS, PAPER, POLICIES, ClusterTrial, trials
 from deskgrid.sleepbench.cli import sleepbench_group
-from deskgrid.sleepbench.papers.base import OURS, AskedExperiments
-from deskgrid.sleepbench.papers.tla import EXPERIMENTS, PAPER, POLICIES, ClusterTrial, trials
 from tests.sleepbench.workloads.files import job, log
 
 SEEDS = range(10)

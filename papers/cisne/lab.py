@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
+from deskgrid.papers.cisne.jobs import LabJob
+from deskgrid.papers.printed import table_of
 from deskgrid.scheduler.simulation.simulator import SimulatedPC, SimulatedWork
-from deskgrid.sleepbench.papers.cisne.jobs import LabJob
-from deskgrid.sleepbench.papers.printed import table_of
 
 # How often shares and slowdowns, each of which depends on the other, are computed from each other.
 ROUNDS = 3
