@@ -43,6 +43,10 @@ PLACES = {
     "worker/run/start.py": "child",
     "sleepbench/": "benchmark",
     "papers/": "paper",
+    "papers/tla/policies/": "paper's policy",
+    "papers/rhap/policies/": "paper's policy",
+    "papers/scojo_p/policies/": "paper's policy",
+    "papers/cisne/policies/": "paper's policy",
     "benchmarks/": "benchmark",
     "tests/": "tests",
     "examples/": "example",
@@ -53,6 +57,8 @@ MAY_IMPORT = {
     "common": (["common"], ["msgpack"]),
     "line": (["common"], ["zmq"]),
     "scheduler": (["scheduler", "lent"], []),
+    # By an entry point, as those of others: the scheduler knows no paper.
+    "paper's policy": (["paper's policy", "scheduler"], []),
     "server": (["server", "scheduler", "lent", "line", "common"], ["msgpack", "zmq"]),
     "client": (["client", "lent", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
@@ -157,6 +163,8 @@ def test_a_new_folder_is_told_to_find_its_place() -> None:
     [
         ("scheduler/model.py", "deskgrid.wire.Hello"),
         ("scheduler/model.py", "msgpack"),
+        ("scheduler/policies/__init__.py", "deskgrid.papers.tla.policies.TLA"),
+        ("papers/tla/policies/__init__.py", "deskgrid.papers.tla.clusters"),
         ("deskgrid/wire/codec.py", "deskgrid.scheduler.model"),
         ("deskgrid/wire/codec.py", "zmq"),
         ("broker/sessions.py", "zmq.Poller"),
