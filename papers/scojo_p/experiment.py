@@ -12,11 +12,11 @@ from statistics import fmean
 
 from deskgrid.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
 from deskgrid.papers.printed import table_of
+from deskgrid.papers.scojo_p.policies.classes import Classes
+from deskgrid.papers.scojo_p.policies.scojo import Scojo
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.order.classes import Classes
-from deskgrid.scheduler.parallel.sizes.scojo import Scojo
 from deskgrid.scheduler.parallel.speedup import Downey, Measured, Speedup
 from deskgrid.scheduler.policies import Policy, parallel_policy
 from deskgrid.scheduler.simulation.runs import GangExecution

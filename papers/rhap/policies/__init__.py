@@ -1,8 +1,8 @@
 """The policies of the paper on RHAP: equal partitions, first come, first served, on the first PCs that are free."""
 
+from deskgrid.papers.rhap.policies import partition
+from deskgrid.papers.rhap.policies.listed import Listed
 from deskgrid.scheduler.parallel.order.fcfs import FirstCome
-from deskgrid.scheduler.parallel.sizes import partition
-from deskgrid.scheduler.parallel.where.listed import Listed
 from deskgrid.scheduler.policies.parallel import policy_of
 
 AP2 = policy_of("ap2", FirstCome, partition.AP2, Listed)

@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from deskgrid.scheduler.parallel.order.classes import Classes
-from deskgrid.scheduler.parallel.sizes.cirne_berman import CirneBerman
-from deskgrid.scheduler.parallel.sizes.nmin import Nmin
+from deskgrid.papers.scojo_p.policies.cirne_berman import CirneBerman
+from deskgrid.papers.scojo_p.policies.classes import Classes
+from deskgrid.papers.scojo_p.policies.nmin import Nmin
+from deskgrid.papers.scojo_p.policies.scojo import Scojo
 from deskgrid.scheduler.parallel.sizes.rigid import Rigid
-from deskgrid.scheduler.parallel.sizes.scojo import Scojo
 from deskgrid.scheduler.parallel.where.fastest import Fastest
 from deskgrid.scheduler.policies.parallel import policy_of
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from deskgrid.papers.scojo_p.policies.cirne_berman import CirneBerman
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import Size
-from deskgrid.scheduler.parallel.sizes.cirne_berman import CirneBerman
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, of_paper, running
 from tests.scheduler.parallel.played import Grid, gang, hosts_of

@@ -4,10 +4,10 @@ from math import inf
 
 import pytest
 
+from deskgrid.papers.scojo_p.policies.coming import DAY_S, INTERVAL_S, ArrivalRates
+from deskgrid.papers.scojo_p.policies.scojo import PROMISES, Scojo, resized
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import HeadReservation, Size
-from deskgrid.scheduler.parallel.sizes.coming import DAY_S, INTERVAL_S, ArrivalRates
-from deskgrid.scheduler.parallel.sizes.scojo import PROMISES, Scojo, resized
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, of_paper, running
 from tests.scheduler.parallel.played import Grid, gang, hosts_of

@@ -2,9 +2,9 @@
 
 import pytest
 
+from deskgrid.papers.scojo_p.policies.classes import Classes, optimum
+from deskgrid.papers.scojo_p.policies.nmin import Nmin
 from deskgrid.scheduler.parallel.choices import Size
-from deskgrid.scheduler.parallel.order.classes import Classes, optimum
-from deskgrid.scheduler.parallel.sizes.nmin import Nmin
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, of_paper
 from tests.scheduler.parallel.played import Grid, gang, hosts_of

@@ -7,11 +7,11 @@ average from submission to end, if this one started there? The site with the low
 import random
 from itertools import islice
 
+from deskgrid.papers.tla.policies.sites import Arrange, SimulatedJob, Sites, ahead
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import ParallelJob, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of
-from deskgrid.scheduler.parallel.where.sites import Arrange, SimulatedJob, Sites, ahead
 
 INNER = ("ff", "bf", "wf", "random")
 # No depth is larger.
