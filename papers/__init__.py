@@ -1,6 +1,7 @@
 """The papers on parallel tasks, each repeated by the real scheduler in virtual time. The table of them.
 
-Each has a folder: `experiment` has its `PAPER`, and assumptions.toml says what was assumed, and what the paper printed.
+Each has a folder. README.md says what the paper claims, what comes out here, and where its equations are in the code.
+`experiment` has its `PAPER`; assumptions.toml says what was assumed, and what the paper printed.
 """
 
 from importlib import import_module
