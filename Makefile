@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONUNBUFFERED
 # How many tests run in parallel: twice as many as two cores can, because many of them wait for real time to pass.
 BESIDE = 4
-# What part of scheduler/ and deskgrid/wire/ has to be covered, percent. All of it is wanted; .ci/run takes a little less,
+# What part of scheduler/, deskgrid/wire/ and the policies in papers/ has to be covered, percent. All of it is wanted; .ci/run takes a little less,
 # so that a line which tests miss holds nobody up who has not written it.
 COVERED = 100
 
@@ -49,7 +49,7 @@ QUICK = not slow and not alone and not hypothesis
 quick: $(READY) ## all but the slowest tests, and those that find nothing more on another Python: PYTHON=python3.14
 	$(BIN)/python -m pytest -m '$(QUICK)' --numprocesses $(BESIDE) --dist worksteal $(ARGS)
 
-cover: $(READY) ## what the last "make test" has not covered of scheduler/ and deskgrid/wire/; fails if there is any
+cover: $(READY) ## what the last "make test" has not covered of what has to be complete; fails if there is any
 	@$(BIN)/python -m coverage report --precision=2 --fail-under=$(COVERED)
 
 soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a part of it: ARGS="--only days"
@@ -100,7 +100,7 @@ docs: $(READY) ## reference pages from the program, and the site, in site/; whil
 
 types: # links by which all of deskgrid is below one folder, for tools that read the code and do not run it
 	@rm -rf .types && mkdir -p .types/deskgrid
-	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker scheduler sleepbench worker) .types/deskgrid/
+	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker papers scheduler sleepbench worker) .types/deskgrid/
 
 pictures: $(READY) ## the status screen and an estimate for README and the site, drawn from real runs
 	$(BIN)/python docs/screen.py

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid import Bag, Grid
-from deskgrid.scheduler.policies import POLICIES
-from deskgrid.scheduler.policies.packing import Packing
+from deskgrid.scheduler.policies import packs_singles
 from deskgrid.sleepbench.costs import Costs, Nap, Opened, measure
 from deskgrid.sleepbench.history import PastWindow, read_history
 from deskgrid.sleepbench.naps import nap
@@ -35,10 +34,8 @@ MARGIN_S = 0.15
 # Options of each policy, by name; the other options have their defaults. Times are real seconds, not the paper's.
 # queue_s is 0, because the paper has no queues measured in seconds, and one real second is 50 of the paper's seconds at
 # scale 0.02. fcfs queues nothing: it ignores uptimes, so its queues would only lose their tasks with the PC.
-# Policies for parallel tasks pack single ones, and have the options for that.
-_PACKING = {"queue_s": 0, "margin": MARGIN_S}
 OPTIONS: Mapping[str, Mapping[str, object]] = {
-    **{name: _PACKING for name, maker in POLICIES.items() if isinstance(maker, type) and issubclass(maker, Packing)},
+    "packing": {"queue_s": 0, "margin": MARGIN_S},
     "pgs": {"queue_s": 0, "margin": MARGIN_S},
     "longest": {"margin": MARGIN_S},
     "fcfs": {"queue_s": 0, "queue_length": 0},
@@ -67,8 +64,8 @@ class LiveRun:
 
 
 def policy_options(policy: str) -> Mapping[str, object]:
-    """The options with which ``policy`` runs; a policy of an installed package has its defaults."""
-    return OPTIONS.get(policy, {})
+    """The options with which ``policy`` runs: those of packing if it packs single tasks, none if nothing is known."""
+    return OPTIONS["packing"] if packs_singles(policy) else OPTIONS.get(policy, {})
 
 
 def run_live(scenario: Scenario, scale: float, policy: str, seed: int, progress: Progress) -> LiveRun:

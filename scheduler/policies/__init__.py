@@ -1,4 +1,7 @@
-"""The table of policies. An installed package adds rows by the entry point group ``deskgrid.policies``."""
+"""The table of policies. An installed package adds rows by the entry point group ``deskgrid.policies``.
+
+So do the papers: their policies are in `deskgrid.papers`, and the scheduler knows none of them.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +16,7 @@ from deskgrid.scheduler.policies.base import Place, Policy, Postpone, View
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.longest import Longest
 from deskgrid.scheduler.policies.packing import Packing
-from deskgrid.scheduler.policies.parallel import PARALLEL
+from deskgrid.scheduler.policies.parallel import EASY, ParallelPacking
 from deskgrid.scheduler.policies.pgs import PGS
 from deskgrid.scheduler.queues.orders import ORDERS
 
@@ -31,6 +34,7 @@ __all__ = [
     "View",
     "check_policy",
     "make_policy",
+    "packs_singles",
     "parallel_policy",
     "policy_names",
     "policy_options",
@@ -41,8 +45,7 @@ GROUP = "deskgrid.policies"
 # The policy that a grid starts with.
 DEFAULT = "packing"
 
-POLICIES: dict[str, Callable[..., Policy]] = {each.name: each for each in (Packing, PGS, Longest, FCFS)}
-POLICIES |= {each.name: each for each in PARALLEL}
+POLICIES: dict[str, Callable[..., Policy]] = {each.name: each for each in (Packing, PGS, Longest, FCFS, EASY)}
 
 
 def policy_names() -> list[str]:
@@ -53,8 +56,16 @@ def policy_names() -> list[str]:
 
 def single_policy_names() -> list[str]:
     """Those that place single tasks in their own way; the others do that as the default policy does."""
-    parallel = {each.name for each in PARALLEL}
-    return [name for name in policy_names() if name not in parallel]
+    return [name for name in policy_names() if not packs_singles(name)]
+
+
+def packs_singles(name: str) -> bool:
+    """Whether a policy is named after what it does with parallel tasks, and places single ones as the default does."""
+    try:
+        maker = _maker(name)
+    except UnknownPolicy:
+        return False  # whoever makes it is told why it cannot be
+    return isinstance(maker, type) and issubclass(maker, ParallelPacking)
 
 
 def check_policy(name: str) -> None:

@@ -11,7 +11,7 @@ COMMANDS = (
     ("gangs", "deskgrid.sleepbench.cli.gangs:gangs", "Simulate what policies do with gangs."),
     ("live", "deskgrid.sleepbench.cli.live:live", "Run the benchmark on real processes of this machine."),
     ("compare", "deskgrid.sleepbench.cli.compare:compare", "Check whether live and simulated runs agree."),
-    ("paper", "deskgrid.sleepbench.cli.paper:paper", "Repeat the experiments of a paper on parallel tasks."),
+    ("paper", "deskgrid.papers.command:paper", "Repeat the experiments of a paper on parallel tasks."),
     ("predict", "deskgrid.sleepbench.cli.predict:predict", "Measure on a log how well runtimes can be predicted."),
     ("sweeps", "deskgrid.sleepbench.cli.sweeps:sweeps", "Measure how early a parameter sweep can be predicted."),
     ("eta", "deskgrid.sleepbench.cli.eta:eta", "Measure how good estimates of the ends of bags are."),

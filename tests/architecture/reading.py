@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 # Folders at the top of the repository that are imported as "deskgrid.broker" and so on.
-ROOMS = ("broker", "scheduler", "sleepbench", "worker")
+ROOMS = ("broker", "papers", "scheduler", "sleepbench", "worker")
 
 # Not pure as a whole: clocks, sockets, processes, threads, randomness of the system. SQLite is not here: what
 # the broker acknowledges has to be in its journal first, and one in memory serves as well.

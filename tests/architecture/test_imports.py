@@ -42,6 +42,11 @@ PLACES = {
     "worker/run/shared.py": "child",
     "worker/run/start.py": "child",
     "sleepbench/": "benchmark",
+    "papers/": "paper",
+    "papers/tla/policies/": "paper's policy",
+    "papers/rhap/policies/": "paper's policy",
+    "papers/scojo_p/policies/": "paper's policy",
+    "papers/cisne/policies/": "paper's policy",
     "benchmarks/": "benchmark",
     "tests/": "tests",
     "examples/": "example",
@@ -52,6 +57,8 @@ MAY_IMPORT = {
     "common": (["common"], ["msgpack"]),
     "line": (["common"], ["zmq"]),
     "scheduler": (["scheduler", "lent"], []),
+    # By an entry point, as those of others: the scheduler knows no paper.
+    "paper's policy": (["paper's policy", "scheduler"], []),
     "server": (["server", "scheduler", "lent", "line", "common"], ["msgpack", "zmq"]),
     "client": (["client", "lent", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
@@ -73,6 +80,7 @@ MAY_IMPORT = {
             "screen",
             "worker",
             "benchmark",
+            "paper",
             "lent",
             "line",
             "common",
@@ -80,8 +88,8 @@ MAY_IMPORT = {
         ["click", "rich"],
     ),
 }
-# These two may import anything, but the benchmark not the command line, which is above it.
-FREE = {"tests", "benchmark"}
+# These may import anything but what is above them.
+FREE: dict[str, tuple[str, ...]] = {"tests": (), "paper": ("command line",), "benchmark": ("paper", "command line")}
 
 # Files that know ZeroMQ: the three loops with their connections, what two of them share, and what makes and keeps keys.
 ZMQ = {
@@ -117,10 +125,8 @@ def breach(importer: str, name: str) -> str | None:
         return "only " + ", ".join(sorted(ZMQ)) + " know ZeroMQ"
     if library in PICKLES and kind in NEVER_UNPICKLES:
         return f"a {kind} file never unpickles"
-    if kind == "benchmark" and target is not None and kind_of(target) == "command line":
-        return "the command line offers the benchmark's commands: what they share is in deskgrid/option_types.py"
     if kind in FREE:
-        return None
+        return f"a {kind_of(target)} file is above it" if target and kind_of(target) in FREE[kind] else None
     ours, libraries = MAY_IMPORT[kind]
     if target is not None:
         other = kind_of(target)
@@ -157,6 +163,8 @@ def test_a_new_folder_is_told_to_find_its_place() -> None:
     [
         ("scheduler/model.py", "deskgrid.wire.Hello"),
         ("scheduler/model.py", "msgpack"),
+        ("scheduler/policies/__init__.py", "deskgrid.papers.tla.policies.TLA"),
+        ("papers/tla/policies/__init__.py", "deskgrid.papers.tla.clusters"),
         ("deskgrid/wire/codec.py", "deskgrid.scheduler.model"),
         ("deskgrid/wire/codec.py", "zmq"),
         ("broker/sessions.py", "zmq.Poller"),
@@ -165,6 +173,8 @@ def test_a_new_folder_is_told_to_find_its_place() -> None:
         ("deskgrid/screen/watch.py", "zmq"),
         ("deskgrid/cli/front.py", "zmq"),
         ("sleepbench/cli/eta.py", "deskgrid.cli.base"),
+        ("sleepbench/cli/eta.py", "deskgrid.papers.base"),
+        ("papers/command.py", "deskgrid.cli.base"),
         ("worker/agent.py", "deskgrid.scheduler.model"),
         ("worker/agent.py", "cloudpickle"),
         ("worker/run/child.py", "deskgrid.wire"),
@@ -188,6 +198,7 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
         ("worker/agent.py", "deskgrid.wire.Hello"),
         ("worker/run/child.py", "pickle"),
         ("sleepbench/live.py", "zmq"),
+        ("papers/command.py", "deskgrid.sleepbench.cli.common"),
     ],
 )
 def test_what_the_house_allows_is_none(importer: str, name: str) -> None:

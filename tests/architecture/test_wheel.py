@@ -50,19 +50,21 @@ def test_all_our_source_is_below_it(installed: Path) -> None:
     found = {path.relative_to(installed).as_posix() for path in installed.rglob("*.py")}
     assert found == expected
     others = {PurePosixPath(path).name for path in installed.joinpath("deskgrid").rglob("*.*") if path.suffix != ".py"}
-    papers = {"rhap.toml", "scojo-p.toml", "sdpn.toml", "tla.toml"}
-    assert others == {"fits.toml", "lublin.toml", "paper.toml", "py.typed", *papers}
+    assert others == {"README.md", "assumptions.toml", "fits.toml", "lublin.toml", "paper.toml", "py.typed"}
 
 
 def test_what_is_installed_works_by_itself(installed: Path) -> None:
     assert "Run a grid:" in run(installed, "-m", "deskgrid.cli", "--help")
     simulate = ["sleepbench", "simulate", "--paper", "--scenario", "1", "--policy", "pgs", "--runs", "1"]
     assert "makespan" in run(installed, "-m", "deskgrid.cli", *simulate)
+    sdpn = ["sdpn", "--experiment", "turnaround", "--case", "1/fcfs/normal", "--policy", "sdpn", "--runs", "1"]
+    assert "mean deviation" in run(installed, "-m", "deskgrid.cli", "sleepbench", "paper", *sdpn, "--processes", "1")
     program = """
 import sys, deskgrid, deskgrid.broker.server, deskgrid.scheduler.core, deskgrid.worker.agent
-print(deskgrid.Grid, deskgrid.TaskCrashed)
+from deskgrid.scheduler.policies import make_policy
+print(deskgrid.Grid, deskgrid.TaskCrashed, make_policy("tla").parallel.where)
 print(*deskgrid.__path__)
-print(sorted({"broker", "scheduler", "sleepbench", "worker"} & set(sys.modules)))
+print(sorted({"broker", "papers", "scheduler", "sleepbench", "worker"} & set(sys.modules)))
 """
     *_, path, old = run(installed, "-c", program).splitlines()
     assert path == str(installed / "deskgrid")

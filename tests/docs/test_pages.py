@@ -18,7 +18,7 @@ from deskgrid.worker.windows.uptime import WindowsFile, read_cycle, read_windows
 from tests.docs.pages import ALL_BLOCKS, PAGES, RUN, Block, commands, exists, headings, inline_code, links, text_of
 from tests.live import ROOT
 
-FOLDERS = "benchmarks|broker|deskgrid|docs|examples|scheduler|sleepbench|tests|worker"
+FOLDERS = "benchmarks|broker|deskgrid|docs|examples|papers|scheduler|sleepbench|tests|worker"
 
 SHOWN = [
     (str(block), arguments)
@@ -187,7 +187,7 @@ def test_a_unit_is_one(block: Block, tmp_path: Path) -> None:
 
 
 def test_the_map_of_the_code_has_every_folder() -> None:
-    rooms = [*(ROOT / room for room in ("broker", "deskgrid", "scheduler", "sleepbench", "worker"))]
+    rooms = [*(ROOT / room for room in ("broker", "deskgrid", "papers", "scheduler", "sleepbench", "worker"))]
     folders = {path.parent.relative_to(ROOT).as_posix() for room in rooms for path in room.rglob("__init__.py")}
     named = {code.rstrip("/") for code in inline_code("docs/how-it-works.md")}
     assert folders - named == set()

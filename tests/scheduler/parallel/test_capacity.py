@@ -7,11 +7,11 @@ import pytest
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
-from deskgrid.scheduler.policies.parallel import PARALLEL
+from deskgrid.scheduler.policies import packs_singles, policy_names
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
 from tests.scheduler.parallel.test_composed import parallel
 
-NAMES = ["packing", *[policy.name for policy in PARALLEL]]
+NAMES = ["packing", *filter(packs_singles, policy_names())]
 GPU = frozenset({"gpu"})
 
 

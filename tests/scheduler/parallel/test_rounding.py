@@ -4,23 +4,23 @@ from collections.abc import Sequence
 
 import pytest
 
+from deskgrid.papers.cisne.policies.where import Normal
+from deskgrid.papers.rhap.policies.listed import Listed
+from deskgrid.papers.rhap.policies.partition import HAP
+from deskgrid.papers.scojo_p.policies.cirne_berman import CirneBerman
+from deskgrid.papers.scojo_p.policies.scojo import Scojo
+from deskgrid.papers.tla.policies.ai2 import AdaptiveIntelligent2
+from deskgrid.papers.tla.policies.sites import SimulatedJob, Sites
+from deskgrid.papers.tla.policies.tla import TemporalLookAhead
 from deskgrid.scheduler.parallel.base import Host, Start
 from deskgrid.scheduler.parallel.choices import Size
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.hosts import offer, strongest
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.reservation import earliest
-from deskgrid.scheduler.parallel.sizes.cirne_berman import CirneBerman
-from deskgrid.scheduler.parallel.sizes.partition import HAP
 from deskgrid.scheduler.parallel.sizes.rigid import Rigid
-from deskgrid.scheduler.parallel.sizes.scojo import Scojo
 from deskgrid.scheduler.parallel.speedup import Measured
-from deskgrid.scheduler.parallel.where.ai2 import AdaptiveIntelligent2
 from deskgrid.scheduler.parallel.where.alike import Alike
-from deskgrid.scheduler.parallel.where.cisne import Normal
-from deskgrid.scheduler.parallel.where.listed import Listed
-from deskgrid.scheduler.parallel.where.sites import SimulatedJob, Sites
-from deskgrid.scheduler.parallel.where.tla import TemporalLookAhead
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, running
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
 

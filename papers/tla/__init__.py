@@ -1,0 +1,1 @@
+"""TLA: where rigid jobs start on several clusters (P.-C. Shih et al. 2013)."""
