@@ -492,8 +492,10 @@ class Grid(Executor):
         """
         changes = [changes] if isinstance(changes, Change) else changes
         said: dict[str, Any] = {"changes": [change.said() for change in changes]}
-        if bag is not None:
-            answer = self._ask("whatif", {"bag": bag.id if isinstance(bag, Bag) else bag, **said}, FORECAST_S)
+        if isinstance(bag, Bag):
+            answer = bag._ask("whatif", seconds=FORECAST_S, **said)
+        elif bag is not None:
+            answer = self._ask("whatif", {"bag": bag, **said}, FORECAST_S)
         elif runtime is None or tasks is None:
             raise ValueError("name a bag, or give runtime and tasks")
         else:
