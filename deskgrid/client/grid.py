@@ -326,8 +326,9 @@ class Grid(Executor):
         """Submit one call ``fn(*args, **kwargs)``; `task` gives it a predicted runtime.
 
         The future behaves as `concurrent.futures` documents it, with two exceptions: cancelling it also stops a running
-        call, and ``running()`` does not tell whether the call runs. No other program can collect its result: if this
-        program ends without waiting, the call still runs, but its result is lost.
+        call, and ``running()`` is never True, because a program is told when its calls end, and not when they start. No
+        other program can collect its result: if this program ends without waiting, the call still runs, but its result
+        is lost.
 
         The modules that ``fn`` imports travel as they were at its first call.
 
