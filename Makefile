@@ -92,15 +92,16 @@ check: $(READY) types docs ## lint, format, types (also as on Windows), and the 
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 .types/deskgrid
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 deskgrid .types/deskgrid
 
 docs: $(READY) ## reference pages from the program, and the site, in site/; while you write, at http://127.0.0.1:8000: ARGS=serve
 	$(BIN)/python docs/written.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict)
 
-types: # links by which all of deskgrid is below one folder, for tools that read the code and do not run it
+# Only to folders: what is added to one later is found, too.
+types: # links by which what lies beside deskgrid/ is below one, for tools that read the code and do not run it
 	@rm -rf .types && mkdir -p .types/deskgrid
-	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker papers scheduler sleepbench worker) .types/deskgrid/
+	@ln -s $(addprefix ../../,broker papers scheduler sleepbench worker) .types/deskgrid/
 
 pictures: $(READY) ## the status screen and an estimate for README and the site, drawn from real runs
 	$(BIN)/python docs/screen.py

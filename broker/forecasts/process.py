@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from deskgrid.broker.forecasts.runner import LATE, Json, Ticket
+from deskgrid.broker.pending import LATER, pending
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 
@@ -130,7 +131,7 @@ class ForecastProcess:
         """See `Forecaster`."""
         ticket = Ticket()
         if not self._jobs.put(owner, (picture, what, args, ticket)):
-            ticket.failure, ticket.done = f"{WAITING} forecasts wait already", True
+            ticket.failure, ticket.done = pending(f"{WAITING} forecasts", LATER), True
             return ticket
         if self._thread is None:
             self._thread = Thread(target=self._serve, name="deskgrid-forecasts", daemon=True)

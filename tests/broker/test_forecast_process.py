@@ -258,7 +258,7 @@ def test_very_many_forecasts_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(process_module, "WAITING", 2)
     process = ForecastProcess(lambda: None)
     tickets = [process.ask(PICTURE, "ends", SEED, "") for _ in range(4)]
-    assert tickets[-1].failure == "2 forecasts wait already"
+    assert tickets[-1].failure == "2 forecasts are pending already: retry later"
     gate.set()
     process.close()
 

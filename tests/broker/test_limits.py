@@ -389,7 +389,8 @@ def test_requests_for_the_results_of_a_bag_that_wait_are_few(office: Office, mon
     bag = client.submit([b"0"])
     for request in (1001, 1002, 1003, 1003, 1004):
         client.send(wire.Watch(request, bag, 0))
-    assert client.expect(wire.Failed) == wire.Failed(1004, f"3 requests for the results of bag {bag} wait already")
+    said = f"3 requests for the results of bag {bag} are pending already: retry when some have been answered"
+    assert client.expect(wire.Failed) == wire.Failed(1004, said)
     assert [*office.sessions.state.book.by_id[bag].watchers.values()] == [{1001: 0, 1002: 0, 1003: 0}]
 
 
