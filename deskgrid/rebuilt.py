@@ -129,6 +129,21 @@ def _typing(key: str, module: str, make: Any, args: tuple[Any, ...], options: Ma
     return known
 
 
+def _alias(module: str, name: str, parameters: str, space: dict[str, Any]) -> Any:
+    """Return a new type alias. ``space``: gets its value, and those of its parameters."""
+    space["__name__"] = module
+    exec(f"type {name}{parameters} = {_VALUE}", space)
+    return space.pop(name)
+
+
+def _parameter(alias: Any, place: int) -> Any:
+    return alias.__type_params__[place]
+
+
+def _done(made: object, steps: list[None]) -> None:
+    """All is done when this is called."""
+
+
 # Those of scripts that are not the `__main__` here, by name and type.
 _sentinels: dict[tuple[str, int], object] = {}
 
@@ -185,7 +200,10 @@ def _is_slot(kind: type, name: str, value: object) -> bool:
 
 
 def _is_made_by_type(kind: type, name: str, value: object) -> bool:
-    return name in ("_abc_impl", "__annotate_func__", "__annotations_cache__") or _is_slot(kind, name, value)
+    return name in _MADE_BY_TYPE or _is_slot(kind, name, value)
+
+
+_MADE_BY_TYPE = frozenset({"_abc_impl", "__annotate_func__", "__annotations_cache__", "__classdictcell__"})
 
 
 # What `type` has descriptors for that may be set.
@@ -284,6 +302,32 @@ def _typing_taken_apart(value: Any, args: tuple[Any, ...], options: Mapping[str,
     return _typing, (key, value.__module__, type(value), args, options)
 
 
+def _alias_taken_apart(alias: Any) -> tuple[Any, ...]:
+    """Return how to make a type alias, which may refer to itself: its value is asked for by name, as in the script."""
+    space: dict[str, Any] = {}
+    known, parameters = {_VALUE: (alias, "__value__")}, []
+    for place, each in enumerate(alias.__type_params__):
+        parameter = _STARS.get(type(each), "") + each.__name__
+        if type(each) is typing.TypeVar:
+            bound = f"{_VALUE}_bound{place}"
+            parameter += f": (*{bound},)" if each.__constraints__ else f": {bound}"
+            known[bound] = each, "__constraints__" if each.__constraints__ else "__bound__"
+        if getattr(each, "has_default", bool)():
+            parameter += f" = {_VALUE}_default{place}"
+            known[f"{_VALUE}_default{place}"] = each, "__default__"
+        parameters.append(parameter)
+    steps = []
+    for name, (owner, attribute) in known.items():
+        with suppress(Exception):  # it has a name that is not there, as in the script
+            steps.append(Done(operator.setitem, space, name, getattr(owner, attribute)))
+    made = alias.__module__, alias.__name__, f"[{', '.join(parameters)}]" if parameters else "", space
+    return _alias, made, steps, None, None, _done
+
+
+_VALUE = "_deskgrid_value"
+_STARS = {typing.ParamSpec: "**", typing.TypeVarTuple: "*"}
+
+
 # The wrapper that `functools.lru_cache` makes, and a function as `functools.singledispatch` makes them: with this code.
 _CACHED: Any = type(functools.lru_cache(len))
 _DISPATCHER: Any = functools.singledispatch(len)
@@ -359,8 +403,9 @@ def pickler() -> Any:
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
-            # The ids of enums and of type aliases that were begun.
+            # The ids of enums that were begun, and how to find the parameters of type aliases, by their ids.
             self._begun: set[int] = set()
+            self._parameters: dict[int, tuple[Any, ...]] = {}
 
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
@@ -397,22 +442,17 @@ def pickler() -> Any:
         def _reduced_typing(self, value: Any, kind: type) -> Any:
             if kind in (typing.ParamSpecArgs, typing.ParamSpecKwargs):
                 return getattr, (value.__origin__, "args" if kind is typing.ParamSpecArgs else "kwargs")
+            if id(value) in self._parameters:
+                return self._parameters[id(value)]
             if kind in _VARIABLES and inner._lookup_module_and_qualname(value, name=value.__name__) is None:
                 return _variable_taken_apart(value)
             if kind is typing.NewType and is_by_value(value):
                 return _typing_taken_apart(value, (value.__qualname__, value.__supertype__), {})
             if kind is _ALIAS and inner._lookup_module_and_qualname(value, name=value.__name__) is None:
-                return self._reduced_alias(value)
+                of_alias = enumerate(value.__type_params__)
+                self._parameters |= {id(each): (_parameter, (value, place)) for place, each in of_alias}
+                return _alias_taken_apart(value)
             return None
-
-        def _reduced_alias(self, alias: Any) -> Any:
-            """Return how to make a type alias; within itself, or if it has a name that is not there, it is its name."""
-            if id(alias) not in self._begun:
-                self._begun.add(id(alias))
-                with suppress(Exception):
-                    args = alias.__name__, alias.__value__
-                    return functools.partial(_ALIAS, type_params=alias.__type_params__), args
-            return typing.ForwardRef, (alias.__name__,)
 
         def _dynamic_function_reduce(self, function: FunctionType) -> Any:
             asked = _with_annotations(function) if sys.version_info >= (3, 14) else function

@@ -420,8 +420,8 @@ def look(x):
 import typing
 type Json = dict[str, Json] | list[Json] | None
 type Tree[T] = T | list[Tree[T]]
-type Pair[T] = tuple[T, T]
-class Box[T: int = int]:
+type Pair[T: (int, str)] = tuple[T, T]
+class Box[T: int]:
     def __init__(self, x: T):
         self.x = x
     def put[U](self, x: U) -> Pair[U]: ...
@@ -432,8 +432,11 @@ def look(x):
     box, put = type(x), type(x).put
     seen = [each.__name__ for each in (*box.__type_params__, *put.__type_params__, *Pair.__type_params__)]
     same = box.__parameters__ == box.__type_params__, box.__type_params__[0].__bound__ is int, Pair[int].__value__
-    return seen, x.x, same[:2], str(same[2]), str(Json), str(walk.__annotations__["return"]), isinstance(x, Box)
-""".replace("[T: int = int]", "[T: int]"),
+    json, tree, pair = walk.__annotations__.values()
+    aliases = tree.__value__.__args__[0] is tree.__type_params__[0], json.__value__.__args__[1].__args__[0] is json
+    more = pair.__origin__ is Pair, Pair.__type_params__[0].__constraints__ == (int, str), str(Json), json is Json
+    return seen, x.x, same[:2], str(same[2]), aliases, more, isinstance(x, Box)
+""",
         "[Box(3)]",
         (3, 12),
     ),
