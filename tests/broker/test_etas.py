@@ -480,6 +480,7 @@ def test_a_bag_that_is_done_soon_costs_nothing(office: Office, client: Client) -
     assert made(office) == 0
 
 
+@pytest.mark.slow
 def test_intervals_widen_if_bags_take_longer_than_they_should(open_office: OpenOffice) -> None:
     office = open_office()
     worker = joined(office)

@@ -202,6 +202,7 @@ def test_of_jobs_that_came_together_the_largest_is_first() -> None:
     assert [job.task for job in Shortest().order(jobs, 1.0)] == [4, 2, 3, 1]
 
 
+@pytest.mark.slow
 def test_a_large_job_starts_in_the_end_although_small_ones_keep_coming() -> None:
     grid = Grid(hosts_of("A", 4))
     grid.submit([gang(0, 4, 50.0, 0.5), *(gang(number, 2, 4.0, number * 2.0) for number in range(1, 2_000))])
@@ -271,6 +272,7 @@ class Watched:
                 assert free >= ranks * kept.job.need.slots
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(grids(), st.sampled_from(NAMES))
 def test_no_start_breaks_a_window_or_delays_what_is_reserved(grid: Grid, name: str) -> None:
@@ -297,6 +299,7 @@ class Unbounded(Watched):
         yield from self.policy.decide(view)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(grids())
 def test_no_start_is_missed_because_too_few_ranks_seem_to_be_together(grid: Grid) -> None:
