@@ -18,6 +18,9 @@ from deskgrid.worker.windows.uptime import WindowsFile, read_cycle, read_windows
 from tests.docs.pages import ALL_BLOCKS, PAGES, RUN, Block, commands, exists, headings, inline_code, links, text_of
 from tests.live import ROOT
 
+GLOSSARY = "docs/reference/glossary.md"
+# What is installed.
+SOURCE = ("broker", "deskgrid", "papers", "scheduler", "sleepbench", "worker")
 FOLDERS = "benchmarks|broker|deskgrid|docs|examples|papers|scheduler|sleepbench|tests|worker"
 
 SHOWN = [
@@ -193,8 +196,30 @@ def test_the_map_of_the_code_has_every_folder() -> None:
     assert folders - named == set()
 
 
-def test_the_glossary_defines_each_term_once() -> None:
-    terms = re.findall(r"^- \*\*(.*?)\*\*: ", text_of("docs/reference/glossary.md"), re.MULTILINE)
-    each = [term for line in terms for term in line.split("**, **")]
-    assert len(each) > 50
-    assert len(each) == len(set(each))
+def terms_of(part: str) -> list[str]:
+    """The terms that a part of the glossary defines, in its order."""
+    _, _, rest = text_of(GLOSSARY).partition(f"## {part}\n")
+    lines = re.findall(r"^- \*\*(.*?)\*\*: ", rest.partition("\n## ")[0], re.MULTILINE)
+    return [term for line in lines for term in line.split("**, **")]
+
+
+def lacking(terms: list[str], texts: list[str], least: int) -> list[str]:
+    """The terms that fewer than ``least`` of ``texts`` contain, in the singular or in the plural."""
+    words = {term: re.compile(rf"\b{term.removesuffix('y')}(y|ies|s|es)?\b", re.IGNORECASE) for term in terms}
+    return [term for term, word in words.items() if sum(word.search(text) is not None for text in texts) < least]
+
+
+def test_the_glossary_is_short_and_defines_each_term_once_in_alphabetical_order() -> None:
+    users, code = terms_of("For users"), terms_of("In the code")
+    assert users == sorted(users)
+    assert [line for line in code if line != "priority queue"] == sorted({*code} - {"priority queue"})
+    assert len({*users, *code}) == len(users) + len(code)
+    assert 50 < len(users) + len(code) <= 75
+
+
+def test_a_term_of_the_glossary_is_used_elsewhere() -> None:
+    pages = [text_of(page) for page in PAGES if page != GLOSSARY]
+    source = [path.read_text(encoding="utf-8") for room in SOURCE for path in (ROOT / room).rglob("*.py")]
+    assert lacking(terms_of("For users"), pages, least=2) == []
+    assert lacking(terms_of("In the code"), source, least=3) == []
+    assert lacking(["attempt", "ghost of an attempt"], pages, least=2) == ["ghost of an attempt"]
