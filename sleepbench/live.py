@@ -10,10 +10,11 @@ Rule 3: sleeping takes no CPU, so two cores are enough for eight PCs.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from deskgrid import Bag, Grid
 from deskgrid.scheduler.policies import packs_singles
@@ -75,38 +76,83 @@ def run_live(scenario: Scenario, scale: float, policy: str, seed: int, progress:
     done. Raises `ProcessError`, or the client's errors.
     """
     scaled = scenario.scaled(scale)
-    before = time.monotonic()
-    with Processes(policy, with_seed(policy, policy_options(policy), seed)) as processes:
-        start_took = time.monotonic() - before
-        with Grid(processes.client_line) as grid:
-            _start_pcs(processes, grid, scaled, scale, start_took)
-            bag = _run_bag(processes, grid, scaled, progress)
-        processes.stop()
-        windows = [*_opened(read_history(processes.home).windows, scaled, bag.submitted_at)]
+    pcs = [LivePC(f"pc{number}", up, scaled.restart) for number, up in enumerate(scaled.uptimes, start=1)]
+    with live_grid(policy, seed) as live:
+        live.wait_till_open(pcs, live.start_pcs(pcs, scale))
+        bag = _run_bag(live, scaled, progress)
+        live.stop()
+        windows = [*_opened(read_history(live.processes.home).windows, scaled, bag.submitted_at)]
     return LiveRun(bag.measured, measure(bag.naps, windows))
 
 
-def _start_pcs(processes: Processes, grid: Grid, scenario: Scenario, scale: float, start_took: float) -> None:
-    """Start all PCs; returns when all their first windows are open."""
-    count = len(scenario.uptimes)
-    opening = time.monotonic() + max(LEAD_LEAST_S, LEAD_FACTOR * count * start_took)
-    for number, uptime in enumerate(scenario.uptimes, start=1):
-        cycle = None
-        if uptime != math.inf:
-            pairs = cycle_pairs(uptime, scenario.restart, opening - time.monotonic(), CYCLES_S * scale)
-            cycle = write_cycle(processes.folder / f"pc{number}.cycle", pairs)
-        _start_pc(processes, grid, f"pc{number}", cycle)
-    processes.wait_for(lambda: len(names(snapshot_of(grid), "up")) == count, "all PCs to be up")
+class LivePC(NamedTuple):
+    """A PC to start: how long it stays (infinite: always), and is away then. ``more``: arguments of its worker."""
+
+    name: str
+    uptime: float
+    restart: float
+    speed: float = 1.0
+    more: Sequence[str] = ()
 
 
-def _start_pc(processes: Processes, grid: Grid, name: str, cycle: Path | None) -> None:
-    processes.start_worker(name, cycle)
-    processes.wait_for(lambda: name in names(snapshot_of(grid)), f"{name} to join")
+@dataclass(frozen=True, slots=True)
+class LiveGrid:
+    """The processes of a live run, and a client. ``start_took``: how long the broker took to start, as each PC does."""
+
+    processes: Processes
+    grid: Grid
+    start_took: float
+
+    def start_pcs(self, pcs: Sequence[LivePC], scale: float) -> float:
+        """Start all PCs, one after the other: each takes equally long. Returns when their first windows open."""
+        opening = time.monotonic() + max(LEAD_LEAST_S, LEAD_FACTOR * len(pcs) * self.start_took)
+        for name, uptime, restart, speed, more in pcs:
+            cycle = None
+            if uptime < math.inf:
+                pairs = cycle_pairs(uptime, restart, opening - time.monotonic(), CYCLES_S * scale)
+                cycle = write_cycle(self.processes.folder / f"{name}.cycle", pairs)
+            self.processes.start_worker(name, cycle, more, speed)
+            self.processes.wait_for(partial(self._knows, name), f"{name} to join")
+        return opening if any(pc.uptime < math.inf for pc in pcs) else time.monotonic()
+
+    def wait_till_open(self, pcs: Sequence[LivePC], opening: float) -> None:
+        """Wait until all PCs are up."""
+        wait_till(opening)
+        self.processes.wait_for(lambda: self._up() == len(pcs), "all PCs to be up")
+
+    def wait(self, bags: Collection[Bag[Any, Any]], progress: Progress) -> None:
+        """Wait until all tasks of ``bags`` have ended."""
+        for bag in bags:
+            while not bag.wait(LOOK_S):
+                self.processes.check()
+                progress(sum(bag.progress().done for bag in bags))
+        progress(sum(map(len, bags)))
+
+    def stop(self) -> None:
+        """End all processes in order; their files stay for as long as the context."""
+        self.grid.shutdown()
+        self.processes.stop()
+
+    def _knows(self, name: str) -> bool:
+        return any(worker["name"] == name for worker in snapshot_of(self.grid)["workers"])
+
+    def _up(self) -> int:
+        return sum(worker["state"] == "up" for worker in snapshot_of(self.grid)["workers"])
 
 
-def names(snapshot: StatusDocument, state: str = "") -> set[str]:
-    """The names of the workers that the broker knows, or of those in ``state``."""
-    return {worker["name"] for worker in snapshot["workers"] if not state or worker["state"] == state}
+@contextmanager
+def live_grid(policy: str, seed: int) -> Iterator[LiveGrid]:
+    """A broker with this policy. ``seed``: for one that decides at random."""
+    before = time.monotonic()
+    with Processes(policy, with_seed(policy, policy_options(policy), seed)) as processes:
+        took = time.monotonic() - before
+        with Grid(processes.client_line) as grid:
+            yield LiveGrid(processes, grid, took)
+
+
+def wait_till(moment: float) -> None:
+    """Sleep until then, on the monotonic clock."""
+    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 def cycle_pairs(uptime: float, restart: float, opens_in: float, length: float) -> Iterator[tuple[float, float]]:
@@ -126,13 +172,13 @@ class _WatchedBag:
     submitted_at: float
 
 
-def _run_bag(processes: Processes, grid: Grid, scenario: Scenario, progress: Progress) -> _WatchedBag:
-    start = snapshot_of(grid)
+def _run_bag(live: LiveGrid, scenario: Scenario, progress: Progress) -> _WatchedBag:
+    start = snapshot_of(live.grid)
     started, submitted_at = time.monotonic(), time.time()
-    bag = grid.bag(nap, scenario.tasks, runtime=scenario.tasks, name=f"scenario {scenario.number}")
-    _wait(processes, bag, progress)
+    bag = live.grid.bag(nap, scenario.tasks, runtime=scenario.tasks, name=f"scenario {scenario.number}")
+    live.wait([bag], progress)
     makespan = time.monotonic() - started
-    end = snapshot_of(grid)
+    end = snapshot_of(live.grid)
     done = zip(scenario.tasks, bag.results(), strict=True)
     naps = [Nap(pc, asked, began - started, ended - started) for asked, (pc, began, ended) in done]
     measured = Measurements(
@@ -156,13 +202,6 @@ def _opened(windows: Iterable[PastWindow], scenario: Scenario, submitted_at: flo
         else:
             closes = window.planned - submitted_at
             yield Opened(window.worker, closes - uptimes[window.worker], known, closes)
-
-
-def _wait(processes: Processes, bag: Bag[Any, Any], progress: Progress) -> None:
-    while not bag.wait(LOOK_S):
-        processes.check()
-        progress(bag.progress().done)
-    progress(len(bag))
 
 
 def window_s(snapshot: StatusDocument) -> float:

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
 
 from deskgrid.scheduler.model import OPEN_ENDED
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, RealWindow, Run, SimulatedPC, Simulator, Stalled
 from deskgrid.sleepbench.history import History, HistoryError, PastBatch, PastWindow, whole
-from deskgrid.sleepbench.scenarios import MINUTE_S, Row
+from deskgrid.sleepbench.scenarios import Figures, Row, new_row
+from deskgrid.sleepbench.simulated import figures_of
 from deskgrid.sleepbench.workloads.combine import soonest_s
 
 DAY_S = 86_400.0
@@ -45,16 +45,6 @@ class Again:
                     last = closes
                 if last == OPEN_ENDED:
                     return
-
-
-class _Figures(NamedTuple):
-    """The figures of a run, or of the record; as in `Row`."""
-
-    makespan_s: float
-    kills: int
-    planned_kills: int
-    wasted_s: float
-    idle_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +128,7 @@ class Replay:
         wasted_s = math.fsum(window.wasted_s for window in self._recorded)
         makespan_s = max(known) - self.start
         open_s = sum(self._open_s(window, makespan_s) for windows in self._windows.values() for window in windows)
-        figures = _Figures(makespan_s, kills, planned, wasted_s, max(0.0, open_s - self.work_s - wasted_s))
+        figures = Figures(makespan_s, kills, planned, wasted_s, max(0.0, open_s - self.work_s - wasted_s))
         return Played(
             RECORDED,
             self._row(RECORDED, figures),
@@ -155,9 +145,7 @@ class Replay:
             run = Simulator(make_policy(policy), self.pcs, self.arrivals, trace=True).run()
         except Stalled as error:
             return Played(policy, None, {}, f"never ends: {error}")
-        counters = run.counters
-        figures = _Figures(run.makespan_s, counters.kills, counters.planned_kills, counters.wasted_s, run.idle_s)
-        return Played(policy, self._row(policy, figures), self._turnarounds(self._ends(run), 0.0))
+        return Played(policy, self._row(policy, figures_of(run)), self._turnarounds(self._ends(run), 0.0))
 
     def _ends(self, run: Run) -> Iterator[tuple[int, float]]:
         bags = self._bag_of_task()  # a killed attempt ended before the successful one, so the later end counts
@@ -177,21 +165,8 @@ class Replay:
             first.setdefault(batch.bag.number, batch.arrived - self.start)
         return {bag: last[bag] - first[bag] for bag in first}
 
-    def _row(self, policy: str, figures: "_Figures") -> Row:
-        return Row(
-            scenario="replay",
-            policy=policy,
-            run=1,
-            seed=0,
-            makespan_min=figures.makespan_s / MINUTE_S,
-            lower_bound_min=self.lower_bound_s / MINUTE_S,
-            paper_min=None,
-            tasks=self.tasks,
-            kills=figures.kills,
-            planned_kills=figures.planned_kills,
-            wasted_s=figures.wasted_s,
-            idle_s=figures.idle_s,
-        )
+    def _row(self, policy: str, figures: Figures) -> Row:
+        return new_row("replay", policy, figures, self.tasks, self.lower_bound_s)
 
     # --- assumptions ------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ names the file and the line in it.
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from deskgrid.sleepbench.scenarios import Scenario, ScenarioError
 
@@ -27,77 +27,118 @@ JOBS_KEYS = ("from", "to", "step", "copies")
 TASKS_MOST = 1_000_000
 # Steps add up with rounding errors: a last one that exceeds ``to`` by less than this fraction of a step still counts.
 HAIR = 1e-9
+SECONDS_MOST = 1e12
+
+T = TypeVar("T")
 
 
 def read_scenario(path: Path) -> Scenario:
     """The scenario in the file, named after the file; raises `ScenarioError`."""
-    return _ScenarioReader(path, *read_toml(path)).scenario()
-
-
-def read_toml(path: Path) -> tuple[str, Mapping[str, Any]]:
-    """What the file contains, as text and as a table; raises `ScenarioError`."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path} cannot be read: {error}") from error
-    try:
-        return text, tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ScenarioError(f"{path}: {error}") from error
+    table = TomlTable.read(path)
+    table.check_keys(KEYS)
+    uptimes, restart = table.value("uptimes", uptime_list), table.value("restart", from_0, 0.0)
+    tasks, order = table.value("jobs", _jobs), table.value("order", _order, "")
+    if order in ("ascending", "descending"):
+        tasks = tuple(sorted(tasks, reverse=order == "descending"))
+    return Scenario(path.stem, tasks, uptimes, restart, shuffled=order == "shuffled")
 
 
 @dataclass(frozen=True, slots=True)
-class _ScenarioReader:
+class TomlTable:
+    """What a file contains, or the ``place``-th ``[[kind]]`` in it. Errors name the file, and the line in it."""
+
     path: Path
     text: str
     table: Mapping[str, Any]
+    kind: str = ""
+    place: int = 0
 
-    def scenario(self) -> Scenario:
+    @classmethod
+    def read(cls, path: Path) -> "TomlTable":
+        """Raises `ScenarioError`."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ScenarioError(f"{path} cannot be read: {error}") from error
+        try:
+            return cls(path, text, tomllib.loads(text))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise ScenarioError(f"{path}: {error}") from error
+
+    def parts(self, kind: str, keys: Sequence[str]) -> "list[TomlTable]":
+        """Each ``[[kind]]``, which may have these keys."""
+        tables = self.table.get(kind, [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise self.error(kind, f"each {kind} begins with [[{kind}]]")
+        parts = [TomlTable(self.path, self.text, table, kind, place) for place, table in enumerate(tables)]
+        for part in parts:
+            part.check_keys(keys)
+        return parts
+
+    def check_keys(self, keys: Sequence[str]) -> None:
+        """Raise `ScenarioError` if there is another one."""
         for key in self.table:
-            if key not in KEYS:
-                raise self._error(key, f"there is no {key!r}; there are: {', '.join(KEYS)}")
-        uptimes = self._value("uptimes", _seconds_list)
-        restart = self._value("restart", _restart, 0.0)
-        tasks = self._value("jobs", _jobs)
-        order = self._value("order", _order, "")
-        if order in ("ascending", "descending"):
-            tasks = tuple(sorted(tasks, reverse=order == "descending"))
-        return Scenario(self.path.stem, tasks, uptimes, restart, shuffled=order == "shuffled")
+            if key not in keys:
+                raise self.error(key, f"there is no {key!r}; there are: {', '.join(keys)}")
 
-    def _value(self, key: str, read: Callable[[Any], Any], default: Any = None) -> Any:
+    def value(self, key: str, read: Callable[[Any], T], default: T | None = None) -> T:
+        """The value of a key, as ``read`` takes it; `ScenarioError` if it is none, or is missing without a default."""
         if key not in self.table:
             if default is None:
-                raise ScenarioError(f"{self.path}: {key} is missing")
+                raise self.error("", f"{key} is missing")
             return default
         try:
             return read(self.table[key])
-        except ScenarioError as error:
-            raise self._error(key, f"{key}: {error}") from error
+        except ValueError as error:
+            raise self.error(key, f"{key}: {error}") from error
 
-    def _error(self, key: str, message: str) -> ScenarioError:
-        """An error with the line number of the key, as far as that can be found in the text."""
-        found = re.search(rf"""^\s*\[?\s*["']?{re.escape(key)}["']?\s*[]=.]""", self.text, re.MULTILINE)
-        line = f" (at line {self.text.count(chr(10), 0, found.end()) + 1})" if found else ""
-        return ScenarioError(f"{self.path}: {message}{line}")
+    def error(self, key: str, message: str) -> ScenarioError:
+        """An error with the line of a key, as far as that can be found."""
+        what = f"{self.kind} {self.place + 1}: " if self.kind else ""
+        return ScenarioError(f"{self.path}: {what}{message}{self._line(key)}")
+
+    def _line(self, key: str) -> str:
+        start, end = 0, len(self.text)
+        if self.kind:
+            headers = list(re.finditer(_header(self.kind), self.text, re.MULTILINE))
+            if self.place >= len(headers):
+                return ""
+            start = headers[self.place].end()
+            after = re.compile(r"^\s*\[\[", re.MULTILINE).search(self.text, start)
+            end = after.start() if after else end
+        line = re.search(_header(key), self.text[start:end], re.MULTILINE) if key else None
+        if line is None and not self.kind:
+            return ""
+        return f" (at line {self.text.count(chr(10), 0, start + (line.end() if line else 0)) + 1})"
 
 
-def _number(value: object, what: str, *, endless: bool = False) -> float:
-    """A number of seconds above 0; with ``endless`` it may be infinite."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ScenarioError(f"{what} is a number, not {value!r}")
-    if not 0 < value <= (math.inf if endless else 1e12):
-        raise ScenarioError(f"{what} is more than 0{'' if endless else ', and not endless'}, not {value!r}")
-    return float(value)
+def _header(name: str) -> str:
+    """Begins the value of a key, or a table."""
+    return rf"""^\s*\[?\[?\s*["']?{re.escape(name)}["']?\s*[]=.]"""
 
 
-def _seconds_list(value: object) -> tuple[float, ...]:
+def number(value: object, what: str, fits: Callable[[float], bool] = lambda _: True) -> float:
+    """A number for which ``fits`` is true; ``what`` says which these are."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= SECONDS_MOST and fits(value):
+        return float(value)
+    raise ScenarioError(f"{what}, not {value!r}")
+
+
+def above_0(value: object, what: str = "a number above 0") -> float:
+    """Such a number."""
+    return number(value, what, lambda seconds: seconds > 0.0)
+
+
+def from_0(value: object) -> float:
+    """0, or such a number."""
+    return number(value, "a number from 0 up", lambda seconds: seconds >= 0.0)
+
+
+def uptime_list(value: object) -> tuple[float, ...]:
+    """How long PCs stay: seconds, or infinity."""
     if not isinstance(value, list) or not value:
         raise ScenarioError("a list of seconds, with one at least")
-    return tuple(_number(seconds, "each", endless=True) for seconds in value)
-
-
-def _restart(value: object) -> float:
-    return 0.0 if value == 0 and not isinstance(value, bool) else _number(value, "it")
+    return tuple([math.inf if seconds == math.inf else above_0(seconds) for seconds in value])
 
 
 def _order(value: object) -> str:
@@ -111,7 +152,7 @@ def _jobs(value: object) -> tuple[float, ...]:
         return _series(value)
     if not isinstance(value, list) or not value:
         raise ScenarioError("a list of seconds with one at least, or a table of from, to, step and copies")
-    return tuple(_number(seconds, "each") for seconds in value)
+    return tuple(map(above_0, value))
 
 
 def _series(table: Mapping[str, object]) -> tuple[float, ...]:
@@ -120,7 +161,7 @@ def _series(table: Mapping[str, object]) -> tuple[float, ...]:
         raise ScenarioError(f"there is no {min(unknown)!r}; there are: {', '.join(JOBS_KEYS)}")
     if "from" not in table or "to" not in table:
         raise ScenarioError("from and to are both needed")
-    first, last, step = (_number(table.get(key, 1), key) for key in ("from", "to", "step"))
+    first, last, step = (above_0(table.get(key, 1), f"{key} is a number above 0") for key in ("from", "to", "step"))
     copies = table.get("copies", 1)
     if isinstance(copies, bool) or not isinstance(copies, int) or not copies >= 1:
         raise ScenarioError(f"copies is a whole number from 1 up, not {copies!r}")

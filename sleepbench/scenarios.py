@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from random import Random
+from typing import NamedTuple
 
 MINUTE_S = 60.0
 
@@ -125,6 +126,16 @@ class Row:
     idle_s: float
 
 
+class Figures(NamedTuple):
+    """What a run came to, on its own clock. Seconds; sums are slot seconds. As in `Row`."""
+
+    makespan_s: float
+    kills: int
+    planned_kills: int
+    wasted_s: float
+    idle_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """The measurements of a run, on its own clock. Seconds; sums are slot seconds.
@@ -139,23 +150,44 @@ class Measurements:
     kills: int
     planned_kills: int
 
+    @property
+    def figures(self) -> Figures:
+        """Whatever no task used of open windows was idle."""
+        idle_s = self.window_s - self.slept_s - self.wasted_s
+        return Figures(self.makespan_s, self.kills, self.planned_kills, self.wasted_s, idle_s)
+
 
 def paper_row(scenario: Scenario, policy: str, measured: Measurements, *, scale: float, run: int, seed: int) -> Row:
     """The row for a run of ``scenario`` (unscaled) that was measured at ``scale``."""
-    idle_s = measured.window_s - measured.slept_s - measured.wasted_s
+    tasks, bound_s = len(scenario.tasks), scenario.lower_bound_s
+    return new_row(scenario.number, policy, measured.figures, tasks, bound_s, scale=scale, run=run, seed=seed)
+
+
+def new_row(
+    scenario: int | str,
+    policy: str,
+    figures: Figures,
+    tasks: int,
+    lower_bound_s: float,
+    *,
+    scale: float = 1.0,
+    run: int = 1,
+    seed: int = 0,
+) -> Row:
+    """The row for a run, of which ``figures`` are at ``scale``, and ``lower_bound_s`` is not."""
     return Row(
-        scenario=scenario.number,
+        scenario=scenario,
         policy=policy,
         run=run,
         seed=seed,
-        makespan_min=measured.makespan_s / scale / MINUTE_S,
-        lower_bound_min=scenario.lower_bound_s / MINUTE_S,
-        paper_min=paper_min(scenario.number, policy),
-        tasks=len(scenario.tasks),
-        kills=measured.kills,
-        planned_kills=measured.planned_kills,
-        wasted_s=measured.wasted_s / scale,
-        idle_s=idle_s / scale,
+        makespan_min=figures.makespan_s / scale / MINUTE_S,
+        lower_bound_min=lower_bound_s / MINUTE_S,
+        paper_min=paper_min(scenario, policy),
+        tasks=tasks,
+        kills=figures.kills,
+        planned_kills=figures.planned_kills,
+        wasted_s=figures.wasted_s / scale,
+        idle_s=figures.idle_s / scale,
     )
 
 

@@ -18,7 +18,7 @@ from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, S
 from deskgrid.sleepbench.parameters import Options, Parameters
 from deskgrid.sleepbench.perturbation import predictions, wrongly_announced
 from deskgrid.sleepbench.pool import computed
-from deskgrid.sleepbench.scenarios import MINUTE_S, Row, Scenario, paper_min
+from deskgrid.sleepbench.scenarios import Figures, Row, Scenario, new_row
 
 # Leaves room for the margins of the policies.
 LONGEST_PREDICTED = 0.9
@@ -162,21 +162,15 @@ def _predicted(trial: Trial, arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 def row_of(trial: Trial, run: Run) -> Row:
     """The row for a simulated run, in unscaled minutes and seconds."""
-    problem, counters = trial.problem, run.counters
-    return Row(
-        scenario=problem.name,
-        policy=trial.policy,
-        run=trial.run,
-        seed=trial.seed,
-        makespan_min=run.makespan_s / problem.scale / MINUTE_S,
-        lower_bound_min=problem.lower_bound_s / problem.scale / MINUTE_S,
-        paper_min=paper_min(problem.name, trial.policy),
-        tasks=problem.tasks,
-        kills=counters.kills,
-        planned_kills=counters.planned_kills,
-        wasted_s=counters.wasted_s / problem.scale,
-        idle_s=run.idle_s / problem.scale,
-    )
+    name, scale, bound_s = trial.problem.name, trial.problem.scale, trial.problem.lower_bound_s / trial.problem.scale
+    figures, tasks = figures_of(run), trial.problem.tasks
+    return new_row(name, trial.policy, figures, tasks, bound_s, scale=scale, run=trial.run, seed=trial.seed)
+
+
+def figures_of(run: Run) -> Figures:
+    """What a simulated run came to."""
+    counters = run.counters
+    return Figures(run.makespan_s, counters.kills, counters.planned_kills, counters.wasted_s, run.idle_s)
 
 
 def rows_of(trials: Sequence[Trial], processes: int = 1) -> Iterator[Row | Unfinished]:

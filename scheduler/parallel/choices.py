@@ -17,16 +17,14 @@ class Size(NamedTuple):
     """How much a job gets: so many ``ranks``; or, if ``power`` is not 0, as few as have that effective power together.
 
     A job that cannot have all of it waits. Ranks by power are never fewer or more than the job's need allows.
-    ``equal``: all PCs count as equally fast, and the power of a slot is the part of it that others leave.
     """
 
     ranks: int
     power: float = 0.0
-    equal: bool = False
 
     def of(self, host: Host) -> float:
         """The power of one rank on a host, as this size counts it."""
-        return 1.0 - host.load if self.equal else host.power
+        return host.power
 
 
 class Sharing(NamedTuple):

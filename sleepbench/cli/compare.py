@@ -1,6 +1,7 @@
 """``deskgrid sleepbench compare``: the same scenarios live and simulated, and whether they agree."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,15 @@ from deskgrid.sleepbench.cli.common import (
     SEED_OPTION,
     check_writable,
     json_option,
-    progress_bar,
     write_json,
 )
 from deskgrid.sleepbench.cli.gang_runs import GangRuns, gang_options
+from deskgrid.sleepbench.cli.live_runs import live_runs
 from deskgrid.sleepbench.cli.values import chosen_policies, scenario_numbers
 from deskgrid.sleepbench.scenarios import Row, Scenario, paper_row, paper_scenario
 
 if TYPE_CHECKING:
-    from deskgrid.sleepbench.compare import Comparison, RunSetting
-    from deskgrid.sleepbench.live import LiveRun
+    from deskgrid.sleepbench.compare import Comparison
     from deskgrid.sleepbench.simulated import Trial
 
 
@@ -82,19 +82,14 @@ def _paper(
 ) -> None:
     from rich.console import Console
 
-    from deskgrid import DeskgridError
-    from deskgrid.sleepbench.processes import ProcessError
     from deskgrid.sleepbench.report import compared
 
     scenarios = [paper_scenario(number) for number in numbers]
     found: list[Comparison] = []
-    try:
-        for one in scenarios:
-            for name in policies:
-                found.append(_comparison(one, name, scale, seeds))
-                write_json(file, [comparison.as_json() for comparison in found])
-    except (ProcessError, DeskgridError) as error:
-        raise click.ClickException(str(error)) from error
+    for one in scenarios:
+        for name in policies:
+            found.append(_comparison(one, name, scale, seeds))
+            write_json(file, [comparison.as_json() for comparison in found])
     console = Console()
     for table in compared(found):
         console.print(table)
@@ -103,34 +98,21 @@ def _paper(
 
 
 def _comparison(scenario: Scenario, policy: str, scale: float, seeds: range) -> "Comparison":
+    from deskgrid.sleepbench import live
     from deskgrid.sleepbench.compare import Comparison, RunSetting, trials
-    from deskgrid.sleepbench.live import policy_options
 
-    setting = RunSetting(scenario, scale, policy, policy_options(policy))
-    live = list(_live(setting, seeds))
-    rows = [
-        paper_row(scenario, policy, one.measured, scale=scale, run=run, seed=seed)
-        for run, (seed, one) in enumerate(zip(seeds, live, strict=True), start=1)
-    ]
+    setting = RunSetting(scenario, scale, policy, live.policy_options(policy))
+    title, run_live = f"scenario {scenario.number}, {policy}", partial(live.run_live, scenario, scale, policy)
+    made = list(live_runs(title, seeds, len(scenario.tasks), "tasks", run_live))
+    rows = [paper_row(scenario, policy, one.measured, scale=scale, run=run, seed=seed) for run, seed, one in made]
     return Comparison(
         scale=scale,
         by_lot=setting.by_lot,
         live=rows,
         ideal=_simulated(trials(setting, None)),
-        simulated=_simulated([trial for one in live for trial in trials(setting, one.costs)]),
-        costs=[one.costs for one in live],
+        simulated=_simulated([trial for *_, one in made for trial in trials(setting, one.costs)]),
+        costs=[one.costs for *_, one in made],
     )
-
-
-def _live(setting: "RunSetting", seeds: range) -> "Iterator[LiveRun]":
-    from deskgrid.sleepbench import live
-    from deskgrid.sleepbench.processes import ended_by_signals
-
-    scenario, policy = setting.scenario, setting.policy
-    for run, seed in enumerate(seeds, start=1):
-        title = f"scenario {scenario.number}, {policy}, run {run} of {len(seeds)}"
-        with ended_by_signals(), progress_bar(title, len(scenario.tasks), "tasks") as progress:
-            yield live.run_live(scenario, setting.scale, policy, seed, progress)
 
 
 def _simulated(trials: "Sequence[Trial]") -> list[Row]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from deskgrid.option_types import Refusal
-from deskgrid.sleepbench.cli.common import progress_bar, write_json
+from deskgrid.sleepbench.cli.common import write_json
+from deskgrid.sleepbench.cli.live_runs import live_runs
 
 if TYPE_CHECKING:
     from deskgrid.sleepbench.gangs.compare import GangComparison
@@ -66,7 +68,7 @@ class GangRuns:
         scenario, scale = self._scenario()
         rows: list[dict[str, object]] = []
         for policy in self.policies:
-            for run, (seed, made) in enumerate(self._made(scenario, scale, policy), start=1):
+            for run, seed, made in self._made(scenario, scale, policy):
                 rows += [asdict(row) | {"run": run, "seed": seed} for row in made.rows]
                 write_json(json_file, rows)
                 title = f"{scenario.name}, run {run}, every time multiplied by {scale:g},"
@@ -104,19 +106,11 @@ class GangRuns:
         except Stalled as error:
             raise Refusal(f"a run under {self.policies[0]} would never end: {error}") from error
 
-    def _made(self, scenario: "GangScenario", scale: float, policy: str) -> "Iterator[tuple[int, LiveGangs]]":
-        from deskgrid import DeskgridError
+    def _made(self, scenario: "GangScenario", scale: float, policy: str) -> "Iterator[tuple[int, int, LiveGangs]]":
         from deskgrid.sleepbench.gangs import live
-        from deskgrid.sleepbench.processes import ProcessError, ended_by_signals
 
-        for run, seed in enumerate(self.seeds, start=1):
-            title = f"{scenario.name}, {policy}, run {run} of {len(self.seeds)}"
-            try:
-                with ended_by_signals(), progress_bar(title, len(scenario.gangs), "gangs") as progress:
-                    made = live.run_gangs(scenario, scale, policy, seed, progress)
-            except (ProcessError, DeskgridError) as error:
-                raise click.ClickException(str(error)) from error
-            yield seed, made
+        run = partial(live.run_gangs, scenario, scale, policy)
+        return live_runs(f"{scenario.name}, {policy}", self.seeds, len(scenario.gangs), "gangs", run)
 
     def _comparison(self, scenario: "GangScenario", scale: float, policy: str) -> "GangComparison":
         from deskgrid.scheduler.simulation.simulator import Stalled
@@ -126,7 +120,7 @@ class GangRuns:
         setting = GangSetting(scenario, scale, policy, policy_options(policy))
         made = list(self._made(scenario, scale, policy))
         try:
-            simulated = [setting.simulated(seed, run.costs) for seed, run in made]
-            return GangComparison(setting, [run for _, run in made], simulated, setting.simulated(0, None))
+            simulated = [setting.simulated(seed, run.costs) for _, seed, run in made]
+            return GangComparison(setting, [run for *_, run in made], simulated, setting.simulated(0, None))
         except Stalled as error:
             raise Refusal(f"a simulated run under {policy} would never end: {error}") from error

@@ -1,7 +1,7 @@
 """``deskgrid sleepbench live``: the paper's benchmark on real processes."""
 
 from collections.abc import Sequence
-from itertools import product
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,10 +13,10 @@ from deskgrid.sleepbench.cli.common import (
     SEED_OPTION,
     check_writable,
     json_option,
-    progress_bar,
     write_rows,
 )
 from deskgrid.sleepbench.cli.gang_runs import GangRuns, gang_options
+from deskgrid.sleepbench.cli.live_runs import live_runs
 from deskgrid.sleepbench.cli.values import chosen_policies
 from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
 
@@ -68,22 +68,17 @@ def live(
 def _paper(scenario: int, policies: Sequence[str], scale: float, seeds: range, file: Path | None) -> None:
     from rich.console import Console
 
-    from deskgrid import DeskgridError
-    from deskgrid.sleepbench.live import run_live
-    from deskgrid.sleepbench.processes import ProcessError, ended_by_signals
+    from deskgrid.sleepbench import live
     from deskgrid.sleepbench.report import tables
 
     paper = paper_scenario(scenario)
     rows: list[Row] = []
-    try:
-        for policy, (run, seed) in product(policies, enumerate(seeds, start=1)):
-            title = f"scenario {scenario}, {policy}, run {run} of {len(seeds)}"
-            with ended_by_signals(), progress_bar(title, len(paper.tasks), "tasks") as progress:
-                measured = run_live(paper, scale, policy, seed, progress).measured
-            rows.append(paper_row(paper, policy, measured, scale=scale, run=run, seed=seed))
+    for policy in policies:
+        title = f"scenario {scenario}, {policy}"
+        made = live_runs(title, seeds, len(paper.tasks), "tasks", partial(live.run_live, paper, scale, policy))
+        for run, seed, one in made:
+            rows.append(paper_row(paper, policy, one.measured, scale=scale, run=run, seed=seed))
             write_rows(file, rows)
-    except (ProcessError, DeskgridError) as error:
-        raise click.ClickException(str(error)) from error
     console = Console()
     for table in tables(rows, scale):
         console.print(table)

@@ -14,27 +14,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
+from itertools import cycle
 from statistics import median
 from typing import Any, cast
 
 from deskgrid import Bag, Grid
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.sleepbench.gangs.scenario import GangRunRow, GangScenario, RunningGang, WaitingGang
-from deskgrid.sleepbench.live import (
-    CYCLES_S,
-    LEAD_FACTOR,
-    LEAD_LEAST_S,
-    LOOK_S,
-    Progress,
-    cycle_pairs,
-    names,
-    policy_options,
-)
+from deskgrid.sleepbench.live import LiveGrid, LivePC, Progress, live_grid, wait_till
 from deskgrid.sleepbench.naps import nap_together
-from deskgrid.sleepbench.processes import Processes, snapshot_of, write_cycle
 from deskgrid.sleepbench.scenarios import ScenarioError
-from deskgrid.sleepbench.simulated import with_seed
 
 # Each PC is a process of this machine.
 PCS_MOST = 200
@@ -93,13 +82,9 @@ def run_gangs(scenario: GangScenario, scale: float, policy: str, seed: int, prog
     done. Raises `ProcessError`, `ScenarioError`, or the client's errors.
     """
     scaled = _named(checked(scenario).scaled(scale))
-    before = time.monotonic()
-    with Processes(policy, with_seed(policy, policy_options(policy), seed)) as processes:
-        start_took = time.monotonic() - before
-        with Grid(processes.client_line) as grid:
-            zero = _start_sites(processes, grid, scaled, scale, start_took)
-            ran = _run(processes, grid, scaled, zero, progress)
-        processes.stop()
+    with live_grid(policy, seed) as live:
+        ran = _run(live, scaled, scale, progress)
+        live.stop()
     sites = {pc.name: site.name for site, named in zip(scenario.sites, scaled.sites, strict=True) for pc in named.pcs()}
     rows = [_row(policy, one, sites, scale) for one in ran]
     return LiveGangs(rows, measured(ran, sites))
@@ -114,59 +99,36 @@ def _named(scenario: GangScenario) -> GangScenario:
     return replace(scenario, sites=sites, running=running)
 
 
-# --- the PCs ---------------------------------------------------------------------------------------------------------
-
-
-def _start_sites(processes: Processes, grid: Grid, scenario: GangScenario, scale: float, start_took: float) -> float:
-    """Start all PCs. Returns time 0, on the monotonic clock, when the PCs that stay are there."""
-    pcs = [(site, number, pc.name) for site in scenario.sites for number, pc in enumerate(site.pcs())]
-    zero = time.monotonic() + max(LEAD_LEAST_S, LEAD_FACTOR * len(pcs) * start_took)
-    staying, all_stay = set[str](), all(site.staying() == site.slots for site in scenario.sites)
-    for site, number, name in pcs:
-        uptime, cycle = site.uptimes[number % len(site.uptimes)], None
-        if uptime == inf:
-            staying.add(name)
-        else:
-            pairs = cycle_pairs(uptime, site.restart, zero - time.monotonic(), CYCLES_S * scale)
-            cycle = write_cycle(processes.folder / f"{name}.cycle", pairs)
-        arguments = ["--site", site.name, "--label", site.name]
-        processes.start_worker(name, cycle, arguments, site.speed)
-        if not all_stay:  # one after the other, so that each takes equally long
-            processes.wait_for(partial(_has_joined, grid, name), f"{name} to join")
-    processes.wait_for(lambda: staying <= names(snapshot_of(grid), "up"), "all PCs that stay to be up")
-    return time.monotonic() if all_stay else zero
-
-
-def _has_joined(grid: Grid, name: str) -> bool:
-    return name in names(snapshot_of(grid))
+def _pcs(scenario: GangScenario) -> list[LivePC]:
+    return [
+        LivePC(pc.name, uptime, site.restart, site.speed, ("--site", site.name, "--label", site.name))
+        for site in scenario.sites
+        for pc, uptime in zip(site.pcs(), cycle(site.uptimes), strict=False)
+    ]
 
 
 # --- the gangs -------------------------------------------------------------------------------------------------------
 
 
-def _run(processes: Processes, grid: Grid, scenario: GangScenario, zero: float, progress: Progress) -> list[Ran]:
-    _warm_up(grid, scenario)
-    _wait_till(zero)
-    count = sum(site.slots for site in scenario.sites)
-    processes.wait_for(lambda: len(names(snapshot_of(grid), "up")) == count, "all first windows to be open")
+def _run(live: LiveGrid, scenario: GangScenario, scale: float, progress: Progress) -> list[Ran]:
+    pcs = _pcs(scenario)
+    opening = live.start_pcs(pcs, scale)
+    _warm_up(live.grid, scenario)
+    live.wait_till_open(pcs, opening)
     zero = time.monotonic()
-    running = [_begin(grid, scenario, gang) for gang in scenario.running]
+    running = [_begin(live.grid, scenario, gang) for gang in scenario.running]
     for bag in running:
-        processes.wait_for(partial(_has_begun, bag), "what runs at time 0 to begin")
+        live.processes.wait_for(partial(_has_begun, bag), "what runs at time 0 to begin")
     if running:
         zero = time.monotonic()
     bags: dict[str, Bag[Any, Any]] = {}
     for gang in sorted(scenario.gangs, key=lambda gang: gang.at):
-        _wait_till(zero + gang.at)
-        bags[gang.name] = _submit(grid, gang)
-        processes.check()
+        wait_till(zero + gang.at)
+        bags[gang.name] = _submit(live.grid, gang)
+        live.processes.check()
         progress(sum(bag.progress().done for bag in bags.values()))
-    for bag in bags.values():
-        while not bag.wait(LOOK_S):
-            processes.check()
-            progress(sum(bag.progress().done for bag in bags.values()))
-    progress(len(bags))
-    speeds = {pc.name: pc.speed for site in scenario.sites for pc in site.pcs()}
+    live.wait(bags.values(), progress)
+    speeds = {pc.name: pc.speed for pc in pcs}
     return [_ran(gang, bags[gang.name].results()[0], zero, speeds) for gang in scenario.gangs]
 
 
@@ -184,10 +146,6 @@ def _warm_up(grid: Grid, scenario: GangScenario) -> None:
     ]
     for bag in bags:
         bag.results()
-
-
-def _wait_till(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 def _begin(grid: Grid, scenario: GangScenario, gang: RunningGang) -> Bag[Any, Any]:

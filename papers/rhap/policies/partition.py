@@ -20,6 +20,16 @@ from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size, fra
 from deskgrid.scheduler.parallel.need import Need
 
 
+class SlotSize(Size):
+    """All PCs count as equally fast: the power of a slot is the part of it that others leave."""
+
+    __slots__ = ()
+
+    def of(self, host: Host) -> float:
+        """That part."""
+        return 1.0 - host.load
+
+
 class Partition(HowMany):
     """An equal part for each job that waits, for each that runs by a factor, and one for the next to come.
 
@@ -74,7 +84,7 @@ def _by_slots(look: DecisionView, need: Need, jobs: float) -> Size:
     hosts = _hosts(look, need)
     slots = sum([host.slots // need.slots for some in hosts for host in some])
     most = [sum([host.slots // need.slots * (1.0 - host.load) for host in some]) for some in hosts]
-    return Size(need.least, min(share(slots, jobs), max(most, default=0.0)), equal=True)
+    return SlotSize(need.least, min(share(slots, jobs), max(most, default=0.0)))
 
 
 def _by_power(look: DecisionView, need: Need, jobs: float, most: float, *, loaded: bool) -> Size:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deskgrid.papers.rhap.policies.partition import AP2, HAP, MAP, MAX, RHAP
+from deskgrid.papers.rhap.policies.partition import AP2, HAP, MAP, MAX, RHAP, SlotSize
 from deskgrid.scheduler.model import UnknownOption, UnknownPolicy
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import HowMany, Size
@@ -36,12 +36,12 @@ def size_of(sizes: HowMany, waiting: int, going: int = 0, load: float = 0.0) -> 
 
 @pytest.mark.parametrize(("waiting", "ranks"), [(1, 9), (2, 6), (3, 5), (40, 1)])
 def test_ap2_divides_the_processors_by_the_jobs_that_wait_and_one(waiting: int, ranks: int) -> None:
-    assert size_of(AP2(), waiting, going=4) == Size(1, ranks, equal=True)
+    assert size_of(AP2(), waiting, going=4) == SlotSize(1, ranks)
 
 
 def test_map_counts_those_that_run_by_half() -> None:
-    assert size_of(MAP(), 1, going=4) == Size(1, 5, equal=True)  # 16 / (1 + 2 + 1) + 0.5
-    assert size_of(MAP(f=1.0), 1, going=4) == Size(1, 4, equal=True)  # 16 / 6 + 0.5
+    assert size_of(MAP(), 1, going=4) == SlotSize(1, 5)  # 16 / (1 + 2 + 1) + 0.5
+    assert size_of(MAP(f=1.0), 1, going=4) == SlotSize(1, 4)  # 16 / 6 + 0.5
     assert size_of(MAP(f=0.0), 1, going=4) == size_of(AP2(), 1)
 
 
@@ -74,7 +74,7 @@ def test_pcs_that_lack_a_label_do_not_count() -> None:
     look = look_at(grid_of(hosts, [job]), AP2())
     assert AP2().size(look, job).power == pytest.approx(2.0)
     job.need = replace(job.need, labels=frozenset({"nobody"}))
-    assert AP2().size(look, job) == Size(1, 0.0, equal=True)
+    assert AP2().size(look, job) == SlotSize(1, 0.0)
     assert HAP().size(look, job) == Size(1, 0.0)
 
 
@@ -151,7 +151,7 @@ def test_parts_are_numbers_from_0_to_1(name: str, option: str) -> None:
 
 def test_a_size_by_power_needs_its_least_ranks() -> None:
     assert Size(1, 0.5).of(lab(0.5)[0]) == 0.25
-    assert Size(1, 0.5, equal=True).of(lab(0.25)[0]) == 0.75
+    assert SlotSize(1, 0.5).of(lab(0.25)[0]) == 0.75
     assert Need(2, 4).parallel
 
 
