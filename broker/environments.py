@@ -60,7 +60,7 @@ def key_of(owner: str, environment: wire.Environment | None) -> str:
 
 
 @dataclass(slots=True)
-class _Known:
+class _NeededEnvironment:
     """An environment that bags need which have not ended. ``bags``: their numbers; ``refused``: why, by PC."""
 
     environment: wire.Environment
@@ -84,7 +84,7 @@ class EnvironmentTable:
         self._state = state
         self._by_name = by_name
         self._by_peer = by_peer
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _NeededEnvironment] = {}
         self._bytes_per_s = BYTES_PER_S
         self._look_at = 0.0
         self._turn = 0
@@ -95,7 +95,7 @@ class EnvironmentTable:
         """A bag is new, or restored, and needs this environment."""
         if environment is not None:
             bag.environment, bag.environment_key = environment, key_of(bag.row.owner, environment)
-            known = self._known.setdefault(bag.environment_key, _Known(environment))
+            known = self._known.setdefault(bag.environment_key, _NeededEnvironment(environment))
             known.bags[bag.row.number] = None
             bag.refused = known.remark()
             self._look_at = 0.0
@@ -111,7 +111,7 @@ class EnvironmentTable:
                     del worker.environments[bag.environment_key]
             self._look_at = 0.0
 
-    def _open_bags(self, known: _Known) -> list[OpenBag]:
+    def _open_bags(self, known: _NeededEnvironment) -> list[OpenBag]:
         book = self._state.book.by_number
         for number in [number for number in known.bags if number not in book or book[number].complete]:
             del known.bags[number]
@@ -179,12 +179,12 @@ class EnvironmentTable:
             if list(known.refused.values()).count(refusal) >= ALIKE:
                 self._hold(known, f"{at.reason} ({self._system(worker)})")
 
-    def _note_refusals(self, known: _Known, refused: dict[str, tuple[str, str]]) -> None:
+    def _note_refusals(self, known: _NeededEnvironment, refused: dict[str, tuple[str, str]]) -> None:
         known.refused = refused
         for bag in self._open_bags(known):
             bag.refused = known.remark()
 
-    def _hold(self, known: _Known, why: str) -> None:
+    def _hold(self, known: _NeededEnvironment, why: str) -> None:
         for bag in self._open_bags(known):
             if not bag.held:
                 self._state.to_hold.append((bag, f"{ALIKE} PCs cannot prepare its environment: {why}"))
@@ -233,7 +233,7 @@ class EnvironmentTable:
         first = self._turn % len(keys) if keys else 0
         return keys[first:] + keys[:first]
 
-    def _ask_for(self, key: str, known: _Known, now: float) -> None:
+    def _ask_for(self, key: str, known: _NeededEnvironment, now: float) -> None:
         grid = self._state.scheduler.grid
         bags = [grid.tasks.bags[bag.row.number] for bag in self._open_bags(known) if bag.row.number in grid.tasks.bags]
         categories = {bag.category: bag for bag in bags if len(bag.category)}

@@ -46,7 +46,7 @@ PARENT_S = 1.0
 _Job = tuple[Picture, str, Json, Ticket]
 
 
-class _Jobs:
+class _PendingForecasts:
     """Forecasts that wait, by owner, and what those of each owner have taken since none waited, in seconds."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class ForecastProcess:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._jobs = _Jobs()
+        self._jobs = _PendingForecasts()
         self._thread: Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
 

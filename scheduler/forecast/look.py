@@ -62,7 +62,7 @@ Learned = Callable[[Bag, list[float]], Durations | None]
 Prepares = Callable[[str], tuple[Preparing, ...]]
 
 
-class _Row(NamedTuple):
+class _PcRow(NamedTuple):
     """A PC. ``running``: bags of tasks that run there, their predicted runtimes, how long they have run, and of which
     gang they are, 0 for none. ``traits``: None if they are unknown. ``again_s``: after how long its windows come again.
     """
@@ -90,7 +90,7 @@ class Look:
     ) -> None:
         self._grid, self._now, self._learned, self._own = grid, now, learned, own
         self._prepares = prepares
-        self._pcs: list[_Row] = []
+        self._pcs: list[_PcRow] = []
         # By bag: how long its running tasks have run.
         self._elapsed: defaultdict[int, list[float]] = defaultdict(list)
         # By bag: the predicted runtimes of its tasks that are at a worker and have not begun.
@@ -173,7 +173,7 @@ class Look:
         spans = [PictureWindow(opens, worker.ends_at - now), *_spans(expected, now)]
         shown = tuple([span for span in spans if span.closes > max(0.0, span.opens)])
         self._pcs.append(
-            _Row(
+            _PcRow(
                 worker.name,
                 worker.site,
                 shown,
@@ -190,10 +190,10 @@ class Look:
         expected = away.expected(self._now)
         spans = tuple(_spans(expected, self._now))
         site, traits = ("", None) if away.was is None else (away.was.site, away.was.traits)
-        self._pcs.append(_Row(name, site, spans, away.slots, [], away.speed, traits, expected.period_s))
+        self._pcs.append(_PcRow(name, site, spans, away.slots, [], away.speed, traits, expected.period_s))
         return 1 + len(spans)
 
-    def _pc(self, row: _Row) -> PicturePC:
+    def _pc(self, row: _PcRow) -> PicturePC:
         # While the picture was taken, some bags may have ended.
         known = self._groups
         shown = [

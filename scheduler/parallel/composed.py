@@ -99,7 +99,7 @@ class Composed:
     def _fill(self, look: DecisionView, reserved: HeadReservation) -> Iterator[Start]:
         if not any(site.idle for site in look.view.sites):
             return
-        failed = _Failed()
+        failed = _Unplaceable()
         for job, wanted in self.sizes.fill(look, look.queue[1:], reserved):
             size = within(look, job, wanted)
             if failed.covers(job, size):
@@ -114,7 +114,7 @@ class Composed:
                 look.queue.remove(job)
 
 
-class _Failed:
+class _Unplaceable:
     """Jobs that fit nowhere: neither do those that need as much, or more, for as long, or longer."""
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ def _at_site(horizon: _Horizon, job: ParallelJob, size: Size, until: float) -> I
     base = job.need.seconds(job.runtime, ranks)
     for speed in _levels({*site.hosts, *[host for *_, host in coming[:NEXT]]}, job.need):
         if not coming or _meet(horizon, job.need, ranks, look.needs(base / speed), speed):
-            found = _Sweep(horizon, job, base / speed, speed).first(size, until)
+            found = _SiteSweep(horizon, job, base / speed, speed).first(size, until)
             if found is not None:
                 yield found
 
@@ -143,7 +143,7 @@ def _levels(hosts: Iterable[Host], need: Need) -> list[float]:
     return [speeds[int((level + 1) * step) - 1] for level in range(LEVELS)]
 
 
-class _Change(NamedTuple):
+class _HostChange(NamedTuple):
     """At ``at``, a PC has ``slots`` and ``memory`` more; or, if ``closes`` is given, a window of it opens."""
 
     at: float
@@ -154,7 +154,7 @@ class _Change(NamedTuple):
     closes: float = 0.0
 
 
-class _Sweep:
+class _SiteSweep:
     """Goes through the time of one site, and knows how many ranks each PC could have, for ``seconds``."""
 
     def __init__(self, horizon: _Horizon, job: ParallelJob, seconds: float, speed: float) -> None:
@@ -202,11 +202,11 @@ class _Sweep:
     def _suits(self, host: Host) -> bool:
         return host.speed >= self.speed and host.labels >= self.job.need.labels
 
-    def _ends(self, site: Site, up: list[Host]) -> list[_Change]:
+    def _ends(self, site: Site, up: list[Host]) -> list[_HostChange]:
         """When slots and memory of the PCs that are up should be free."""
         known = set(up)
         all_ends = [(at, host, slots) for host in up for at, slots in frees(host, self.job, self.now)]
-        ends = [_Change(at, 0, host, slots, 0.0) for at, host, slots in all_ends if at < host.closes]
+        ends = [_HostChange(at, 0, host, slots, 0.0) for at, host, slots in all_ends if at < host.closes]
         if self.job.need.memory:
             late = tolerance(self.job, self.now)
             for running in site.running:
@@ -215,16 +215,16 @@ class _Sweep:
                     self._held[host] = self._held.get(host, 0.0) + memory
                     at = believed(running.ends, self.now, late)
                     if host in known and at < host.closes:
-                        ends.append(_Change(at, 0, host, 0, memory))
+                        ends.append(_HostChange(at, 0, host, 0, memory))
         ends.sort(key=_when)
         return ends
 
-    def _openings(self, coming: Sequence[tuple[float, float, Host]]) -> Iterator[_Change]:
+    def _openings(self, coming: Sequence[tuple[float, float, Host]]) -> Iterator[_HostChange]:
         for opens, closes, host in coming:
             if self._suits(host) and fits(self.lasts, closes - opens):
-                yield _Change(opens, 1, host, host.slots, 0.0, closes)
+                yield _HostChange(opens, 1, host, host.slots, 0.0, closes)
 
-    def _apply(self, change: _Change, at: float) -> None:
+    def _apply(self, change: _HostChange, at: float) -> None:
         host = change.host
         if change.closes:
             self.free[host] = host.slots - kept_idle(host, self.sharing)
@@ -268,5 +268,5 @@ class _Sweep:
         return HeadReservation(self.job, tuple(chosen), at, self.seconds)
 
 
-def _when(change: _Change) -> tuple[float, int]:
+def _when(change: _HostChange) -> tuple[float, int]:
     return change.at, change.order

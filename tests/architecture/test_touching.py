@@ -201,7 +201,7 @@ KNOWN = {
     "worker/run/templates.py:_rename": ("rename", OURS),
     "worker/run/templates.py:_unpacked": ("TemporaryDirectory mkdir", OURS),
     "worker/windows/alarm.py:Alarm.replace": ("replace", NO_PATH),
-    "worker/windows/alarm.py:_Watch.__init__": ("replace", NO_PATH),
+    "worker/windows/alarm.py:_WatchedBoundary.__init__": ("replace", NO_PATH),
     "worker/windows/uptime.py:read_cycle": ("read_text", OWNER),
     "worker/windows/uptime.py:read_windows": ("read_text", OWNER),
     "worker/windows/weekly.py:read_text": ("read_text", OWNER),

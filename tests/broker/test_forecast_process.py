@@ -16,7 +16,7 @@ import pytest
 
 from deskgrid.broker.forecasts import process as process_module
 from deskgrid.broker.forecasts import tasks as tasks_module
-from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _Jobs, lines_of
+from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _PendingForecasts, lines_of
 from deskgrid.broker.forecasts.runner import LATE, InlineForecaster, Ticket
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.compare import ImaginedEnd
@@ -120,7 +120,7 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_owners_take_turns() -> None:
-    jobs = _Jobs()
+    jobs = _PendingForecasts()
     for owner in ("mallory", "mallory", "mallory", "ann", "ben"):
         assert jobs.put(owner, (PICTURE, owner, {}, Ticket()))
     taken = [found[0] for _ in range(5) if (found := jobs.get(0.0)) is not None]
@@ -129,7 +129,7 @@ def test_owners_take_turns() -> None:
 
 
 def test_who_has_used_least_comes_first() -> None:
-    jobs = _Jobs()
+    jobs = _PendingForecasts()
 
     def asked(*owners: str) -> None:
         for owner in owners:

@@ -312,12 +312,12 @@ def test_a_site_is_not_swept_for_ranks_that_are_never_together(monkeypatch: pyte
     windows = {host.name: [(0.0, 100.0)] if number % 2 else [(100.0, 200.0)] for number, host in enumerate(hosts)}
     sweeps: list[tuple[int, float]] = []
 
-    class Counted(reservation._Sweep):
+    class Counted(reservation._SiteSweep):
         def __init__(self, horizon: reservation._Horizon, job: ParallelJob, seconds: float, speed: float) -> None:
             super().__init__(horizon, job, seconds, speed)
             sweeps.append((job.task, self.now))
 
-    monkeypatch.setattr(reservation, "_Sweep", Counted)
+    monkeypatch.setattr(reservation, "_SiteSweep", Counted)
     grid = Grid(hosts, windows).submit([gang(1, 6, 10.0), gang(2, 5, 60.0), gang(3, 5, 60.0)])
     grid.play(parallel("easy"))
     assert began(grid) == {2: 0.0, 3: 100.0}
