@@ -20,9 +20,8 @@ from deskgrid.scheduler.gangs import GangHandler
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.prediction.speeds import SHORTEST
-from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.pauses import pause_after
-from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.state.slots import Gang, Slot
 from deskgrid.scheduler.trust import Trust
 
 # What an attempt that ends its process is charged for the next one to start: measured on a busy PC of two cores, from

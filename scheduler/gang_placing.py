@@ -25,9 +25,9 @@ from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.jobs import JobQueue
-from deskgrid.scheduler.state.gangs import Gang, Machine, Reservation
+from deskgrid.scheduler.state.gangs import Machine, Reservation
 from deskgrid.scheduler.state.shares import LEAD_S, GridShare
-from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.state.slots import Gang, Sent, Slot
 from deskgrid.scheduler.suitable import free_memory
 
 # When what is kept should have been needed already, and is not, the policy is asked again after so many seconds: what

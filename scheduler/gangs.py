@@ -13,8 +13,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.parallel.base import ParallelJob, RunningJob
-from deskgrid.scheduler.state.gangs import Gang
-from deskgrid.scheduler.state.slots import Sent, Slot, Worker
+from deskgrid.scheduler.state.slots import Gang, Sent, Slot, Worker
 
 
 class GangHandler:

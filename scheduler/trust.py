@@ -28,8 +28,7 @@ from deskgrid.scheduler.gangs import GangHandler
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
-from deskgrid.scheduler.state.gangs import Gang
-from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
+from deskgrid.scheduler.state.slots import NEVER, Gang, Slot, Worker
 
 # How many slots of a new worker are used at once, as many as a common PC has, and after how many seconds that number
 # doubles. In that time, other workers do most of the short tasks and show how long they take. 64 slots are in use after

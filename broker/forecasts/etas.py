@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from deskgrid.broker.bags import OpenBag, ToldEstimate
-from deskgrid.broker.forecasts.runner import LATE, Ends, Forecaster, Ticket
+from deskgrid.broker.forecasts.runner import Forecaster
+from deskgrid.broker.forecasts.ticket import LATE, Ends, Ticket
 from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import PARKED, Operation, Operations, Slices
 from deskgrid.broker.query_catalog import Json

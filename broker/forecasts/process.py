@@ -22,7 +22,7 @@ from time import monotonic, process_time, sleep
 from types import FrameType
 from typing import Any
 
-from deskgrid.broker.forecasts.runner import LATE, Json, Ticket
+from deskgrid.broker.forecasts.ticket import LATE, Json, Ticket
 from deskgrid.broker.pending import LATER, pending
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of

@@ -13,7 +13,7 @@ from dataclasses import replace
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.forecasts.etas import NOTHING_KNOWN, PART, ROW_UNITS, Etas, answered, is_unknown, runs_for
-from deskgrid.broker.forecasts.runner import LATE, Ticket
+from deskgrid.broker.forecasts.ticket import LATE, Ticket
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.pending import LATER, pending
 from deskgrid.broker.query_catalog import AskError, Json

@@ -205,3 +205,18 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
 )
 def test_what_the_house_allows_is_none(importer: str, name: str) -> None:
     assert breach(importer, name) is None
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Not even for types: who reads one of them would have to read them all."""
+    its = {
+        file: {other for found in imports(tree(file), file) if (other := our_file(found.name)) not in (None, file)}
+        for file in files(*[place for place in PLACES if place not in ("tests/", "benchmarks/", "examples/")])
+    }
+    while leaves := [file for file, others in its.items() if not others & its.keys()]:
+        for file in leaves:
+            del its[file]
+    while roots := its.keys() - set().union(*its.values()):
+        for file in roots:
+            del its[file]
+    assert not its

@@ -14,8 +14,8 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.client import submission
-from deskgrid.client.bag import TaskLog
 from deskgrid.client.grid import Grid
+from deskgrid.client.logs import TaskLog
 from deskgrid.client.progress import Progress
 from deskgrid.client.replies import ANSWER_S, Waiter
 from deskgrid.client.task import task

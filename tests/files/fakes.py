@@ -10,7 +10,7 @@ from deskgrid import wire
 from deskgrid.worker.files.errands import Errand
 
 
-class InlineForecaster:
+class InlineBackground:
     """Background that are done when the owner polls, in order."""
 
     def __init__(self) -> None:

@@ -11,7 +11,8 @@ from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
-from deskgrid.broker.forecasts.runner import InlineForecaster, Ticket
+from deskgrid.broker.forecasts.runner import InlineForecaster
+from deskgrid.broker.forecasts.ticket import Ticket
 from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S

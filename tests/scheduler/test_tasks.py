@@ -263,5 +263,5 @@ def test_a_small_bag_is_predicted_by_its_own_tasks_beside_many_that_are_bound() 
 def test_a_change_that_is_not_allowed_is_seen() -> None:
     states = WatchedStates([State.DONE, State.SENT])
     states[1] = State.DONE
-    with pytest.raises(AssertionError, match="DONE became SENT"):
+    with pytest.raises(AssertionError, match="DONE became"):
         states[:] = bytes([State.SENT, State.DONE])
