@@ -1,8 +1,8 @@
 """What a script defines, by value: the pickler takes it apart, and it is made again where it is loaded.
 
 cloudpickle calls the metaclass of a class again. That runs code of the script a second time, without the arguments that
-it had, and some members come out differently. Here `type` makes the class, without members, and then it gets each as it
-was. So members may refer to their class, and nothing of the script runs: no metaclass, no `__init_subclass__`, no
+it had, and some members come out differently. Here `type` makes the class, without members, and then it gets those as
+they were. So members may refer to their class, and nothing of the script runs: no metaclass, no `__init_subclass__`, no
 `__set_name__`, no `__new__` of an enum.
 
 Rule: this file imports nothing of ours, because the process that runs tasks loads it, too.
@@ -38,10 +38,7 @@ class Done:
     """Stands for a call that is made when it is loaded."""
 
     def __init__(self, function: Callable[..., object], *args: object) -> None:
-        self._call = function, args
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._call
+        self.call = function, args
 
 
 # --- made again -------------------------------------------------------------------------------------------------------
@@ -86,9 +83,10 @@ def _class(key: str, again: bool, make: tuple[type[type], str, tuple[type, ...]]
     return known
 
 
-def _set(kind: type, name: str, value: object) -> None:
+def _set(kind: type, members: Mapping[str, object]) -> None:
     if id(kind) in _unfinished:
-        type.__setattr__(kind, name, value)
+        for name, value in members.items():
+            type.__setattr__(kind, name, value)
 
 
 def _finish(kind: Any, state: tuple[list[None], list[type]]) -> None:
@@ -175,14 +173,19 @@ def _class_taken_apart(kind: Any, again: bool, more: list[Done]) -> tuple[Any, .
     members = {name: value for name, value in vars(kind).items() if not _is_made_by_type(kind, name, value)}
     slots = tuple([name for name, value in vars(kind).items() if _is_slot(kind, name, value)])
     # Where their order comes from, too. What the metaclass has a descriptor for is there: it could not be set.
-    first = {name: members.pop(name) if _is_of_metaclass(type(kind), name) else None for name in list(members)}
+    metaclass: Any = type(kind)
+    taken = _names_taken(metaclass)
+    first = {name: members.pop(name) if name in taken else None for name in list(members)}
     first["__qualname__"] = kind.__qualname__
     if "__slots__" in members:
         first["__slots__"] = slots
     if sys.version_info >= (3, 14) and (annotations := _annotations(kind)):
         members["__annotations__"] = annotations
-    steps = [Done(_set, kind, name, members[name]) for name in sorted(members, key=lambda name: _turn(name, members))]
-    made = _tracker()._get_or_create_tracker_id(kind), again, (type(kind), kind.__name__, kind.__bases__), first
+    turns: list[dict[str, Any]] = [{}, {}, {}, {}]
+    for name, value in members.items():
+        turns[_turn(name, value)][name] = value
+    steps = [Done(_set, kind, each) for each in turns if each]
+    made = _tracker()._get_or_create_tracker_id(kind), again, (metaclass, kind.__name__, kind.__bases__), first
     return _class, made, (more + steps, _registered(kind)), None, None, _finish
 
 
@@ -210,21 +213,22 @@ _MADE_BY_TYPE = frozenset({"_abc_impl", "__annotate_func__", "__annotations_cach
 _SETTABLE = frozenset({"__doc__", "__annotations__", "__abstractmethods__", "__type_params__"})
 
 
-def _is_of_metaclass(metaclass: type, name: str) -> bool:
-    """Whether a metaclass has a data descriptor of this name, so that setting it would not set the member."""
-    found = next((vars(each)[name] for each in metaclass.__mro__ if name in vars(each)), None)
-    return hasattr(type(found), "__set__") and name not in _SETTABLE
+@cache
+def _names_taken(metaclass: type) -> frozenset[str]:
+    """Return the names for which a metaclass has data descriptors: setting them would not set a member."""
+    descriptors = {name: value for each in reversed(metaclass.__mro__) for name, value in vars(each).items()}
+    return frozenset(name for name, value in descriptors.items() if hasattr(type(value), "__set__")) - _SETTABLE
 
 
+_BEHAVIOUR = (FunctionType, staticmethod, classmethod, property)
 _OF_GENERICS = ("__parameters__", "__type_params__", "__orig_bases__")
 
 
-def _turn(name: str, members: Mapping[str, Any]) -> int:
+def _turn(name: str, value: object) -> int:
     """Return when a member is set: objects of the class may be among its members, and need its methods."""
     if name in _OF_GENERICS:
         return 0
-    behaves = isinstance(members[name], FunctionType | staticmethod | classmethod | property)
-    return 3 if not behaves else 1 if name.startswith("__") else 2
+    return 3 if not isinstance(value, _BEHAVIOUR) else 1 if name.startswith("__") else 2
 
 
 def _annotations(value: Any) -> dict[str, Any]:
@@ -409,6 +413,8 @@ def pickler() -> Any:
 
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
+            if kind is Done:
+                return value.call
             if issubclass(kind, type):
                 return self._reduced_class(value)
             if kind is FunctionType:
