@@ -7,6 +7,7 @@ the same at home, in the task, in a program that reads the result, and in anothe
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -651,3 +652,14 @@ def test_a_class_that_changed_between_items_has_changed_in_the_task() -> None:
     packed = pickle_by_value(kind)
     kind.limit = 2
     assert pickle.loads(packed).limit == 1
+
+
+@pytest.mark.parametrize("pickled", [pickle_by_value, dumps], ids=["to a task", "from a task"])
+def test_code_keeps_the_name_of_its_file_and_its_lines(pickled: Callable[[object], bytes]) -> None:
+    def outer() -> Callable[[], None]:
+        return lambda: None
+
+    again = pickle.loads(pickled(outer))
+    codes = [(each.__code__, also.__code__) for each, also in ((outer, again), (outer(), again()))]
+    assert [code.co_filename for _, code in codes] == [__file__, __file__]
+    assert [list(code.co_lines()) for _, code in codes] == [list(code.co_lines()) for code, _ in codes]
