@@ -1,11 +1,11 @@
 """What a script defines, by value: the pickler takes it apart, and it is made again where it is loaded.
 
 cloudpickle calls the metaclass of a class again. That runs code of the script a second time, without the arguments that
-it had, and some members come out differently. Here `type` makes the class, without members, and then it gets each as it
-was. So members may refer to their class, and nothing of the script runs: no metaclass, no `__init_subclass__`, no
+it had, and some members come out differently. Here `type` makes the class, without members, and then it gets those as
+they were. So members may refer to their class, and nothing of the script runs: no metaclass, no `__init_subclass__`, no
 `__set_name__`, no `__new__` of an enum.
 
-Rule: this file imports nothing of ours, because the process that runs tasks loads it, too.
+Rule: this file imports nothing else of ours, because the process that runs tasks loads it, too.
 """
 
 import abc
@@ -18,12 +18,13 @@ import operator
 import pickle
 import sys
 import types
-import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
+
+from deskgrid.rebuilt_types import Done, Types, tracker
 
 MAIN = "__main__"
 # What cloudpickle writes for the file of any function, from 3.1.3 on.
@@ -32,16 +33,6 @@ _NO_FILE = "<dynamic-code>"
 _IS_HEAP_TYPE = 1 << 9
 # In a pickle: a plain `object()`, which may be a sentinel.
 PLAIN_OBJECT = b"\x06object\x94"
-
-
-class Done:
-    """Stands for a call that is made when it is loaded."""
-
-    def __init__(self, function: Callable[..., object], *args: object) -> None:
-        self._call = function, args
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._call
 
 
 # --- made again -------------------------------------------------------------------------------------------------------
@@ -68,7 +59,7 @@ def _class(key: str, again: bool, make: tuple[type[type], str, tuple[type, ...]]
 
     ``make``: metaclass, name, bases.
     """
-    known = _tracker()._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
+    known = tracker()._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
     if known is None:
         whole, (metaclass, name, bases) = _Whole(), make
         try:
@@ -79,16 +70,17 @@ def _class(key: str, again: bool, make: tuple[type[type], str, tuple[type, ...]]
         type.__delattr__(whole.kind, "")
         if isinstance(whole.kind, abc.ABCMeta):
             abc._abc_init(whole.kind)  # type: ignore[attr-defined]  # what `ABCMeta.__new__` does besides
-        known = _tracker()._lookup_class_or_track(key, whole.kind)
+        known = tracker()._lookup_class_or_track(key, whole.kind)
         again = again or known is whole.kind
     if again:
         _unfinished.add(id(known))
     return known
 
 
-def _set(kind: type, name: str, value: object) -> None:
+def _set(kind: type, members: Mapping[str, object]) -> None:
     if id(kind) in _unfinished:
-        type.__setattr__(kind, name, value)
+        for name, value in members.items():
+            type.__setattr__(kind, name, value)
 
 
 def _finish(kind: Any, state: tuple[list[None], list[type]]) -> None:
@@ -119,31 +111,6 @@ def _fill_member(member: Any, state: Any) -> None:
             object.__setattr__(member, name, value)
 
 
-def _typing(key: str, module: str, make: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """Return the type variable, or the like, that has this key."""
-    known = _tracker()._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
-    if known is None:
-        made = make(*args, **options)
-        made.__module__ = module
-        known = _tracker()._lookup_class_or_track(key, made)
-    return known
-
-
-def _alias(module: str, name: str, parameters: str, space: dict[str, Any]) -> Any:
-    """Return a new type alias. ``space``: gets its value, and those of its parameters."""
-    space["__name__"] = module
-    exec(f"type {name}{parameters} = {_VALUE}", space)
-    return space.pop(name)
-
-
-def _parameter(alias: Any, place: int) -> Any:
-    return alias.__type_params__[place]
-
-
-def _done(made: object, steps: list[None]) -> None:
-    """All is done when this is called."""
-
-
 # Those of scripts that are not the `__main__` here, by name and type.
 _sentinels: dict[tuple[str, int], object] = {}
 
@@ -159,14 +126,6 @@ def _sentinel(kind: type, name: str, stays: bool) -> object:
     return _sentinels.setdefault((name, id(kind)), object.__new__(kind))
 
 
-@cache
-def _tracker() -> Any:
-    """Return what knows the classes that were pickled or loaded, by keys."""
-    from cloudpickle import cloudpickle  # here, because a program that only reads results may not need it
-
-    return cloudpickle
-
-
 # --- taken apart ------------------------------------------------------------------------------------------------------
 
 
@@ -175,14 +134,19 @@ def _class_taken_apart(kind: Any, again: bool, more: list[Done]) -> tuple[Any, .
     members = {name: value for name, value in vars(kind).items() if not _is_made_by_type(kind, name, value)}
     slots = tuple([name for name, value in vars(kind).items() if _is_slot(kind, name, value)])
     # Where their order comes from, too. What the metaclass has a descriptor for is there: it could not be set.
-    first = {name: members.pop(name) if _is_of_metaclass(type(kind), name) else None for name in list(members)}
+    metaclass: Any = type(kind)
+    taken = _names_taken(metaclass)
+    first = {name: members.pop(name) if name in taken else None for name in list(members)}
     first["__qualname__"] = kind.__qualname__
     if "__slots__" in members:
         first["__slots__"] = slots
     if sys.version_info >= (3, 14) and (annotations := _annotations(kind)):
         members["__annotations__"] = annotations
-    steps = [Done(_set, kind, name, members[name]) for name in sorted(members, key=lambda name: _turn(name, members))]
-    made = _tracker()._get_or_create_tracker_id(kind), again, (type(kind), kind.__name__, kind.__bases__), first
+    turns: list[dict[str, Any]] = [{}, {}, {}, {}]
+    for name, value in members.items():
+        turns[_turn(name, value)][name] = value
+    steps = [Done(_set, kind, each) for each in turns if each]
+    made = tracker()._get_or_create_tracker_id(kind), again, (metaclass, kind.__name__, kind.__bases__), first
     return _class, made, (more + steps, _registered(kind)), None, None, _finish
 
 
@@ -210,21 +174,22 @@ _MADE_BY_TYPE = frozenset({"_abc_impl", "__annotate_func__", "__annotations_cach
 _SETTABLE = frozenset({"__doc__", "__annotations__", "__abstractmethods__", "__type_params__"})
 
 
-def _is_of_metaclass(metaclass: type, name: str) -> bool:
-    """Whether a metaclass has a data descriptor of this name, so that setting it would not set the member."""
-    found = next((vars(each)[name] for each in metaclass.__mro__ if name in vars(each)), None)
-    return hasattr(type(found), "__set__") and name not in _SETTABLE
+@cache
+def _names_taken(metaclass: type) -> frozenset[str]:
+    """Return the names for which a metaclass has data descriptors: setting them would not set a member."""
+    descriptors = {name: value for each in reversed(metaclass.__mro__) for name, value in vars(each).items()}
+    return frozenset(name for name, value in descriptors.items() if hasattr(type(value), "__set__")) - _SETTABLE
 
 
+_BEHAVIOUR = (FunctionType, staticmethod, classmethod, property)
 _OF_GENERICS = ("__parameters__", "__type_params__", "__orig_bases__")
 
 
-def _turn(name: str, members: Mapping[str, Any]) -> int:
+def _turn(name: str, value: object) -> int:
     """Return when a member is set: objects of the class may be among its members, and need its methods."""
     if name in _OF_GENERICS:
         return 0
-    behaves = isinstance(members[name], FunctionType | staticmethod | classmethod | property)
-    return 3 if not behaves else 1 if name.startswith("__") else 2
+    return 3 if not isinstance(value, _BEHAVIOUR) else 1 if name.startswith("__") else 2
 
 
 def _annotations(value: Any) -> dict[str, Any]:
@@ -271,61 +236,6 @@ def sentinel(value: object, *, stays: bool) -> tuple[Any, ...] | None:
     if name is None:
         return None
     return (_sentinel, (kind, name, stays)) if module is sys.modules[MAIN] else (getattr, (module, name))
-
-
-# From Python 3.12 on.
-_ALIAS: Any = getattr(typing, "TypeAliasType", None)
-_VARIABLES = (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple)
-_OPTIONS = {
-    "bound": "__bound__",
-    "covariant": "__covariant__",
-    "contravariant": "__contravariant__",
-    "infer_variance": "__infer_variance__",
-}
-
-
-def _variable_taken_apart(value: Any) -> tuple[Any, ...]:
-    """Return how to make a type variable."""
-    options = {}
-    for option, name in _OPTIONS.items():
-        with suppress(Exception):  # what has a name that is not there cannot be made
-            options[option] = getattr(value, name)
-    options = {option: each for option, each in options.items() if each is not None and each is not False}
-    if getattr(value, "has_default", bool)():
-        options["default"] = value.__default__
-    args = (value.__name__, *getattr(value, "__constraints__", ()))
-    return _typing_taken_apart(value, args, options)
-
-
-def _typing_taken_apart(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Any, ...]:
-    key = _tracker()._get_or_create_tracker_id(value)
-    return _typing, (key, value.__module__, type(value), args, options)
-
-
-def _alias_taken_apart(alias: Any) -> tuple[Any, ...]:
-    """Return how to make a type alias, which may refer to itself: its value is asked for by name, as in the script."""
-    space: dict[str, Any] = {}
-    known, parameters = {_VALUE: (alias, "__value__")}, []
-    for place, each in enumerate(alias.__type_params__):
-        parameter = _STARS.get(type(each), "") + each.__name__
-        if type(each) is typing.TypeVar:
-            bound = f"{_VALUE}_bound{place}"
-            parameter += f": (*{bound},)" if each.__constraints__ else f": {bound}"
-            known[bound] = each, "__constraints__" if each.__constraints__ else "__bound__"
-        if getattr(each, "has_default", bool)():
-            parameter += f" = {_VALUE}_default{place}"
-            known[f"{_VALUE}_default{place}"] = each, "__default__"
-        parameters.append(parameter)
-    steps = []
-    for name, (owner, attribute) in known.items():
-        with suppress(Exception):  # it has a name that is not there, as in the script
-            steps.append(Done(operator.setitem, space, name, getattr(owner, attribute)))
-    made = alias.__module__, alias.__name__, f"[{', '.join(parameters)}]" if parameters else "", space
-    return _alias, made, steps, None, None, _done
-
-
-_VALUE = "_deskgrid_value"
-_STARS = {typing.ParamSpec: "**", typing.TypeVarTuple: "*"}
 
 
 # The wrapper that `functools.lru_cache` makes, and a function as `functools.singledispatch` makes them: with this code.
@@ -403,12 +313,14 @@ def pickler() -> Any:
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
-            # The ids of enums that were begun, and how to find the parameters of type aliases, by their ids.
+            self._types = Types()
+            # The ids of enums that were begun.
             self._begun: set[int] = set()
-            self._parameters: dict[int, tuple[Any, ...]] = {}
 
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
+            if kind is Done:
+                return value.call
             if issubclass(kind, type):
                 return self._reduced_class(value)
             if kind is FunctionType:
@@ -417,7 +329,7 @@ def pickler() -> Any:
                 return _with_its_file(value, inner._code_reduce(value))
             if isinstance(kind, enum.EnumType) and is_made_here(kind):
                 return self._reduced_member(value)
-            reduced = _of_functools(value, kind, is_by_value) or self._reduced_typing(value, kind)
+            reduced = _of_functools(value, kind, is_by_value) or self._types.taken_apart(value, kind)
             return reduced or sentinel(value, stays=self.renews) or NotImplemented
 
         def _reduced_class(self, kind: Any) -> Any:
@@ -438,21 +350,6 @@ def pickler() -> Any:
             if member._name_ in kind._member_map_:
                 return _member, (kind, member._name_)
             return _member, (kind, member._value_)
-
-        def _reduced_typing(self, value: Any, kind: type) -> Any:
-            if kind in (typing.ParamSpecArgs, typing.ParamSpecKwargs):
-                return getattr, (value.__origin__, "args" if kind is typing.ParamSpecArgs else "kwargs")
-            if id(value) in self._parameters:
-                return self._parameters[id(value)]
-            if kind in _VARIABLES and inner._lookup_module_and_qualname(value, name=value.__name__) is None:
-                return _variable_taken_apart(value)
-            if kind is typing.NewType and is_by_value(value):
-                return _typing_taken_apart(value, (value.__qualname__, value.__supertype__), {})
-            if kind is _ALIAS and inner._lookup_module_and_qualname(value, name=value.__name__) is None:
-                of_alias = enumerate(value.__type_params__)
-                self._parameters |= {id(each): (_parameter, (value, place)) for place, each in of_alias}
-                return _alias_taken_apart(value)
-            return None
 
         def _dynamic_function_reduce(self, function: FunctionType) -> Any:
             asked = _with_annotations(function) if sys.version_info >= (3, 14) else function

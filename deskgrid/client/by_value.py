@@ -18,7 +18,8 @@ from typing import Any
 
 from deskgrid.client.generators import hidden_generator
 from deskgrid.files import note_function
-from deskgrid.rebuilt import MAIN, PLAIN_OBJECT, Done, pickler
+from deskgrid.rebuilt import MAIN, PLAIN_OBJECT, pickler
+from deskgrid.rebuilt_types import Done
 
 
 def has_to_travel_by_value(pickled: bytes | bytearray) -> bool:

@@ -25,6 +25,7 @@ PLACES = {
     "deskgrid/option_types.py": "options",
     "deskgrid/raised.py": "lent",
     "deskgrid/rebuilt.py": "pickler",
+    "deskgrid/rebuilt_types.py": "pickler",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
     "deskgrid/wire/key_pair.py": "line",
@@ -67,7 +68,7 @@ MAY_IMPORT = {
     "child": (["child"], ["cloudpickle", "msgpack"]),
     # What a program loads as well as its tasks, or the scheduler.
     "lent": ([], []),
-    "pickler": ([], ["cloudpickle"]),
+    "pickler": (["pickler"], ["cloudpickle"]),
     "front door": (["client", "lent", "common"], []),
     # numpy comes with a bag: see examples/environment.py; mpi4py with the PCs of a lab that runs MPI programs.
     "example": (["front door"], ["numpy", "mpi4py"]),

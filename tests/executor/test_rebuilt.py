@@ -5,11 +5,18 @@ the same at home, in the task, in a program that reads the result, and in anothe
 """
 
 import pickle
+import subprocess
 import sys
-from typing import NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import cloudpickle
 import pytest
 
+from deskgrid.client.by_value import pickle_by_value
+from deskgrid.rebuilt import dumps
+from deskgrid.worker.run.script import Script
 from tests.executor.rig import value
 from tests.executor.scripts import SCRIPT, Scripts
 
@@ -585,3 +592,74 @@ def test_a_task_and_who_reads_its_result_see_what_the_script_sees(scripts: Scrip
     in_the_program, at_home = pickle.loads(scripts.printed(program, given))
     in_another, _ = pickle.loads(scripts.printed(f"import pickle, sys\nOWN = False\n{READ}", given))
     assert (seen, in_the_program, in_another) == (at_home, at_home, at_home)
+
+
+def test_processes_that_a_task_starts_see_the_same(scripts: Scripts) -> None:
+    more = """
+import os, tempfile
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+MISSING = object()
+class Plugin:
+    def __init_subclass__(cls, *, key):
+        cls.key = key
+class One(Plugin, key="one"):
+    def has(self, x=MISSING):
+        return x is not MISSING
+def look(x):
+    return x is Access.READ | Access.WRITE, One.key, One().has(), One().has(MISSING), One().has(1)
+def f(x):
+    os.chdir(tempfile.gettempdir())
+    multiprocessing.current_process()._config["tempdir"] = "."
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(look, x).result()
+"""
+    assert scripts.values(more, "[Access.READ | Access.WRITE]") == [(True, "one", False, False, True)]
+
+
+def test_processes_in_an_environment_need_no_deskgrid(tmp_path: Path) -> None:
+    kind = type("Row", (), {"__module__": "__main__", "limit": 5})
+    script = Script(str(tmp_path))
+    vars(script).update(Row=kind)
+    exec("script.__spec__", {"__name__": "multiprocessing.spawn", "script": script})
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "cloudpickle").symlink_to(Path(cloudpickle.__file__).parent)
+    program = f"import runpy, sys; sys.path.append({str(tmp_path / 'lib')!r}); "
+    program += f"print(runpy.run_path({script.__file__!r})['Row'].limit)"
+    ran = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, timeout=30, check=False)
+    assert ran.stdout == b"5\n", ran.stderr.decode()
+
+
+def local(limit: int) -> Any:
+    class Local:
+        pass
+
+    Local.limit = limit  # type: ignore[attr-defined]
+    return Local
+
+
+def test_a_result_does_not_change_the_class_that_is_here() -> None:
+    kind = local(1)
+    packed = dumps(kind())
+    kind.limit = 2
+    assert type(pickle.loads(packed)) is kind
+    assert kind.limit == 2
+
+
+def test_a_class_that_changed_between_items_has_changed_in_the_task() -> None:
+    kind = local(1)
+    packed = pickle_by_value(kind)
+    kind.limit = 2
+    assert pickle.loads(packed).limit == 1
+
+
+@pytest.mark.parametrize("pickled", [pickle_by_value, dumps], ids=["to a task", "from a task"])
+def test_code_keeps_the_name_of_its_file_and_its_lines(pickled: Callable[[object], bytes]) -> None:
+    def outer() -> Callable[[], None]:
+        return lambda: None
+
+    again = pickle.loads(pickled(outer))
+    codes = [(each.__code__, also.__code__) for each, also in ((outer, again), (outer(), again()))]
+    assert [code.co_filename for _, code in codes] == [__file__, __file__]
+    assert [list(code.co_lines()) for _, code in codes] == [list(code.co_lines()) for code, _ in codes]

@@ -1055,7 +1055,9 @@ def _pickled_state(state: object) -> bytes:
 
 
 # The modules of deskgrid that tasks load: for what they do, and for what travels.
-_LENT = frozenset(f"deskgrid.{name}" for name in ("checkpoint", "classes", "files", "gang", "raised", "rebuilt"))
+_LENT = frozenset(
+    f"deskgrid.{name}" for name in ("checkpoint", "classes", "files", "gang", "raised", "rebuilt", "rebuilt_types")
+)
 
 
 class TaskModules:
