@@ -20,6 +20,7 @@ from benchmarks.environments.deskgrid import Deskgrid
 from benchmarks.tasks import noop
 
 ROOT = Path(__file__).resolve().parents[1]
+OURS = ("broker", "deskgrid", "papers", "scheduler", "sleepbench", "worker")
 # How often each is done.
 TIMES = 5
 ROLES = ("client", "broker", "worker", "task processes")
@@ -62,7 +63,8 @@ def measured() -> Mapping[str, Mapping[str, Reached]]:
     """By what is done, ``task`` or ``join``, and role."""
     with TemporaryDirectory(prefix="deskgrid-reach-") as name:
         path = os.pathsep.join([str(CALLING), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        environment = os.environ | {"DESKGRID_REACH": name, "DESKGRID_REACH_OF": f"{ROOT}/", "PYTHONPATH": path}
+        ours = os.pathsep.join([f"{ROOT}/{folder}/" for folder in OURS])
+        environment = os.environ | {"DESKGRID_REACH": name, "DESKGRID_REACH_OF": ours, "PYTHONPATH": path}
         subprocess.run([sys.executable, "-m", "benchmarks.reach", name], env=environment, check=True)
         return {what: reached(Path(name), what) for what in ("task", "join")}
 

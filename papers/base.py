@@ -5,14 +5,10 @@ number of processes, and one seed draws the same work for every policy.
 Rule 2: a trial may yield the rows of several policies, or of several experiments, if one run knows them all.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
-
-from deskgrid.sleepbench.simulated import leave_interrupts_to_the_parent
 
 # The policies of our own, by name: each paper's experiments try them beside its own.
 OURS: tuple[str, ...] = ("packing",)
@@ -96,19 +92,3 @@ class Paper:
     trials: Callable[[AskedExperiments], Sequence[PaperTrial]]
     runs: int
     swf: bool = False
-
-
-@contextmanager
-def making(trials: Sequence[PaperTrial], processes: int) -> Iterator[Iterator[Sequence[TrialRow]]]:
-    """The rows of each trial, in order, made by up to ``processes`` processes."""
-    count = min(processes, len(trials))
-    if count <= 1:
-        yield map(_rows, trials)
-        return
-    # "spawn" is the only start method that every system has and that threads of ours cannot disturb.
-    with get_context("spawn").Pool(count, leave_interrupts_to_the_parent) as pool:
-        yield pool.imap(_rows, trials)
-
-
-def _rows(trial: PaperTrial) -> Sequence[TrialRow]:
-    return trial.rows()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,10 @@ import click
 
 from deskgrid.option_types import Refusal, Whole
 from deskgrid.papers import PAPERS, paper_named
-from deskgrid.papers.base import AskedExperiments, Paper, PaperError, PaperTrial, TrialRow, making
+from deskgrid.papers.base import AskedExperiments, Paper, PaperError, PaperTrial, TrialRow
 from deskgrid.sleepbench.cli.common import SEED_OPTION, check_writable, json_option, progress_bar, write_json
 from deskgrid.sleepbench.cli.pictures import picture_option, write_picture
+from deskgrid.sleepbench.pool import computed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,7 +126,10 @@ def _made(trials: Sequence[PaperTrial], processes: int, file: Path | None) -> li
     """The rows of all trials. The file is written again and again, so that an interrupted series keeps its rows."""
     rows: list[TrialRow] = []
     written = 0
-    with making(trials, processes) as results, progress_bar("simulating", len(trials), "runs") as progress:
+    with (
+        computed(methodcaller("rows"), trials, processes) as results,
+        progress_bar("simulating", len(trials), "runs") as progress,
+    ):
         try:
             for count, some in enumerate(results, start=1):
                 rows += some

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from deskgrid.papers.base import Experiment, Paper, TrialRow
 from deskgrid.papers.printed import Beside, Printed, beside
+from deskgrid.sleepbench.tables import new_table
 
 # The heading of what the paper printed, beside each policy's own.
 PAPERS = "paper"
@@ -62,7 +62,7 @@ def _means(
     known = {(one.case, one.policy): one.value for one in printed}
     shown = {policy for _, policy in known} & set(policies)
     seeds = len({row.seed for row in rows})
-    drawn = _table(f"{experiment.title}: {experiment.value}, {experiment.unit}")
+    drawn = new_table(f"{experiment.title}: {experiment.value}, {experiment.unit}")
     drawn.caption = f"means of {seeds} runs ± standard deviation" if seeds > 1 else "one run"
     drawn.add_column(experiment.by, no_wrap=True)
     for policy in policies:
@@ -108,7 +108,7 @@ def figure(value: float) -> str:
 
 
 def _compared(compared: Sequence[Beside]) -> Table:
-    drawn = _table("What was printed, and what comes out here")
+    drawn = new_table("What was printed, and what comes out here")
     # What does not fit into the screen goes on in the next line: a half of a claim says nothing.
     drawn.add_column("experiment", no_wrap=True)
     for column in ("case", "", "by"):
@@ -131,7 +131,3 @@ def _both(each: Beside) -> tuple[str, str]:
 
 def _name(printed: Printed) -> str:
     return f"{printed.experiment}, {printed.case}: {printed.what()}"
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)

@@ -61,6 +61,19 @@ class State(IntEnum):
 
 
 ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+# What may become of a task, by where it is. Tests watch every change (see tests/scheduler/conftest.py). An answer that
+# comes late may end a task wherever it is by then; a task that has ended stays so.
+NEXT: dict[State, frozenset[State]] = {
+    # A task whose category changes joins another queue. A restored one is held by the worker that has it.
+    State.WAITING: frozenset(State),
+    State.BARRED: frozenset({State.WAITING, *ENDED}),
+    State.PAUSED: frozenset({State.WAITING, State.BARRED, State.PAUSED, State.SENT, *ENDED}),
+    State.QUEUED: frozenset({State.WAITING, State.BARRED, State.SENT, *ENDED}),
+    # An attempt may be replaced by its copy.
+    State.SENT: frozenset({State.WAITING, State.BARRED, State.PAUSED, State.SENT, *ENDED}),
+    State.HELD: frozenset({State.WAITING, State.BARRED, State.SENT, *ENDED}),
+    **dict.fromkeys(ENDED, frozenset[State]()),
+}
 
 
 def checked_runtime(seconds: float) -> float:

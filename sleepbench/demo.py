@@ -252,19 +252,15 @@ def _lines(console: "Console") -> "Callable[[StatusDocument], None]":
 
 def _table(results: dict[str, list[Squeezed]]) -> "Table":
     """A row for each kind of file: the setting with the smallest result, and the fastest one."""
-    from rich import box
-    from rich.table import Table
+    from deskgrid.sleepbench.tables import new_table
 
-    drawn = Table(
-        title="Which setting wins, by kind of file", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
-    )
-    for name in ("kind", "files", "MB", "smallest", "ratio", "MB/s", "quickest", "ratio", "MB/s"):
-        drawn.add_column(name, justify="left" if name in {"kind", "smallest", "quickest"} else "right", no_wrap=True)
+    headings = ("kind", "files", "MB", "smallest", "ratio", "MB/s", "quickest", "ratio", "MB/s")
+    caption = "ratio: size before over after, file by file; MB/s: of one core"
+    drawn = new_table("Which setting wins, by kind of file", headings, caption, left=(0, 3, 6))
     for kind, rows in results.items():
         smallest, quickest = rows[0], max(rows, key=lambda row: row.speed)
         size = f"{smallest.before / 1e6:.1f}"
         drawn.add_row(kind, f"{smallest.files:,}", size, *_cells(smallest), *_cells(quickest))
-    drawn.caption = "ratio: size before over after, file by file; MB/s: of one core"
     return drawn
 
 

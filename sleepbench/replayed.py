@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from rich import box
 from rich.table import Table
 
 from deskgrid.screen.drawing import counted
 from deskgrid.sleepbench.held import HeldRow
 from deskgrid.sleepbench.replay import Played, Replay
 from deskgrid.sleepbench.scenarios import MINUTE_S
+from deskgrid.sleepbench.tables import new_table
 from deskgrid.wire import clean
 
 HEADINGS = ("", "makespan", "mean turnaround", "kills", "planned", "wasted s", "idle s")
@@ -25,14 +25,10 @@ def tables(past: Replay, played: Sequence[Played]) -> Iterator[Table]:
         f"on {counted(len(past.pcs), 'PC')}"
     )
     caption = "kills: attempts that ran when their PC went; planned: those whose PC went as planned"
-    whole = _table(title, HEADINGS, caption)
-    for one in played:
-        whole.add_row(*_cells(one))
-    whole.add_row("lower bound", clock(past.lower_bound_s))
-    yield whole
+    yield new_table(title, HEADINGS, caption, [*map(_cells, played), ("lower bound", clock(past.lower_bound_s))])
     shown = list(past.bags.items())[-BAGS_SHOWN:]
     left = len(past.bags) - len(shown)
-    bags = _table("Turnaround of each bag", ("bag", "name", *(one.policy for one in played)), _left_out(left))
+    bags = new_table("Turnaround of each bag", ("bag", "name", *(one.policy for one in played)), _left_out(left))
     for number, bag in shown:
         turnarounds = (one.turnarounds_s.get(number) for one in played)
         bags.add_row(bag.id, clean(bag.name), *(NOTHING if s is None else clock(s) for s in turnarounds))
@@ -45,7 +41,7 @@ def held_table(told: Sequence[HeldRow]) -> Iterator[Table]:
         return
     caption = "held: bags that ended within the 90 % interval; width and error: to the time that was left, medians"
     headings = ("tasks ended", "etas", "bags", "held", "width", "error")
-    drawn = _table("Its own estimates of when bags end", headings, caption)
+    drawn = new_table("Its own estimates of when bags end", headings, caption)
     for row in told:
         width = NOTHING if row.width_median is None else f"{row.width_median:.2f}"
         error = f"{row.point_error_median:.2f}"
@@ -66,15 +62,6 @@ def _cells(one: Played) -> tuple[str, ...]:
         f"{row.wasted_s:,.1f}",
         f"{row.idle_s:,.0f}",
     )
-
-
-def _table(title: str, headings: Sequence[str], caption: str) -> Table:
-    drawn = Table(
-        title=title, caption=caption, caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
-    )
-    for number, heading in enumerate(headings):
-        drawn.add_column(heading, justify="right" if number else "left")
-    return drawn
 
 
 def _left_out(number: int) -> str:

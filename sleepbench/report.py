@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, stdev
 
-from rich import box
 from rich.table import Table
 
 from deskgrid.sleepbench.compare import KINDS, TOLERANCE, Comparison, middle
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
+from deskgrid.sleepbench.tables import new_table
 
 # Makespan and waste are given in real time, and beside it in the paper's minutes and seconds.
 COLUMNS = ("", "makespan", "paper min", "kills", "planned", "wasted s", "paper s", "idle")
@@ -25,7 +25,7 @@ def tables(rows: Iterable[Row], scale: float) -> Iterator[Table]:
     """A table for each scenario and policy, whose rows have to be adjacent; all were measured at ``scale``."""
     for (scenario, policy), runs in groupby(rows, key=lambda row: (row.scenario, row.policy)):
         title = f"Scenario {scenario} under {policy}, every time multiplied by {scale:g}"
-        yield table(title, COLUMNS, CAPTION, lines(list(runs), scale))
+        yield new_table(title, COLUMNS, CAPTION, lines(list(runs), scale))
 
 
 def lines(rows: Sequence[Row], scale: float) -> Iterator[Line]:
@@ -86,7 +86,7 @@ def summaries(groups: Iterable[RunGroup]) -> Iterator[Table]:
     parts = [(title, list(members)) for title, members in groupby(groups, key=lambda group: group.title)]
     for place, (title, members) in enumerate(parts, start=1):
         caption = SUMMARY_CAPTION if place == len(parts) else None
-        yield table(title, SUMMARY, caption, [*map(summary, members), *_bounds(members)])
+        yield new_table(title, SUMMARY, caption, [*map(summary, members), *_bounds(members)])
 
 
 def summary(group: RunGroup) -> Line:
@@ -129,8 +129,8 @@ COSTS_CAPTION = (
 def compared(comparisons: Sequence[Comparison]) -> Iterator[Table]:
     """Two tables, one of agreement and one of measured costs, with a line per comparison; all have the same scale."""
     title = f"Live and simulated, every time multiplied by {comparisons[0].scale:g}"
-    yield table(title, COMPARED, COMPARED_CAPTION, map(_compared, comparisons))
-    yield table("What the grid cost beside the work", COSTS, COSTS_CAPTION, map(_costs, comparisons))
+    yield new_table(title, COMPARED, COMPARED_CAPTION, map(_compared, comparisons))
+    yield new_table("What the grid cost beside the work", COSTS, COSTS_CAPTION, map(_costs, comparisons))
 
 
 def _compared(one: Comparison) -> Line:
@@ -157,15 +157,3 @@ def _costs(one: Comparison) -> Line:
     found = [one.overall(kind) for kind in KINDS.values()]
     pairs = [*((cost.mean, cost.most) for cost in found), (fmean(submissions), max(submissions))]
     return f"{one.scenario} {one.policy}", *(f"{1000 * mean:.1f} / {1000 * most:.0f}" for mean, most in pairs)
-
-
-def table(title: str, columns: Sequence[str], caption: str | None, lines: Iterable[Line]) -> Table:
-    """A table with these lines; all columns but the first are numbers."""
-    drawn = Table(
-        title=title, caption=caption, caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
-    )
-    for number, name in enumerate(columns):
-        drawn.add_column(name, justify="right" if number else "left", no_wrap=True)
-    for line in lines:
-        drawn.add_row(*line)
-    return drawn

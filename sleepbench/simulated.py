@@ -7,12 +7,9 @@ Rule 3: nobody predicts that a task takes longer than the longest window, becaus
 waits for ever. So wrong predictions stay below `LONGEST_PREDICTED` times the longest window.
 """
 
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from multiprocessing import get_context
 from random import Random
 
 from deskgrid.scheduler.model import UnknownPolicy
@@ -20,6 +17,7 @@ from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
 from deskgrid.sleepbench.parameters import Options, Parameters
 from deskgrid.sleepbench.perturbation import predictions, wrongly_announced
+from deskgrid.sleepbench.pool import computed
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row, Scenario, paper_min
 
 # Leaves room for the margins of the policies.
@@ -184,23 +182,12 @@ def row_of(trial: Trial, run: Run) -> Row:
 def rows_of(trials: Sequence[Trial], processes: int = 1) -> Iterator[Row | Unfinished]:
     """A row for each trial, in order, computed by up to ``processes`` processes."""
     first = [not place or not trial.twin_of(trials[place - 1]) for place, trial in enumerate(trials)]
-    computed = [trial for trial, new in zip(trials, first, strict=True) if new]
-    with _computing(computed, processes) as results:
+    to_make = [trial for trial, new in zip(trials, first, strict=True) if new]
+    with computed(_row, to_make, processes) as results:
         result: Row | Unfinished | None = None
         for trial, new in zip(trials, first, strict=True):
             result = next(results) if new or result is None else result
             yield replace(result, run=trial.run, seed=trial.seed) if isinstance(result, Row) else result
-
-
-@contextmanager
-def _computing(trials: Sequence[Trial], processes: int) -> Iterator[Iterator[Row | Unfinished]]:
-    count = min(processes, len(trials))
-    if count <= 1:
-        yield map(_row, trials)
-        return
-    # "spawn" is the only start method that every system has and that threads of ours cannot disturb.
-    with get_context("spawn").Pool(count, leave_interrupts_to_the_parent) as pool:
-        yield pool.imap(_row, trials)
 
 
 def _row(trial: Trial) -> Row | Unfinished:
@@ -208,8 +195,3 @@ def _row(trial: Trial) -> Row | Unfinished:
         return row_of(trial, simulate(trial))
     except Stalled as error:
         return Unfinished(trial, str(error))
-
-
-def leave_interrupts_to_the_parent() -> None:
-    """Let a process of a pool go on at Ctrl-C: the one that started it ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -3,8 +3,9 @@
 There is a file for each thread, ROLE-PID-NUMBER, in the format of `pstats`. Files are written again and again, because
 a worker kills the processes of its tasks. The seconds are those of the clock: waiting counts for what waits.
 
-With $DESKGRID_REACH, it writes when which function of deskgrid was called instead, in the file ROLE-PID of that folder:
-a line for each call, of the monotonic clock in ns, file, first line and name.
+With $DESKGRID_REACH, it writes when which function was called instead, in the file ROLE-PID of that folder: a line for
+each call of a function below one of the folders in $DESKGRID_REACH_OF, of the monotonic clock in ns, file, first line
+and name.
 """
 
 import atexit
@@ -60,9 +61,9 @@ def write_often(folder: str) -> None:
 
 
 class Reach:
-    """Writes down each call of a function whose file is below a folder. Each copy of a process writes its own file."""
+    """Writes down each call of a function below these folders. Each copy of a process writes its own file."""
 
-    def __init__(self, folder: str, ours: str) -> None:
+    def __init__(self, folder: str, ours: tuple[str, ...]) -> None:
         self._folder, self._ours = folder, ours
         self._role, self._first = role(), os.getpid()
 
@@ -79,7 +80,7 @@ class Reach:
 
 
 if "DESKGRID_REACH" in os.environ:
-    reach = Reach(os.environ["DESKGRID_REACH"], os.environ["DESKGRID_REACH_OF"])
+    reach = Reach(os.environ["DESKGRID_REACH"], tuple(os.environ["DESKGRID_REACH_OF"].split(os.pathsep)))
     threading.setprofile(reach)
     sys.setprofile(reach)
 

@@ -75,9 +75,10 @@ def pack_call(
         by_value = has_to_travel_by_value(packed)
     except Exception:
         packed, by_value = b"", True
-    if by_value and not (packed and _may_name(packed) and classes is not None and classes.brings(call)):
+    if by_value:
         # The call refers to the user's program, which a worker cannot import, or only cloudpickle can pickle it.
-        packed = _call_by_value(call, what)
+        named = classes.naming(call) if packed and _may_name(packed) and classes is not None else b""
+        packed = named or _call_by_value(call, what)
     return checked_size(packed, what, VALUE_BYTES)
 
 

@@ -70,23 +70,17 @@ def eta(*, tasks: Path | None, count: int, seed: int, file: Path | None, plot: P
 
 def table(title: str, found: Sequence[EtaRow]) -> "Table":
     """A row for each method and stage."""
-    from rich import box
-    from rich.table import Table
+    from deskgrid.sleepbench.tables import new_table
 
-    drawn = Table(
-        title=title, caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True
-    )
-    drawn.add_column("", no_wrap=True)
-    for heading in ("stage", "bags", "covers", "width", "error", "cost"):
-        drawn.add_column(heading, justify="right")
+    drawn = new_table(title, ("", "stage", "bags", "covers", "width", "error", "cost"), CAPTION)
     for row in found:
-        measured = (row.width_median, row.point_error_median)
         drawn.add_row(
             row.method,
             row.stage,
             f"{row.bags:,}",
             f"{row.coverage90:.1%}",
-            *(f"{each:.2f}" for each in measured),
+            f"{row.width_median:.2f}",
+            f"{row.point_error_median:.2f}",
             f"{row.cost_ms:.1f} ms",
         )
     return drawn

@@ -76,21 +76,14 @@ def grids(
 
 def table(found: Sequence[ContenderResult], mean: float, runtime_error: float = 1.0) -> "Table":
     """Mean ratios by kind of runtimes, and the worst."""
-    from rich import box
-    from rich.table import Table
+    from deskgrid.sleepbench.tables import new_table
 
     title = f"{len(found)} random grids, mean runtime {mean:g} of the mean uptime"
     title += f", predictions wrong by up to {runtime_error:g} times" if runtime_error != 1.0 else ""
-    drawn = Table(title=title, caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    drawn.add_column("")
     groups = [(kind, [each for each in found if each.kind == kind]) for kind in KINDS]
     groups = [(kind, some) for kind, some in groups if some]
-    for kind, some in groups:
-        drawn.add_column(f"{kind} ({len(some)})", justify="right")
-    drawn.add_column("all", justify="right")
-    for line in lines([*(some for _, some in groups), found]):
-        drawn.add_row(*line)
-    return drawn
+    headings = ("", *(f"{kind} ({len(some)})" for kind, some in groups), "all")
+    return new_table(title, headings, CAPTION, lines([*(some for _, some in groups), found]))
 
 
 def lines(groups: Sequence[Sequence[ContenderResult]]) -> Iterator[tuple[str, ...]]:

@@ -79,18 +79,10 @@ def predict(*, tasks: Path | None, swf: Path | None, in_flight: int, file: Path 
 
 def table(title: str, rows: Sequence[PredictionRow]) -> "Table":
     """A row for each predictor."""
-    from rich import box
-    from rich.table import Table
+    from deskgrid.sleepbench.tables import new_table
 
-    drawn = Table(
-        title=title, caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True
-    )
-    drawn.add_column("", no_wrap=True)
-    for heading in ("at .9", "at .95", ".05-.95", "poor", "loss", "arith", "predict", "learn"):
-        drawn.add_column(heading, justify="right")
-    for row in rows:
-        drawn.add_row(row.predictor, *_cells(row))
-    return drawn
+    headings = ("", "at .9", "at .95", ".05-.95", "poor", "loss", "arith", "predict", "learn")
+    return new_table(title, headings, CAPTION, [(row.predictor, *_cells(row)) for row in rows])
 
 
 def _cells(row: PredictionRow) -> tuple[str, ...]:

@@ -36,19 +36,14 @@ def sweeps(*, count: int, seed: int, file: Path | None) -> None:
 
 def table(title: str, rows: Sequence[SweepRow]) -> "Table":
     """A row for each order and predictor."""
-    from rich import box
-    from rich.table import Table
+    from deskgrid.sleepbench.tables import new_table
 
-    drawn = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    drawn.caption_justify = "left"
-    drawn.caption = (
+    caption = (
         "Medians over sweeps; to 20 %, to 10 %: how many tasks it takes until the error is that small; "
         "total: the error of the sum after 8 tasks"
     )
-    for _ in ("order", "predictor"):
-        drawn.add_column("", no_wrap=True)
-    for heading in (*map(str, POINTS), *(f"to {goal:.0%}" for goal in GOALS), "total"):
-        drawn.add_column(heading, justify="right")
+    headings = ("", "", *map(str, POINTS), *(f"to {goal:.0%}" for goal in GOALS), "total")
+    drawn = new_table(title, headings, caption, left=(0, 1))
     for order in ORDERS:
         for predictor in PREDICTORS:
             its = [row for row in rows if (row.order, row.predictor) == (order, predictor)]

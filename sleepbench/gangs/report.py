@@ -9,7 +9,7 @@ from rich.table import Table
 from deskgrid.sleepbench.compare import TOLERANCE
 from deskgrid.sleepbench.gangs.compare import GangComparison, turnaround
 from deskgrid.sleepbench.gangs.scenario import GangRunRow
-from deskgrid.sleepbench.report import table
+from deskgrid.sleepbench.tables import new_table
 
 COLUMNS = ("gang", "site", "slots", "start", "end", "turnaround", "considered")
 CAPTION = "seconds; considered: how the policy rated each site that was possible, if it rates sites"
@@ -21,7 +21,7 @@ def gang_tables(title: str, rows: Iterable[GangRunRow]) -> Iterator[Table]:
         gangs = list(found)
         lines = [_line(row) for row in gangs]
         mean = ("mean", "", "", "", "", f"{turnaround(gangs):.2f}", "")
-        yield table(f"{title} under {policy}", COLUMNS, CAPTION, [*lines, mean])
+        yield new_table(f"{title} under {policy}", COLUMNS, CAPTION, [*lines, mean])
 
 
 def _line(row: GangRunRow) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def compared_gangs(comparisons: Sequence[GangComparison]) -> Table:
     """A line for each policy."""
     setting = comparisons[0].setting
     title = f"{setting.scenario.name}, live and simulated, every time multiplied by {setting.scale:g}"
-    return table(title, COMPARED, COMPARED_CAPTION, map(_compared, comparisons))
+    return new_table(title, COMPARED, COMPARED_CAPTION, map(_compared, comparisons))
 
 
 def _compared(one: GangComparison) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ PLACES = {
     "deskgrid/lazy_commands.py": "options",
     "deskgrid/option_types.py": "options",
     "deskgrid/raised.py": "lent",
+    "deskgrid/rebuilt.py": "pickler",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
     "deskgrid/wire/key_pair.py": "line",
@@ -60,12 +61,13 @@ MAY_IMPORT = {
     # By an entry point, as those of others: the scheduler knows no paper.
     "paper's policy": (["paper's policy", "scheduler"], []),
     "server": (["server", "scheduler", "lent", "line", "common"], ["msgpack", "zmq"]),
-    "client": (["client", "lent", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
+    "client": (["client", "lent", "pickler", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
     "worker": (["worker", "child", "line", "common"], ["zmq", "apscheduler"]),
     "child": (["child"], ["cloudpickle", "msgpack"]),
     # What a program loads as well as its tasks, or the scheduler.
     "lent": ([], []),
+    "pickler": ([], ["cloudpickle"]),
     "front door": (["client", "lent", "common"], []),
     # numpy comes with a bag: see examples/environment.py; mpi4py with the PCs of a lab that runs MPI programs.
     "example": (["front door"], ["numpy", "mpi4py"]),

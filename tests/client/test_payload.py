@@ -88,7 +88,7 @@ def test_an_argument_that_is_only_large_here_is_a_small_payload() -> None:
 def test_an_object_of_the_program_travels_with_its_class_beside_a_large_argument(of_the_program: type) -> None:
     for beside in (of_the_program(), lambda: None):
         packed = pack_call((bytes(LARGE_BYTES), beside), {}, "it")
-        assert b"cloudpickle" in bytes(packed)
+        assert b"cloudpickle" in bytes(packed) or b"deskgrid.rebuilt" in bytes(packed)
     with pytest.raises(BagRejected, match="the limit is"):
         pack_call((bytes(VALUE_BYTES),), {}, "it")
 

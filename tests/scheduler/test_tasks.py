@@ -6,6 +6,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.state.tasks import TaskTable
 from tests.scheduler.builders import Grid, a_category, packing, pgs
+from tests.scheduler.conftest import WatchedStates
 
 # --- cancel ---------------------------------------------------------------------------------------------------------
 
@@ -257,3 +258,10 @@ def test_a_small_bag_is_predicted_by_its_own_tasks_beside_many_that_are_bound() 
     assert len(grid.inside.bound) == 12
     assert grid.tell(ev.BagPredicted(1, 60.0)) == []
     assert grid.inside.bound[small].sent[0].runtime == 60.0
+
+
+def test_a_change_that_is_not_allowed_is_seen() -> None:
+    states = WatchedStates([State.DONE, State.SENT])
+    states[1] = State.DONE
+    with pytest.raises(AssertionError, match="DONE became SENT"):
+        states[:] = bytes([State.SENT, State.DONE])

@@ -1050,11 +1050,12 @@ def _pickled_state(state: object) -> bytes:
     try:
         return pickle.dumps(state, HIGHEST)
     except Exception:  # an object of the user's script travels with its code
-        return script.pickle_by_value()(state, protocol=HIGHEST)
+        pickled: bytes = script.rebuilt().dumps(state)
+        return pickled
 
 
 # The modules of deskgrid that tasks load: for what they do, and for what travels.
-_LENT = frozenset(f"deskgrid.{name}" for name in ("checkpoint", "classes", "files", "gang", "raised"))
+_LENT = frozenset(f"deskgrid.{name}" for name in ("checkpoint", "classes", "files", "gang", "raised", "rebuilt"))
 
 
 class TaskModules:
@@ -1336,7 +1337,6 @@ class Child:
         self._times_file = times_file
         self._written = 0  # checkpoints in files
         self._times: Sequence[float] | None = None
-        sys.meta_path.append(TaskModules)
         self._files = TaskFiles(area)
         module: Any = types.ModuleType(TASK)
         module.files = self._files
@@ -1678,7 +1678,8 @@ def die_first() -> None:
 
 def prepare() -> None:
     """Import what every task needs: what the parent of a process has imported, it need not."""
-    script.pickle_by_value()
+    sys.meta_path.append(TaskModules)
+    script.rebuilt().pickler()
     if sys.platform == "linux":
         for name in ("_multiprocessing", "_posixshmem"):
             importlib.import_module(name)
