@@ -15,7 +15,19 @@ from deskgrid.cli.front import main
 from deskgrid.lazy_commands import LazyCommand
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import WindowsFile, read_cycle, read_windows
-from tests.docs.pages import ALL_BLOCKS, PAGES, RUN, Block, commands, exists, headings, inline_code, links, text_of
+from tests.docs.pages import (
+    ALL_BLOCKS,
+    PAGES,
+    RUN,
+    Block,
+    blocks,
+    commands,
+    exists,
+    headings,
+    inline_code,
+    links,
+    text_of,
+)
 from tests.live import ROOT
 
 GLOSSARY = "docs/reference/glossary.md"
@@ -189,11 +201,40 @@ def test_a_unit_is_one(block: Block, tmp_path: Path) -> None:
 # --- the map and the glossary ----------------------------------------------------------------------------------------
 
 
-def test_the_map_of_the_code_has_every_folder() -> None:
-    rooms = [*(ROOT / room for room in ("broker", "deskgrid", "papers", "scheduler", "sleepbench", "worker"))]
-    folders = {path.parent.relative_to(ROOT).as_posix() for room in rooms for path in room.rglob("__init__.py")}
-    named = {code.rstrip("/") for code in inline_code("docs/how-it-works.md")}
-    assert folders - named == set()
+def rows_of_the_map() -> list[str]:
+    """The folders that have a row in the map, with the room to know first."""
+    return re.findall(r"^\| `(\w+)/` \| .* \| `\1/[\w./]+`", text_of("docs/how-it-works.md"), re.MULTILINE)
+
+
+def test_the_map_of_the_code_has_a_row_for_each_folder_at_the_top() -> None:
+    code = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("[a-z]*/*.py")}
+    assert sorted(rows_of_the_map()) == sorted(code)
+
+
+def test_each_folder_of_the_source_says_what_it_is_for() -> None:
+    rooms = [path for room in SOURCE for path in (ROOT / room).rglob("__init__.py")]
+    assert len(rooms) > 30
+    assert [str(path) for path in rooms if not path.read_text(encoding="utf-8").startswith('"""')] == []
+
+
+def steps_of_the_journey() -> list[tuple[str, str]]:
+    """The functions that the journey of a task names, each with its file: its folder is at the top of its column."""
+    (journey,) = [block for block in blocks("docs/how-it-works.md") if block.language == "text"]
+    _, folders, *lines = journey.text.splitlines()
+    starts = [found.span()[0] for found in re.finditer(r"\S+", folders)]
+    return [
+        (folders.split()[starts.index(found.start())] + found[1], function)
+        for line in lines
+        for found in re.finditer(r"([\w/]+\.py) (\w+(?:, \w+)*)", line)
+        for function in found[2].split(", ")
+    ]
+
+
+def test_the_journey_of_a_task_names_functions_that_exist() -> None:
+    steps = steps_of_the_journey()
+    assert len(steps) > 40
+    wrong = [(file, name) for file, name in steps if not re.search(rf"^ *def {name}\(", text_of(file), re.MULTILINE)]
+    assert wrong == []
 
 
 def terms_of(part: str) -> list[str]:
