@@ -149,6 +149,23 @@ def test_a_file_or_folder_that_is_named_exists(page: str) -> None:
     assert [path for path in named if not exists(path)] == []
 
 
+def defines(file: str, name: str) -> bool:
+    """Whether a module has a function, a class or a variable of that name; only the last part of the name counts."""
+    last = name.split(".")[-1]
+    return re.search(rf"^ *(def {last}\(|class {last}\b|{last}(: .*)? = )", text_of(file), re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_says_is_in_a_file_is_defined_there(page: str) -> None:
+    named = re.findall(r"`([\w.]+)` in\s`((?:\w+/)+\w+\.py)`", text_of(page))
+    assert [(name, file) for name, file in named if not defines(file, name)] == []
+
+
+def test_what_is_not_defined_in_a_file_is_found() -> None:
+    assert defines("scheduler/fitting.py", "Requirement.needs")
+    assert not defines("scheduler/policies/base.py", "Requirement.needs")
+
+
 def test_a_name_of_the_code_among_the_limits_is_one() -> None:
     code = "".join(
         path.read_text(encoding="utf-8")
