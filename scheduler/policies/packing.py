@@ -1,8 +1,9 @@
 """Packing: plan whole windows, present and to come, and fill each as exactly as the waiting tasks allow.
 
 All tasks wait longest first. As long as tasks and windows are few enough, there is a plan (`planning.planner`): which
-runtimes go into which window, so that the last task ends as early as possible. The policy looks at the plan again when something unforeseen happens. Each time it tries for an earlier end,
-and it keeps the best plan until it finds a better one.
+runtimes go into which window, so that the last task ends as early as possible. The policy looks at the plan again when
+something unforeseen happens. Each time it tries for an earlier end, and it keeps the best plan until it finds a better
+one.
 
 If there is too much to plan, or too little is known of the coming windows, there is no plan. Then a slot gets the
 longest task that fits. So does a slot for which the plan has no task: a task that starts now ends no later than it
