@@ -1047,11 +1047,12 @@ class Piece:
 
 
 def _pickled_state(state: object) -> bytes:
-    try:
-        return pickle.dumps(state, HIGHEST)
-    except Exception:  # an object of the user's script travels with its code
-        pickled: bytes = script.rebuilt().dumps(state)
-        return pickled
+    with suppress(Exception):
+        plain = pickle.dumps(state, HIGHEST)
+        if script.rebuilt().PLAIN_OBJECT not in plain:
+            return plain
+    pickled: bytes = script.rebuilt().dumps(state)  # an object of the user's script travels with its code
+    return pickled
 
 
 # The modules of deskgrid that tasks load: for what they do, and for what travels.
