@@ -308,18 +308,11 @@ def _state() -> tuple[Any, ...]:
     return sys.getrecursionlimit(), sys.getswitchinterval(), sys.gettrace(), sys.getprofile(), gc.isenabled()
 
 
-def _have(name: str) -> Callable[[list[Any]], None]:
-    """Return what has a list of `sys` begin with what it had. What modules have added stays: they need it."""
-    its = getattr(sys, name)
-
-    def write(before: list[Any]) -> None:
-        now = getattr(sys, name)
-        its[:] = (
-            now if all(each in now for each in before) else [*before, *(each for each in now if each not in before)]
-        )
-        setattr(sys, name, its)
-
-    return write
+def _bring_back(name: str, before: list[Any]) -> None:
+    """Have a list of `sys` hold what it held. What modules have added stays: they need it."""
+    now = getattr(sys, name)
+    if not all(each in now for each in before):
+        now[:] = [*before, *(each for each in now if each not in before)]
 
 
 def _set_handlers(before: list[logging.Handler]) -> None:
@@ -337,8 +330,8 @@ _LOOKED_AT: tuple[Callable[[Any], Any], ...] = (
     logging.disable,
     _ROOT.setLevel,
     _set_handlers,
-    _have("meta_path"),
-    _have("path_hooks"),
+    lambda finders: _bring_back("meta_path", finders),
+    lambda hooks: _bring_back("path_hooks", hooks),
     lambda importing: setattr(builtins, "__import__", importing),
 )
 _SET: tuple[Callable[[Any], Any], ...] = (
