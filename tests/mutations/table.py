@@ -1250,6 +1250,13 @@ MUTATIONS = (
         "scope",
     ),
     Mutation(
+        "keep what a task does to imports",
+        "deskgrid.worker.run.scope:_bring_back",
+        "all(each in now for each in before)",
+        "all(())",
+        "scope",
+    ),
+    Mutation(
         "keep the seed of a task",
         "deskgrid.worker.run.scope:reseed",
         'modules["random"].seed()',

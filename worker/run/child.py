@@ -951,7 +951,7 @@ def unpack_files(packed: object, folder: Path) -> None:
 
 
 def _replace(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write a file of an archive, or make a folder. A file may replace an input, which is read-only, and not only ours.
+    """Write a file or make a folder of an archive. A file may replace an input: read-only, and other tasks have it too.
 
     What `tarfile` would do itself has no filter before Python 3.11.4: any name would be written.
     """
