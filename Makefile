@@ -43,8 +43,9 @@ test: $(READY) types ## all tests; then that the pure parts are covered complete
 	$(if $(COVER),$(BIN)/python -m pytest -m alone || $(BIN)/python -m pytest -m alone --last-failed)
 	$(if $(COVER),@$(MAKE) --no-print-directory cover)
 
-# Generated tests try the same examples on each Python, and those with a bound of time need a quiet machine.
-QUICK = not slow and not alone and not hypothesis
+# Generated tests try the same examples on each Python, and those with a bound of time need a quiet machine. With LESS=1,
+# tests of what only computes are left out, too: .ci/run tries them on the default Python and on the newest.
+QUICK = not slow and not alone and not hypothesis$(if $(LESS), and not pure)
 
 quick: $(READY) ## all but the slowest tests, and those that find nothing more on another Python: PYTHON=python3.14
 	$(BIN)/python -m pytest -m '$(QUICK)' --numprocesses $(BESIDE) --dist worksteal $(ARGS)
@@ -92,15 +93,16 @@ check: $(READY) types docs ## lint, format, types (also as on Windows), and the 
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 .types/deskgrid
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 deskgrid .types/deskgrid
 
 docs: $(READY) ## reference pages from the program, and the site, in site/; while you write, at http://127.0.0.1:8000: ARGS=serve
 	$(BIN)/python docs/written.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict)
 
-types: # links by which all of deskgrid is below one folder, for tools that read the code and do not run it
+# Only to folders: what is added to one later is found, too.
+types: # links by which what lies beside deskgrid/ is below one, for tools that read the code and do not run it
 	@rm -rf .types && mkdir -p .types/deskgrid
-	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker papers scheduler sleepbench worker) .types/deskgrid/
+	@ln -s $(addprefix ../../,broker papers scheduler sleepbench worker) .types/deskgrid/
 
 pictures: $(READY) ## the status screen and an estimate for README and the site, drawn from real runs
 	$(BIN)/python docs/screen.py

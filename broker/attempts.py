@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.checkpoints import EACH_S, CheckpointRecorder, drop_ended
-from deskgrid.broker.crash_report import with_places
+from deskgrid.broker.crash_report import with_crash_sites
 from deskgrid.broker.gangs.gangs import GangParts
 from deskgrid.broker.holders import Holders
 from deskgrid.broker.state import BrokerState
@@ -133,7 +133,7 @@ class Attempts:
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> list[ev.HeldAttempt]:
         """The attempts that a joining worker holds, except those given to other workers, which it is told to stop."""
-        lookup, held, others = self.holders.lookup(), self.gangs.gathering.held(worker, running, now), list[wire.Ref]()
+        lookup, held, others = self.holders.lookup(), self.gangs.recovery.held(worker, running, now), list[wire.Ref]()
         for r in running:
             attempt, elapsed = Attempt(r.task, r.number), r.elapsed
             if attempt in self.gangs.table:
@@ -280,7 +280,7 @@ class Attempts:
             for result in its:
                 task, payload = result.task, result.payload
                 if result.outcome == Outcome.CRASH:
-                    payload = with_places(payload, [*self._crashes[task], self._from])
+                    payload = with_crash_sites(payload, [*self._crashes[task], self._from])
                 rows.append(
                     ResultRow(
                         task,

@@ -17,6 +17,7 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.broker.time_notes import time_note
 from deskgrid.broker.watchers import Watchers
+from deskgrid.scheduler.fitting import fits
 
 # A client that has been silent for this long is gone: while it waits for anything, it pings every few seconds. (A
 # client that was killed is gone when its connection ends.) An open bag counts as closed when all its tasks have ended
@@ -369,7 +370,7 @@ class Clients:
         needs_s = scheduler.bag_needs(bag.row.number)
 
         def some(most_s: float) -> int:
-            return bag.total if len(runtimes) == 1 else sum(needs_s(seconds) >= most_s for seconds in runtimes)
+            return bag.total if len(runtimes) == 1 else sum(not fits(needs_s(seconds), most_s) for seconds in runtimes)
 
         without = self._queries.environments.without(bag)
         return time_note(self._state, bag, needs_s(max(runtimes)), some, without) or bag.note

@@ -6,7 +6,7 @@ from dataclasses import replace
 from deskgrid.wire import Payload, read_failure
 
 
-def with_places(payload: Payload, places: Sequence[str]) -> bytes:
+def with_crash_sites(payload: Payload, places: Sequence[str]) -> bytes:
     """The failure in ``payload`` with the names of the workers added."""
     failure = read_failure(payload)
     where = f"(crashed {len(places)} times, on {', '.join(places)})"

@@ -21,8 +21,10 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import EnvironmentAt, WorkerSession
 from deskgrid.durations import duration
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.picture import Preparing
 from deskgrid.scheduler.forecast.preparing import PREPARING_AT_ONCE
+from deskgrid.scheduler.policies.base import least_required
 
 # How fast PCs are assumed to prepare environments, until they have shown it: bytes of wheels fetched and of files
 # written, per second. What a PC shows is believed within these bounds.
@@ -58,7 +60,7 @@ def key_of(owner: str, environment: wire.Environment | None) -> str:
 
 
 @dataclass(slots=True)
-class _Known:
+class _NeededEnvironment:
     """An environment that bags need which have not ended. ``bags``: their numbers; ``refused``: why, by PC."""
 
     environment: wire.Environment
@@ -82,7 +84,7 @@ class EnvironmentTable:
         self._state = state
         self._by_name = by_name
         self._by_peer = by_peer
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _NeededEnvironment] = {}
         self._bytes_per_s = BYTES_PER_S
         self._look_at = 0.0
         self._turn = 0
@@ -93,7 +95,7 @@ class EnvironmentTable:
         """A bag is new, or restored, and needs this environment."""
         if environment is not None:
             bag.environment, bag.environment_key = environment, key_of(bag.row.owner, environment)
-            known = self._known.setdefault(bag.environment_key, _Known(environment))
+            known = self._known.setdefault(bag.environment_key, _NeededEnvironment(environment))
             known.bags[bag.row.number] = None
             bag.refused = known.remark()
             self._look_at = 0.0
@@ -109,7 +111,7 @@ class EnvironmentTable:
                     del worker.environments[bag.environment_key]
             self._look_at = 0.0
 
-    def _open_bags(self, known: _Known) -> list[OpenBag]:
+    def _open_bags(self, known: _NeededEnvironment) -> list[OpenBag]:
         book = self._state.book.by_number
         for number in [number for number in known.bags if number not in book or book[number].complete]:
             del known.bags[number]
@@ -177,12 +179,12 @@ class EnvironmentTable:
             if list(known.refused.values()).count(refusal) >= ALIKE:
                 self._hold(known, f"{at.reason} ({self._system(worker)})")
 
-    def _note_refusals(self, known: _Known, refused: dict[str, tuple[str, str]]) -> None:
+    def _note_refusals(self, known: _NeededEnvironment, refused: dict[str, tuple[str, str]]) -> None:
         known.refused = refused
         for bag in self._open_bags(known):
             bag.refused = known.remark()
 
-    def _hold(self, known: _Known, why: str) -> None:
+    def _hold(self, known: _NeededEnvironment, why: str) -> None:
         for bag in self._open_bags(known):
             if not bag.held:
                 self._state.to_hold.append((bag, f"{ALIKE} PCs cannot prepare its environment: {why}"))
@@ -231,7 +233,7 @@ class EnvironmentTable:
         first = self._turn % len(keys) if keys else 0
         return keys[first:] + keys[:first]
 
-    def _ask_for(self, key: str, known: _Known, now: float) -> None:
+    def _ask_for(self, key: str, known: _NeededEnvironment, now: float) -> None:
         grid = self._state.scheduler.grid
         bags = [grid.tasks.bags[bag.row.number] for bag in self._open_bags(known) if bag.row.number in grid.tasks.bags]
         categories = {bag.category: bag for bag in bags if len(bag.category)}
@@ -245,13 +247,13 @@ class EnvironmentTable:
             for category, bag in categories.items()
         ]
         shortest += [job.need.seconds(job.runtime, job.need.most) for each in jobs for job in each]
-        least_s = min(shortest, default=0.0) + grid.policy.requirement.margin
+        least_s = least_required(grid.policy).needs(min(shortest, default=0.0))
         asked = 0
         for worker in self._by_peer.values() if soon else ():
             at = worker.environments.get(key)
             if at is not None and at.state != "failed" and worker.state == "up":
                 asked += at.state == "asked"
-                if self._stays_s(worker, now) > least_s:  # else no slot of it is one for these tasks
+                if fits(least_s, self._stays_s(worker, now)):  # else no slot of it is one for these tasks
                     later -= worker.join.slots
                     soon -= self._free_soon(known.environment, worker, now)
         if soon <= 0 or asked >= PREPARING_AT_ONCE:
@@ -266,7 +268,7 @@ class EnvironmentTable:
             if at is not None and (at.state != "failed" or at.again_at > now):
                 continue
             preparing_s = self.preparing_s(known.environment, worker)
-            if preparing_s is None or not self._left_s(worker, now) > preparing_s + least_s:
+            if preparing_s is None or not fits(preparing_s + least_s, self._left_s(worker, now)):
                 continue
             if len(worker.environments) < wire.ENVIRONMENTS_LIMIT:
                 worker.environments[key] = EnvironmentAt(times=0 if at is None else at.times)
@@ -369,7 +371,7 @@ class EnvironmentTable:
             return f"it has no wheels for {system or 'this kind of PC'}"
         if at is None:
             left_s = self._left_s(worker, now)
-            if left_s > takes_s + needs_s:
+            if fits(takes_s + needs_s, left_s):
                 return "not there: it is prepared on other PCs first"
             stays = duration(max(0.0, left_s))
             return f"not there: preparing it takes about {duration(takes_s)}, and the PC stays for {stays}"

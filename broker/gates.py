@@ -8,8 +8,8 @@ Rule 4: thousands of bags may wait for one, so they are decided about in slices.
 wait. So a bag cannot be forgotten while others wait for it.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
@@ -20,9 +20,6 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import HOLD
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.categories import key_need, rounded_piece
-
-if TYPE_CHECKING:
-    from deskgrid.broker.orders import Orders
 
 # Tasks in one slice that leave their queues or come back, and the units of each.
 SLICE_TASKS = 2_500
@@ -48,10 +45,20 @@ def _category(options: wire.TaskOptions, environment: str, number: int | None) -
     return options.priority, options.licence_needs(), limit, piece, environment, need
 
 
+class CarriesOut(Protocol):
+    """Carries out orders, a slice at a time (`deskgrid.broker.orders.Orders`)."""
+
+    def begin(self, owner: str, slices: Slices) -> None:
+        """Carry out an order that nobody waits for."""
+
+    def cancel(self, bag: OpenBag, items: Sequence[int] | None, spare: bool) -> Slices:
+        """Cancel items of a bag, or all; ``spare``: except tasks that are at a worker."""
+
+
 class Gates:
     """The pauses of bags, and which bags wait for which."""
 
-    def __init__(self, state: BrokerState, orders: "Orders") -> None:
+    def __init__(self, state: BrokerState, orders: CarriesOut) -> None:
         self._state = state
         self._orders = orders
         # The bags that wait for a bag, both by number.

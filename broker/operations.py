@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import CredentialError
+from deskgrid.broker.pending import LATER, pending
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
 from deskgrid.scheduler.model import SchedulerError
@@ -85,9 +86,9 @@ class Operations:
         """Why a credential may not ask anything more now; empty when it may."""
         mine = len(self._by_owner.get(owner, ())) + len(self._parked.get(owner, ()))
         if mine >= WAITING_LIMIT or self._characters.get(owner, 0) + size > WAITING_CHARACTERS:
-            return f"{mine} questions and orders of {owner} are pending already: retry when some have been answered"
+            return pending(f"{mine} questions and orders of {owner}")
         if self._waiting >= WAITING_LIMIT_ALL:
-            return f"{self._waiting} questions and orders are pending already: retry later"
+            return pending(f"{self._waiting} questions and orders", LATER)
         return ""
 
     def knows(self, peer: bytes, request: int) -> bool:

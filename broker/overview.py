@@ -25,7 +25,7 @@ from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.broker.workers import WorkerSessions
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options
-from deskgrid.scheduler.policies.base import Foresight
+from deskgrid.scheduler.policies.base import ReportsPlan
 from deskgrid.scheduler.views.snapshot import HoursView, Occupancy, SlotView, queues_view, worker_view
 from deskgrid.wire.details import PlannedRow
 from deskgrid.wire.status import (
@@ -181,7 +181,7 @@ class Overview:
         """What the policy intends for windows, open or to come; nothing while no task waits."""
         now, scheduler = self._state.now, self._state.scheduler
         waits, policy = len(scheduler.grid.categories), scheduler.policy
-        planned = policy.planned() if waits and isinstance(policy, Foresight) else iter(())
+        planned = policy.planned() if waits and isinstance(policy, ReportsPlan) else iter(())
         rows: list[PlannedRow] = [
             {"worker": each.worker, "starts_in": max(0.0, each.start - now), "lasts": each.seconds}
             for each in islice(planned, PLANNED_ROWS)

@@ -32,6 +32,7 @@ from deskgrid.broker.worker_health import in_quarantine, kept_from, kinds_of, re
 from deskgrid.broker.workers import WorkerSessions
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy, policy_options
@@ -421,7 +422,7 @@ def _explanation(
     if not said:
         return [f"{start} waits: no worker is connected"]
     lines = [f"{start} waits: {_needs(why)}"]
-    if why.needs_s >= why.longest_window_s:
+    if not fits(why.needs_s, why.longest_window_s):
         longest = precise(why.longest_window_s)
         of = " for a PC of speed 1" if why.uneven else ""
         pcs = f" of PCs{which}" if which else ""
@@ -462,8 +463,9 @@ def _of_a_good_one(slot: SlotReason, kept_back: bool) -> str:
     if slot.short_s and not slot.gang:
         left = f"{precise(slot.left_s)} left" if slot.left_s > 0.0 else "nothing left"
         return f"{left}, {precise(slot.short_s)} short{_early(slot)}"
-    fits = "fits" if kept_back else "fits, but is busy with other work"
-    return "runs a gang, or is reserved for one" if slot.gang else fits
+    if slot.gang:
+        return "runs a gang, or is reserved for one"
+    return "fits" if kept_back else "fits, but is busy with other work"
 
 
 def _early(slot: SlotReason) -> str:

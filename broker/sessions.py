@@ -39,7 +39,7 @@ HOLD_LEASES = 2.0
 PASS_TASKS = 100
 # The messages that each role may send. An admin may send all messages except those to enrol, which make no sense for an
 # admin.
-SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
+ALLOWED_MESSAGES: Mapping[Role, tuple[type[wire.Message], ...]] = {
     "lab": wire.FROM_LAB,
     "worker": (*wire.FROM_LAB, *wire.FROM_WORKER, *wire.FROM_BOTH),
     "submitter": (*wire.FROM_CLIENT, *wire.FROM_BOTH),
@@ -98,7 +98,7 @@ class Sessions:
                 self._restore(batch, ended[batch.bag], now)
             except IllegalEvent as error:
                 raise Damaged(f"the journal contradicts itself: {error}") from error
-        self.workers.attempts.gangs.gathering.restore(now)
+        self.workers.attempts.gangs.recovery.restore(now)
         for number, size in journal.recovery.result_sizes().items():
             if number in book.by_number:
                 self.state.grown(book.by_number[number], size)
@@ -159,7 +159,7 @@ class Sessions:
 
     def records(self, peer: bytes, who: Credential, message: wire.Message) -> bool:
         """Whether the payloads of ``message`` may be recorded, as far as we know before it is handled."""
-        if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
+        if not isinstance(message, ALLOWED_MESSAGES[who.role]) or not self.state.disk.records(message):
             return False
         if isinstance(message, wire.Part):
             return self.transfers.records(peer, who, message)
@@ -174,7 +174,7 @@ class Sessions:
             # A worker keeps its results, and sends them again when it is asked to.
             if isinstance(message, wire.Ask) or (isinstance(message, wire.FROM_BOTH) and peer in self.clients.by_peer):
                 self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
-        elif not isinstance(message, SAYS[who.role]):
+        elif not isinstance(message, ALLOWED_MESSAGES[who.role]):
             self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))
         elif refusal := self._refusal(who, message):
             self._refuse(peer, who, message, refusal)

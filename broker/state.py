@@ -11,7 +11,7 @@ from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.bags import BagBook, OpenBag
 from deskgrid.broker.event_log import EventLog
 from deskgrid.broker.failed_attempts import FailedAttempts
-from deskgrid.broker.forecasts.runner import AtOnce, Forecaster
+from deskgrid.broker.forecasts.runner import Forecaster, InlineForecaster
 from deskgrid.broker.home_files import licences_file, shares_file
 from deskgrid.broker.learning import Learning
 from deskgrid.broker.quotas import BYTES_LIMIT, Quotas
@@ -114,7 +114,7 @@ class BrokerState:
         self.shares_file, self.licences_file = shares_file(journal.home), licences_file(journal.home)
         self.credentials = credentials
         # Who makes forecasts; a server has a process for that.
-        self.forecaster: Forecaster = AtOnce()
+        self.forecaster: Forecaster = InlineForecaster()
         # Names of credentials that were revoked in this turn; their peers are dropped when it is settled.
         self.revoked: list[str] = []
         self.disk = Disk(journal, str(journal.home))

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.pending import LATER, pending
 from deskgrid.broker.state import BrokerState
 
 # A client that waits for results gets the receipt for a batch with the next results, or after this time: waking up
@@ -79,9 +80,9 @@ class Watchers:
         # A repeated request replaces the earlier one.
         if watch.request not in its:
             if len(its) >= WATCHES_LIMIT:
-                return f"{WATCHES_LIMIT} requests for the results of bag {watch.bag} wait already"
+                return pending(f"{WATCHES_LIMIT} requests for the results of bag {watch.bag}")
             if sum(map(len, bag.watchers.values())) >= WATCHERS_LIMIT:
-                return f"{WATCHERS_LIMIT} requests for the results of bag {watch.bag} wait already, of all its clients"
+                return pending(f"{WATCHERS_LIMIT:,} requests of all clients for the results of bag {watch.bag}", LATER)
         bag.watchers.setdefault(peer, its)[watch.request] = watch.after
         self._new.append((bag.row.number, peer, watch.request))
         return ""

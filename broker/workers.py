@@ -237,7 +237,7 @@ class WorkerSessions:
             ),
             now,
         )
-        self.attempts.gangs.gathering.rejoined(worker, join.running, now)
+        self.attempts.gangs.recovery.rejoined(worker, join.running, now)
 
     def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
         """The known session of a joining worker. For a new session, forget workers of the same name that are gone."""

@@ -52,10 +52,10 @@ _PLACES = {
     "File": "deskgrid.files",
     "Grid": "deskgrid.client.grid",
     "Progress": "deskgrid.client.progress",
-    "RankLog": "deskgrid.client.bag",
+    "RankLog": "deskgrid.client.logs",
     "Shared": "deskgrid.files",
     "Task": "deskgrid.client.task",
-    "TaskLog": "deskgrid.client.bag",
+    "TaskLog": "deskgrid.client.logs",
     "__version__": "deskgrid.wire",
     "task": "deskgrid.client.task",
 }
@@ -65,9 +65,10 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
     __path__.append(_beside)
 
 if TYPE_CHECKING:
-    from deskgrid.client.bag import Bag, RankLog, TaskLog
+    from deskgrid.client.bag import Bag
     from deskgrid.client.eta import Eta
     from deskgrid.client.grid import Grid
+    from deskgrid.client.logs import RankLog, TaskLog
     from deskgrid.client.progress import Progress
     from deskgrid.client.task import Task, task
     from deskgrid.client.whatif import Change

@@ -43,7 +43,7 @@ _OWN_PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", 
 def taken_apart(error: BaseException, dumps: Dumps, limit: int) -> bytes:
     """Return an exception as at most ``limit`` bytes. ``dumps``: pickles a value, and may raise anything."""
     for largest in (limit, _PART_BYTES, 0):
-        tree = _Parts(dumps, largest).of(error, linked=largest > 0)
+        tree = _Disassembler(dumps, largest).of(error, linked=largest > 0)
         packed = pickle.dumps(tree, pickle.HIGHEST_PROTOCOL)
         if len(packed) <= limit:
             return packed
@@ -54,7 +54,7 @@ def _names(kind: type) -> list[tuple[str, str]]:
     return [(each.__module__, each.__qualname__) for each in kind.__mro__ if issubclass(each, Exception)]
 
 
-class _Parts:
+class _Disassembler:
     """Takes exceptions apart. ``largest``: bytes of a pickled value."""
 
     def __init__(self, dumps: Dumps, largest: int) -> None:

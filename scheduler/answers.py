@@ -20,9 +20,8 @@ from deskgrid.scheduler.gangs import GangHandler
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.prediction.speeds import SHORTEST
-from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.pauses import pause_after
-from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.state.slots import Gang, Slot
 from deskgrid.scheduler.trust import Trust
 
 # What an attempt that ends its process is charged for the next one to start: measured on a busy PC of two cores, from
@@ -141,7 +140,7 @@ class Answers:
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot that had the attempt. Returns its worker and position, or None if the answer is stale."""
         grid, task = self._grid, ended.attempt.task
-        paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts or grid.stopping else None
+        paid = self._trust.acknowledge(reporter, ended.attempt) if grid.deadlines.debts or grid.stopping else None
         slot = grid.bound.get(task)
         place = -1 if slot is None else slot.place_of(task)
         if slot is not None and place >= 0 and slot.sent[place].attempt == ended.attempt:
@@ -163,7 +162,7 @@ class Answers:
         """A gang has ended: all its workers have answered. Returns the slot that ended it, and its end."""
         grid = self._grid
         if grid.deadlines.debts or grid.stopping:
-            self._trust.pay(reporter, ended.attempt)
+            self._trust.acknowledge(reporter, ended.attempt)
         workers = gang.workers()
         slot = next((slot.position for slot in gang.slots if slot.worker.name == reporter), 0)
         ended = self._gangs.ended(gang, ended, reporter, now)
@@ -189,7 +188,7 @@ class Answers:
     def _go_on_alone(self, task: int) -> None:
         """One of two attempts has failed. The other gets no copy, or a task that always fails would never end."""
         slot = self._grid.bound[task]
-        slot.copied_in_vain = slot.sent[slot.place_of(task)].attempt
+        slot.do_not_copy = slot.sent[slot.place_of(task)].attempt
 
     def _judge(self, worker: str, ended: ev.EndedAttempt, now: float) -> bool:
         """Count the outcome; True if the task has ended, False if it goes on or will be tried again."""
@@ -282,7 +281,7 @@ class Answers:
         """A worker handed attempts back."""
         grid = self._grid
         for attempt in event.attempts:
-            self._trust.pay(event.worker, attempt)
+            self._trust.acknowledge(event.worker, attempt)
             slot = grid.bound.get(attempt.task)
             gang = self._gangs.find(attempt) if grid.gangs.running else None
             if gang is not None:

@@ -14,7 +14,7 @@ from deskgrid.scheduler.people import bar
 from deskgrid.scheduler.prediction.earlier import Past
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
-from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING, TaskBatch
+from deskgrid.scheduler.state.bags import NOT_IN_QUEUE, OPEN, WAITING, TaskBatch
 from deskgrid.scheduler.state.slots import Copy
 from deskgrid.scheduler.workers import Workers
 
@@ -48,7 +48,7 @@ class Bags:
         for attempt in event.held:
             grid.tasks.move(attempt.task, State.HELD)
             grid.orphans[attempt.task] = attempt.number
-            grid.put_out(attempt.task, 1, 0.0)
+            grid.charge(attempt.task, 1, 0.0)
         for attempt in event.held_copies:
             grid.copies[attempt.task] = Copy(attempt.number)
         for saved in event.saved:
@@ -57,7 +57,7 @@ class Bags:
         if bag.barred:
             bar(batch, event.first, event.count)
         elif parallel:
-            grid.jobs(bag.category).come(batch, event.first, event.count)
+            grid.jobs(bag.category).enqueue(batch, event.first, event.count)
         else:
             grid.categories.add_new(bag.category, batch.waiting(event.first, event.count))
         if event.probes and bag.piece is None and not parallel:
@@ -145,7 +145,7 @@ class Bags:
         grid, owner = self._grid, self._grid.tasks.bags[bag]
         if owner.total >= len(grid.bound):
             return within(grid.bound, spans)
-        found = [span for batch in owner.batches for span in batch.spans(ELSEWHERE, batch.first, batch.count)]
+        found = [span for batch in owner.batches for span in batch.spans(NOT_IN_QUEUE, batch.first, batch.count)]
         return chain.from_iterable(range(first, first + many) for first, many in found)
 
     def _predictions_changed(self, tasks: Iterable[int], now: float) -> None:
@@ -157,7 +157,7 @@ class Bags:
             grid.change(slot)
             grid.to_priority(grid.release_queue(slot))
             for sent in slot.sent:
-                grid.put_out(sent.attempt.task, 0, grid.tasks.runtime(sent.attempt.task) - sent.runtime)
+                grid.charge(sent.attempt.task, 0, grid.tasks.runtime(sent.attempt.task) - sent.runtime)
             slot.sent = deque(sent._replace(runtime=grid.tasks.runtime(sent.attempt.task)) for sent in slot.sent)
             slot.ahead_s = sum(sent.runtime for sent in islice(slot.sent, 1, None))
             self._workers.recall_excess(slot, now)
@@ -171,7 +171,7 @@ class Bags:
         stops: dict[str, list[Attempt]] = {}
         for batch, first, count in pieces:
             spans = batch.spans(OPEN, first, count)
-            for task, _ in batch.spans(ELSEWHERE, first, count):
+            for task, _ in batch.spans(NOT_IN_QUEUE, first, count):
                 if (gang := grid.gangs.running.get(task)) is not None:
                     self._gangs.cancel(gang, now)
                 else:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 
 from deskgrid.scheduler.grid import SchedulerState
-from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.state.bags import TaskBatch
 from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.slots import Slot, Worker
@@ -83,7 +83,7 @@ class Copying:
     def _due_looks(self, now: float) -> Iterator[Slot]:
         """Take slots whose look is due off the heap, and yield those that run an attempt that may be copied."""
         for slot in self._looks.due(self._grid.slots.slots, LOOKS, now):
-            if slot.sent and slot.sent[0].attempt != slot.copied_in_vain and self._allows_copies(slot):
+            if slot.sent and slot.sent[0].attempt != slot.do_not_copy and self._allows_copies(slot):
                 yield slot
 
     def _allows_copies(self, slot: Slot) -> bool:
@@ -100,7 +100,7 @@ class Copying:
         copy = grid.copies.get(attempt.task)
         if copy is not None and copy.slot is not None:
             return None
-        needs = grid.policy.requirement.needs(runtime) + ROUNDING_S
+        needs = grid.policy.requirement.needs(runtime) + ROUNDING
         slots = grid.slots.slots
         idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
         shut = {slot.worker.name, *grid.quarantine.workers}

@@ -133,7 +133,7 @@ class Scheduler:
         grid = self.grid
         if paused := grid.pauses.over(now):
             over(grid, paused, now)
-        for worker in grid.outstayed(now):
+        for worker in grid.overdue_workers(now):
             self._workers.expect(worker, now)
         if grid.speeds.moved:
             correct_moved(grid)
@@ -330,7 +330,7 @@ class Scheduler:
 
     def bound_tasks(self, first: int, count: int) -> int:
         """How many of ``count`` tasks of one batch, from ``first`` on, are on a slot. Raises `IllegalEvent`."""
-        return self.grid.tasks.elsewhere(first, count)
+        return self.grid.tasks.bound(first, count)
 
     def outlived(self, elapsed: Mapping[int, float], now: float) -> dict[int, float]:
         """Longer predictions for tasks that were stopped, unfinished, after more seconds than predicted.

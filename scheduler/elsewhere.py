@@ -10,6 +10,7 @@ Rule 3: a pass looks at a few of them only; in the next one, it is the turn of o
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies.base import Place, least_required
@@ -37,7 +38,7 @@ def others_could(grid: SchedulerState, task: int, but: Collection[str]) -> bool:
     return any(
         worker.name not in but
         and worker.name not in grid.quarantine.workers
-        and max(worker.ends_at - grid.now, worker.windows.longest_s) * worker.speed > needs
+        and fits(needs, max(worker.ends_at - grid.now, worker.windows.longest_s) * worker.speed)
         and could(grid, worker, key)
         for worker in islice(grid.slots.workers.values(), WORKERS)
     )

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State, agree, near
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.state.gangs import Gang, Machine, host_of
-from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.state.gangs import Machine, host_of
+from deskgrid.scheduler.state.slots import Gang, Slot
 from deskgrid.scheduler.suitable import free_memory
 
 

@@ -15,6 +15,7 @@ from itertools import islice
 from math import inf
 
 from deskgrid.scheduler.commands import RankPlace, StartGang
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.gang_view import Bounds, ComingBySite, GangView
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, State
@@ -22,11 +23,11 @@ from deskgrid.scheduler.parallel.aside import RETRY_S, Asides, cost
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, RunningJob, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.policies import parallel_policy
-from deskgrid.scheduler.policies.base import Policy, Requirement
+from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.jobs import JobQueue
-from deskgrid.scheduler.state.gangs import Gang, Machine, Reservation
+from deskgrid.scheduler.state.gangs import Machine, Reservation
 from deskgrid.scheduler.state.shares import LEAD_S, GridShare
-from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.state.slots import Gang, Sent, Slot
 from deskgrid.scheduler.suitable import free_memory
 
 # When what is kept should have been needed already, and is not, the policy is asked again after so many seconds: what
@@ -242,14 +243,14 @@ class GangPlacing:
         bag = grid.tasks.known(task).bag
         queue = grid.jobs(bag.category)
         if bag.barred and grid.tasks.state(task) == State.WAITING:  # it was paused a moment ago
-            queue.go(task, 1)
+            queue.dequeue(task, 1)
             grid.tasks.move(task, State.BARRED)
             grid.budget -= 1
             return None
         if not self._can_be(start):
             grid.counters.unfit += 1
             return None
-        queue.go(task, 1)
+        queue.dequeue(task, 1)
         attempt = Attempt(task, grid.next_attempt)
         grid.next_attempt += 1
         grid.budget -= 1

@@ -13,8 +13,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.parallel.base import ParallelJob, RunningJob
-from deskgrid.scheduler.state.gangs import Gang
-from deskgrid.scheduler.state.slots import Sent, Slot, Worker
+from deskgrid.scheduler.state.slots import Gang, Sent, Slot, Worker
 
 
 class GangHandler:
@@ -74,7 +73,7 @@ class GangHandler:
             del grid.orphans[task]
             grid.tasks.move(task, State.SENT)
             grid.counters.adopted += 1
-            grid.put_out(task, 1, gang.out_s)
+            grid.charge(task, 1, gang.out_s)
         gang.slots = [slot for row in rows for slot in row]
         gang.ranks = [cmd.RankPlace(row[0].worker.name, tuple([slot.position for slot in row])) for row in rows]
         gang.back = {}
@@ -94,7 +93,7 @@ class GangHandler:
     def _set_seconds(self, gang: Gang, seconds: float) -> None:
         """A gang should take so many seconds on its PCs."""
         out_s = seconds * len(gang.slots)
-        gang.bag.category.put_out(0, out_s - gang.out_s)
+        gang.bag.category.charge(0, out_s - gang.out_s)
         gang.seconds, gang.out_s = seconds, out_s
         for slot in gang.slots:
             slot.sent[0] = slot.sent[0]._replace(runtime=seconds * slot.speed)
@@ -254,7 +253,7 @@ class GangHandler:
 
     def _leave(self, gang: Gang, now: float) -> None:
         """It leaves its slots, and its owner is charged no longer for them."""
-        gang.bag.category.put_out(-1, -gang.out_s)
+        gang.bag.category.charge(-1, -gang.out_s)
         self._release(gang, now)
 
     def _release(self, gang: Gang, now: float) -> None:

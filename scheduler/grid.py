@@ -73,7 +73,7 @@ class SchedulerState:
         self.shares = Shares()
         self.categories = Categories(policy.order)
         # Licences of attempts that were taken back from silent workers, or are being stopped, and may still run.
-        self.doubts: dict[Attempt, Needs] = {}
+        self.uncertain_licences: dict[Attempt, Needs] = {}
         # Attempts with licences that workers are to stop or hand back, and have not answered for, by worker.
         self.stopping: dict[str, set[Attempt]] = {}
         # Newest attempts of tasks whose worker is gone or not seen since a restore, by task. Their answers still count.
@@ -192,19 +192,19 @@ class SchedulerState:
     def doubt(self, attempt: Attempt) -> None:
         """``attempt`` was taken back from a silent worker, or is being stopped, and may still use its licences."""
         if needs := self.tasks.known(attempt.task).bag.category.key.licences:
-            self.doubts[attempt] = needs
+            self.uncertain_licences[attempt] = needs
             self.categories.licences.use(needs, 1)
 
-    def doubt_no_more(self, attempt: Attempt) -> None:
+    def settle_licences(self, attempt: Attempt) -> None:
         """``attempt`` was answered, or its worker's lease has run out."""
-        if needs := self.doubts.pop(attempt, ()):
+        if needs := self.uncertain_licences.pop(attempt, ()):
             self.changes += 1
             self.categories.licences.use(needs, -1)
 
     def stop(self, worker: str, attempt: Attempt) -> None:
         """``worker`` is told to stop ``attempt``, or to hand it back, and ``attempt`` keeps its licences until then."""
         self.doubt(attempt)
-        if attempt in self.doubts:
+        if attempt in self.uncertain_licences:
             self.stopping.setdefault(worker, set()).add(attempt)
 
     def stopped(self, worker: str, attempt: Attempt) -> None:
@@ -214,7 +214,7 @@ class SchedulerState:
             attempts.remove(attempt)
             if not attempts:
                 del self.stopping[worker]
-            self.doubt_no_more(attempt)
+            self.settle_licences(attempt)
 
     # --- slots -------------------------------------------------------------------------------------------------------
 
@@ -242,12 +242,12 @@ class SchedulerState:
         self.bound[attempt.task] = slot
         if memory := self.tasks.known(attempt.task).bag.category.memory:
             slot.worker.promised[attempt.task] = memory
-        self.put_out(attempt.task, 1, runtime)
+        self.charge(attempt.task, 1, runtime)
         self.tasks.move(attempt.task, State.SENT)
 
-    def put_out(self, task: int, tasks: int, seconds: float) -> None:
-        """``tasks`` more tasks of the category of ``task`` are on slots: see `Category.put_out`."""
-        self.tasks.known(task).bag.category.put_out(tasks, seconds)
+    def charge(self, task: int, tasks: int, seconds: float) -> None:
+        """``tasks`` more tasks of the category of ``task`` are on slots: see `Category.charge`."""
+        self.tasks.known(task).bag.category.charge(tasks, seconds)
 
     def withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
         """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
@@ -259,7 +259,7 @@ class SchedulerState:
         del self.bound[task]
         if batch is None or not 0 <= task - batch.first < batch.count:
             batch = self.tasks.known(task)
-        batch.bag.category.put_out(-1, -sent.runtime)
+        batch.bag.category.charge(-1, -sent.runtime)
         if elapsed is not None:
             slot.busy_s += elapsed
         elif place == 0:
@@ -280,7 +280,7 @@ class SchedulerState:
         runtime = slot.queue[place][1]
         slot.queued_s -= runtime
         del slot.queue[place]
-        self.put_out(task, -1, -runtime)
+        self.charge(task, -1, -runtime)
         if not slot.queue:
             slot.queued_s = 0.0
         del self.bound[task]
@@ -291,7 +291,7 @@ class SchedulerState:
         tasks = [task for task, _ in slot.queue]
         for task, runtime in slot.queue:
             del self.bound[task]
-            self.put_out(task, -1, -runtime)
+            self.charge(task, -1, -runtime)
         slot.queue.clear()
         slot.queued_s = 0.0
         return tasks
@@ -310,7 +310,7 @@ class SchedulerState:
             self.pauses.drop(task)
             self.tasks.known(task).bag.category.elsewhere.pop(task, None)
         elif state == State.HELD:
-            self.put_out(task, -1, 0.0)
+            self.charge(task, -1, 0.0)
 
     def jobs(self, category: Category) -> JobQueue:
         """The waiting tasks of a category of parallel tasks."""
@@ -321,7 +321,7 @@ class SchedulerState:
     def discard(self, category: Category, first: int, count: int) -> None:
         """``count`` tasks from ``first`` on wait in ``category`` no longer."""
         if category.parallel:
-            self.jobs(category).go(first, count)
+            self.jobs(category).dequeue(first, count)
         else:
             category.discard(first, count)
 
@@ -339,7 +339,7 @@ class SchedulerState:
             batch.set_all(its, State.BARRED if bag.barred else State.WAITING)
             if bag.category.parallel and not bag.barred:
                 for task in its:
-                    self.jobs(bag.category).come(batch, task, 1)
+                    self.jobs(bag.category).enqueue(batch, task, 1)
             elif not bag.barred:
                 numbers, runtimes = chosen.setdefault(bag.category, ([], []))
                 numbers += its
@@ -386,7 +386,7 @@ class SchedulerState:
             heapq.heappush(self.expected, (expected, worker.name))
         return expected
 
-    def outstayed(self, now: float) -> Iterator[Worker]:
+    def overdue_workers(self, now: float) -> Iterator[Worker]:
         """Workers that are still there although they were expected to have gone."""
         while self.expected and self.expected[0][0] <= now:
             at, name = heapq.heappop(self.expected)

@@ -71,12 +71,12 @@ def _check_accounts(grid: SchedulerState) -> None:
             charged = grid.tasks.runtime(task) if task in grid.bound else charged
             out_s[key.owner] = out_s.get(key.owner, 0.0) + charged
     doubtful = Counter[str]()
-    for needs in grid.doubts.values():
+    for needs in grid.uncertain_licences.values():
         doubtful.update(dict(needs))
     grid.categories.check_counts(Counter(bag.category.key for bag in grid.tasks.bags.values()), out, doubtful)
     grid.shares.check(out_s)
     owing = {attempt for debts in (grid.deadlines.debts, grid.stopping) for owed in debts.values() for attempt in owed}
-    agree("licences of attempts that nobody owes", set(grid.doubts) - owing, set())
+    agree("licences of attempts that nobody owes", set(grid.uncertain_licences) - owing, set())
 
 
 def _check_predictions(grid: SchedulerState) -> None:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 # The uptime of a worker that has no plan.
 OPEN_ENDED = math.inf
+# A worker announces the windows of one week, but at most so many, beside its current one.
+WEEK_S, ANNOUNCED = 604_800.0, 64
 # What differs by no more only seems to differ: sums and quotients of decimal numbers are rounded (0.1 + 0.2 > 0.3). Of
 # seconds, and of the power of PCs. Where parallel tasks are placed, such times are one instant.
 ROUNDING = 1e-6
@@ -59,6 +61,19 @@ class State(IntEnum):
 
 
 ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+# What may become of a task, by where it is. Tests watch every change (see tests/scheduler/conftest.py). An answer that
+# comes late may end a task wherever it is by then; a task that has ended stays so.
+NEXT: dict[State, frozenset[State]] = {
+    # A task whose category changes joins another queue. A restored one is held by the worker that has it.
+    State.WAITING: frozenset(State),
+    State.BARRED: frozenset({State.WAITING, *ENDED}),
+    State.PAUSED: frozenset({State.WAITING, State.BARRED, State.PAUSED, State.SENT, *ENDED}),
+    State.QUEUED: frozenset({State.WAITING, State.BARRED, State.SENT, *ENDED}),
+    # An attempt may be replaced by its copy.
+    State.SENT: frozenset({State.WAITING, State.BARRED, State.PAUSED, State.SENT, *ENDED}),
+    State.HELD: frozenset({State.WAITING, State.BARRED, State.SENT, *ENDED}),
+    **dict.fromkeys(ENDED, frozenset[State]()),
+}
 
 
 def checked_runtime(seconds: float) -> float:
@@ -81,12 +96,27 @@ class Window(NamedTuple):
 
 
 class Windows(tuple[Window, ...]):
-    """Windows of one worker, in order."""
+    """Windows of one worker, in order, as it announces them."""
 
     @cached_property
     def longest_s(self) -> float:
         """Seconds of the longest window, or 0.0. Cached, because some questions need it of all workers."""
         return max([window.lasts for window in self], default=0.0)
+
+    @cached_property
+    def period_s(self) -> float:
+        """After how many seconds they come again (`deskgrid.scheduler.beyond`); 0.0: they do not."""
+        if self and self[-1].closes == OPEN_ENDED:
+            return 0.0
+        return WEEK_S if len(self) < ANNOUNCED else self[-1].opens - self[-2].opens
+
+
+class HabitualWindows(Windows):
+    """The next two windows of a worker that announces none, as far apart as its last ones were."""
+
+    @cached_property
+    def period_s(self) -> float:
+        return self[1].opens - self[0].opens
 
 
 class Attempt(NamedTuple):

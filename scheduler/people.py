@@ -48,7 +48,7 @@ class People:
             for span in batch.spans(BARRED, first, count):
                 batch.set_range(*span, State.WAITING)
                 if batch.bag.category.parallel:
-                    grid.jobs(batch.bag.category).come(batch, *span)
+                    grid.jobs(batch.bag.category).enqueue(batch, *span)
                 else:
                     grid.categories.add_again(batch.bag.category, batch.rows(*span))
         grid.changes += 1

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from deskgrid.scheduler.commands import Assignment
+from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.grid import SchedulerState
-from deskgrid.scheduler.model import Attempt, State
-from deskgrid.scheduler.policies.base import Requirement
-from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.model import ROUNDING, Attempt, State
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.bags import Bag
@@ -83,7 +82,7 @@ class Pieces:
             if slot.closes < slot.worker.ends_at:
                 continue  # it is kept for a gang, and a piece goes on until the window closes
             left_s = slot.left_s(grid.now)
-            if min(left_s, (slot.worker.announced - grid.now) * slot.speed) > needs:
+            if fits(needs, min(left_s, (slot.worker.announced - grid.now) * slot.speed)):
                 return left_s, slot
         return None
 
@@ -91,14 +90,14 @@ class Pieces:
         return self._grid.tasks.known(entry.task).bag
 
     def _reserve(self, entry: Entry) -> float:
-        return self._bag(entry).reserve_s + self._grid.policy.requirement.margin + 2 * ROUNDING_S
+        return self._bag(entry).reserve_s + self._grid.policy.requirement.margin + 2 * ROUNDING
 
     def _needs(self, entry: Entry) -> float:
-        return self._bag(entry).needs_s(entry.runtime) + self._grid.policy.requirement.margin + ROUNDING_S
+        return self._bag(entry).needs_s(entry.runtime) + self._grid.policy.requirement.margin + ROUNDING
 
     def _longest(self, categories: Sequence[Category], left_s: float) -> float:
         """The longest runtime among the first tasks of these categories' queues that fit into ``left_s``."""
-        limit = left_s - self._grid.policy.requirement.margin
+        limit = self._grid.policy.requirement.limit(left_s)
         found = [
             queue.next_fit(limit)
             for category in categories

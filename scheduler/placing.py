@@ -17,13 +17,14 @@ from deskgrid.scheduler.caution import Caution
 from deskgrid.scheduler.commands import Assign, Assignment, StartGang
 from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.elsewhere import place_elsewhere
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.gang_placing import GangPlacing
 from deskgrid.scheduler.grid import SchedulerState
-from deskgrid.scheduler.model import Attempt, State, named
+from deskgrid.scheduler.model import ROUNDING, Attempt, State, named
 from deskgrid.scheduler.pieces import Pieces
-from deskgrid.scheduler.policies.base import Foresight, Place, Postpone, Requirement
+from deskgrid.scheduler.policies.base import Place, Postpone, ReportsPlan
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
-from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
+from deskgrid.scheduler.policy_view import PolicyView
 from deskgrid.scheduler.probes import place_probes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.separating import Separating, most_moved
@@ -158,7 +159,7 @@ class Placing:
     def _take_turns(self, turns: PassTurns) -> None:
         """Ask the policy for tasks of those whose turn it is, until no slot has room, or nothing more fits."""
         grid = self._grid
-        if turns.contested and isinstance(grid.policy, Foresight):
+        if turns.contested and isinstance(grid.policy, ReportsPlan):
             self._postpone(Postpone(None), turns.categories)  # a plan may choose among everybody's tasks
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
@@ -278,7 +279,7 @@ class Placing:
         most = min(most, AHEAD_TASKS - len(slot.queue))
         room_s = min(
             grid.policy.queue_s - slot.in_flight_s() - slot.queued_s,
-            slot.left_s(grid.now) - requirement.needs(runtime) - 2 * ROUNDING_S,
+            slot.left_s(grid.now) - requirement.needs(runtime) - 2 * ROUNDING,
         )
         if room_s <= 0.0:
             return 1
@@ -368,7 +369,7 @@ class Placing:
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, requirement.needs(runtime)
-            if timed and needs >= (closes - due) * speed - slot.ahead_s:
+            if timed and not (closes - due) * speed - slot.ahead_s > needs:
                 self._unfit.append(grid.unbind(slot, task))
                 continue
             queue.popleft()

@@ -6,10 +6,11 @@ from functools import partial
 from itertools import chain, islice
 from statistics import fmean
 
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.grid import SchedulerState
-from deskgrid.scheduler.model import Windows
+from deskgrid.scheduler.model import ROUNDING, Windows
 from deskgrid.scheduler.planning.turn import Turn
-from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
+from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import RatioSpread, longest, narrow, runtimes
 from deskgrid.scheduler.queues.categories import Category
@@ -19,9 +20,6 @@ from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
 
-# The same numbers added in another order give another sum. So a task's fit is tested three times, each time less
-# strictly by this much: in the search for a task, in the search for its slot, and when it is sent.
-ROUNDING_S = 1e-6
 # How many slots are searched for running tasks of a bag.
 RUNNING = 64
 _NONE: dict[int, Shown] = {}
@@ -151,7 +149,7 @@ class PolicyView:
         """Paper, phase 2: the slot with the smallest tl strictly greater than what ``runtime`` needs."""
         if not self.slots_with_room():
             return None
-        needs = requirement.needs(runtime) + ROUNDING_S
+        needs = requirement.needs(runtime) + ROUNDING
         found = [index.tightest(needs, self.now) for index in self._slots.indexes()]
         fits = [row for row in found if row is not None]
         return min(fits)[2] if fits else None
@@ -161,11 +159,11 @@ class PolicyView:
         slots = self._slots
         if not slots.with_room or self._grid.budget <= 0:
             return None
-        needs = requirement.needs(runtime) + 2 * ROUNDING_S
+        needs = requirement.needs(runtime) + 2 * ROUNDING
         for index in (slots.idle, slots.spare):
             row = index.tightest(needs, self.now)
             if row is not None:
-                limit = _limit(row[0], requirement)
+                limit = requirement.limit(row[0])
                 # Even if large numbers make rounding swallow the difference, ``runtime`` is below the limit.
                 return row[2], limit if limit > runtime else math.nextafter(runtime, math.inf)
         return None
@@ -174,7 +172,7 @@ class PolicyView:
         """The limit on runtimes that fit anywhere."""
         if not self.slots_with_room():
             return -math.inf
-        return _limit(max(index.widest(self.now) for index in self._slots.indexes()), requirement)
+        return requirement.limit(max(index.widest(self.now) for index in self._slots.indexes()))
 
     def slots_with_room(self) -> int:
         """How many slots have room; 0 when a bounded pass has used up its budget."""
@@ -230,10 +228,3 @@ class PolicyView:
     def _really(self, name: str, windows: Windows) -> Windows:
         """Windows as this worker keeps them."""
         return self._grid.hours.really(name, windows)
-
-
-def _limit(left: float, requirement: Requirement) -> float:
-    """The limit on runtimes that fit into ``left`` seconds: `Requirement.needs` inverted, less rounding."""
-    margin, stretch, ample = requirement
-    left -= margin + 2 * ROUNDING_S
-    return left if left > ample else left / stretch

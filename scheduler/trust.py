@@ -28,8 +28,7 @@ from deskgrid.scheduler.gangs import GangHandler
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
-from deskgrid.scheduler.state.gangs import Gang
-from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
+from deskgrid.scheduler.state.slots import NEVER, Gang, Slot, Worker
 
 # How many slots of a new worker are used at once, as many as a common PC has, and after how many seconds that number
 # doubles. In that time, other workers do most of the short tasks and show how long they take. 64 slots are in use after
@@ -74,7 +73,7 @@ class Trust:
         self.heard[worker.name] = worker.heard
         self._widening.pop(worker.name, None)
         for attempt in (*self._deadlines.debts.pop(worker.name, {}), *self._grid.stopping.pop(worker.name, ())):
-            self._grid.doubt_no_more(attempt)
+            self._grid.settle_licences(attempt)
 
     def _widen(self, worker: Worker) -> None:
         """Use twice as many slots of a new worker, or all."""
@@ -188,14 +187,14 @@ class Trust:
         if self._grid.quarantine.works(worker.name):
             self._grid.change_all(worker)
 
-    def pay(self, name: str, attempt: Attempt) -> Worker | None:
+    def acknowledge(self, name: str, attempt: Attempt) -> Worker | None:
         """Note that the worker ``name`` no longer has ``attempt``. Returns the worker if it owed an answer for it."""
         if self._grid.stopping:
             self._grid.stopped(name, attempt)
-        slot = self._deadlines.pay(name, attempt)
+        slot = self._deadlines.acknowledge(name, attempt)
         if slot is None:
             return None
-        self._grid.doubt_no_more(attempt)
+        self._grid.settle_licences(attempt)
         self._grid.change(slot)
         return slot.worker
 
@@ -212,7 +211,7 @@ class Trust:
         if attempt is None or not self._grid.is_orphan(attempt):
             return
         if self._deadlines.timeout(attempt.task) is None:
-            self.pay(slot.worker.name, attempt)
+            self.acknowledge(slot.worker.name, attempt)
             self._grid.claim(attempt)
             self._grid.resume(slot, attempt, since)
 

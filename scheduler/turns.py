@@ -38,7 +38,7 @@ LOOK_S = 10.0
 
 
 @dataclass(slots=True, eq=False)
-class _Contender:
+class _WaitingShare:
     """A share with categories that have not had their turn, the highest priority last.
 
     ``turn``: whether it has anything running, and its standing; the least comes first.
@@ -61,8 +61,8 @@ class PassTurns:
         self._grid = grid
         self.categories = [category for category in categories if category.open]
         self.alone = len(self.categories) < 2
-        self._contenders: list[_Contender] = []
-        self._of: dict[GridShare, _Contender] = {}
+        self._contenders: list[_WaitingShare] = []
+        self._of: dict[GridShare, _WaitingShare] = {}
         self._most = True, math.inf
         if not self.alone:
             self._meet()
@@ -75,7 +75,7 @@ class PassTurns:
             share = category.account.share
             if share not in self._of:
                 served = None if running is None else share in running
-                self._of[share] = _Contender(share, share.turn(self._grid.now, served))
+                self._of[share] = _WaitingShare(share, share.turn(self._grid.now, served))
             self._of[share].categories.append(category)
         self._contenders = sorted(self._of.values(), key=_turn)
 
@@ -148,7 +148,7 @@ class PassTurns:
                 self._contenders.remove(contender)
 
 
-def _turn(contender: _Contender) -> tuple[bool, float]:
+def _turn(contender: _WaitingShare) -> tuple[bool, float]:
     return contender.turn
 
 

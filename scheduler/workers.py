@@ -250,7 +250,7 @@ class Workers:
             lost = [sent.attempt for sent in slot.sent]
             for attempt, runtime, _ in slot.sent:
                 del grid.bound[attempt.task]
-                grid.put_out(attempt.task, -1, -runtime)
+                grid.charge(attempt.task, -1, -runtime)
             grid.to_priority([*grid.lose(lost), *grid.release_queue(slot)])
             grid.counters.window_s += now - worker.joined_at
             grid.counters.busy_s += slot.busy_s + (now - slot.started if lost else 0.0)

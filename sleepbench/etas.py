@@ -187,7 +187,7 @@ class Estimator:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ToldInterval:
     method: str
     stage: float
     at: float
@@ -207,7 +207,7 @@ class _Observed:
         self._ended = 0
         self._learn_at = 1
         self._stages = list(STAGES)
-        self.told: list[_Told] = []
+        self.told: list[_ToldInterval] = []
         # When an interval was made, at which stage, and how it was before it was corrected.
         self.raw: list[tuple[float, int, Estimate]] = []
 
@@ -254,7 +254,7 @@ class _Observed:
         return None if found is None else Durations(found.points, found.own, found.wide)
 
     def _add(self, method: str, stage: float, now: float, told: Estimate, cost_s: float) -> None:
-        self.told.append(_Told(method, stage, now, told, cost_s))
+        self.told.append(_ToldInterval(method, stage, now, told, cost_s))
 
 
 def measure(log: LoggedTasks, count: int, seed: int, progress: Callable[[int], None] = lambda done: None) -> list[Told]:

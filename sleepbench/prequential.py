@@ -59,7 +59,7 @@ class Life:
 
 
 @dataclass(slots=True)
-class _Bag:
+class _BagScore:
     """How one predictor did on one bag: how many tasks were covered, and the sum of the pinball loss at 0.9.
 
     ``told``: what its tasks took, and what was predicted; None if nobody wants to see it.
@@ -84,14 +84,14 @@ class _Bag:
 
 
 @dataclass(slots=True)
-class _Played:
+class _PredictorRun:
     """One predictor's run over a log."""
 
-    bags: dict[str, _Bag] = field(default_factory=lambda: defaultdict(_Bag))
+    bags: dict[str, _BagScore] = field(default_factory=lambda: defaultdict(_BagScore))
     predicting_s: list[float] = field(default_factory=list)
     observing_s: list[float] = field(default_factory=list)
 
-    def scored(self) -> dict[str, _Bag]:
+    def scored(self) -> dict[str, _BagScore]:
         return {name: bag for name, bag in self.bags.items() if bag.tasks >= LEAST}
 
 
@@ -114,16 +114,16 @@ def life(log: LoggedTasks, in_flight: int) -> Life:
     return Life(name, [seconds for seconds, _ in told], [quantiles for _, quantiles in told])
 
 
-def _play(log: LoggedTasks, predictor: Predictor, in_flight: int, shown: str | None = None) -> _Played:
-    played = _Played()
+def _play(log: LoggedTasks, predictor: Predictor, in_flight: int, shown: str | None = None) -> _PredictorRun:
+    played = _PredictorRun()
     if shown is not None:
-        played.bags[shown] = _Bag(told=[])
+        played.bags[shown] = _BagScore(told=[])
     for stream in log.streams:
         _play_stream(stream, predictor, in_flight, played)
     return played
 
 
-def _play_stream(stream: Sequence[LoggedTask], predictor: Predictor, in_flight: int, played: _Played) -> None:
+def _play_stream(stream: Sequence[LoggedTask], predictor: Predictor, in_flight: int, played: _PredictorRun) -> None:
     now = 0.0
     ends: list[tuple[float, int]] = []
     started: dict[str, dict[int, float]] = defaultdict(dict)
@@ -142,20 +142,22 @@ def _play_stream(stream: Sequence[LoggedTask], predictor: Predictor, in_flight: 
             heapq.heappush(ends, (now + task.seconds, place))
 
 
-def _predict(predictor: Predictor, task: LoggedTask, running: Sequence[float], played: _Played) -> Sequence[float]:
+def _predict(
+    predictor: Predictor, task: LoggedTask, running: Sequence[float], played: _PredictorRun
+) -> Sequence[float]:
     began = perf_counter()
     quantiles = predictor.predict(task, running)
     played.predicting_s.append(perf_counter() - began)
     return quantiles
 
 
-def _observe(predictor: Predictor, task: LoggedTask, predicted: Sequence[float], played: _Played) -> None:
+def _observe(predictor: Predictor, task: LoggedTask, predicted: Sequence[float], played: _PredictorRun) -> None:
     began = perf_counter()
     predictor.observe(task, predicted)
     played.observing_s.append(perf_counter() - began)
 
 
-def _row(name: str, in_flight: int, played: _Played, base: Mapping[str, _Bag]) -> PredictionRow:
+def _row(name: str, in_flight: int, played: _PredictorRun, base: Mapping[str, _BagScore]) -> PredictionRow:
     scored = played.scored()
     bags, tasks = scored.values(), sum(bag.tasks for bag in scored.values())
     # A bag that one of the two predicts without any loss has no ratio.

@@ -43,6 +43,9 @@ sys.meta_path.insert(0, OneName())
 FOLDERS = ("scheduler", "wire", "broker", "client", "cli", "screen", "worker", "papers/policies")
 COVERING = tuple(f"tests/{folder}/" for folder in FOLDERS)
 
+# The folders of tests of what only computes: no process, socket, file of a user or package depends on the Python there.
+PURE = tuple(f"tests/{folder}/" for folder in ("scheduler", "papers", "sleepbench", "architecture", "mutations"))
+
 settings.register_profile(
     "fixed",
     derandomize=False,
@@ -75,6 +78,12 @@ def pytest_configure(config: pytest.Config) -> None:
     plugin = config.pluginmanager.getplugin("_cov")
     if hasattr(config, "workerinput") and plugin is not None and plugin.cov_controller is not None:
         plugin.cov_controller.pause()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what only computes."""
+    if item.nodeid.startswith(PURE):
+        item.add_marker("pure")
 
 
 @pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own

@@ -2,15 +2,21 @@
 
 There is a file for each thread, ROLE-PID-NUMBER, in the format of `pstats`. Files are written again and again, because
 a worker kills the processes of its tasks. The seconds are those of the clock: waiting counts for what waits.
+
+With $DESKGRID_REACH, it writes when which function was called instead, in the file ROLE-PID of that folder: a line for
+each call of a function below one of the folders in $DESKGRID_REACH_OF, of the monotonic clock in ns, file, first line
+and name.
 """
 
 import atexit
 import cProfile
+import inspect
 import marshal
 import os
 import sys
 import threading
 import time
+from types import FrameType
 
 # Between two times of writing. Seconds; what happens after the last one is not seen of a process that is killed.
 WRITE_S = 0.5
@@ -23,6 +29,8 @@ def role() -> str:
     words = [os.path.basename(word) for word in sys.orig_argv]
     if "start.py" in words:
         return "task processes"
+    if any(word.startswith("deskgrid.broker.") for word in words):
+        return "forecasts"
     return next((role for role in ("broker", "worker") if role in words), "client")
 
 
@@ -51,6 +59,30 @@ def write_often(folder: str) -> None:
         time.sleep(WRITE_S)
         write(folder)
 
+
+class Reach:
+    """Writes down each call of a function below these folders. Each copy of a process writes its own file."""
+
+    def __init__(self, folder: str, ours: tuple[str, ...]) -> None:
+        self._folder, self._ours = folder, ours
+        self._role, self._first = role(), os.getpid()
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        # Modules, bodies of classes, lambdas and comprehensions are no functions of their own.
+        is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")
+        if event == "call" and is_function and code.co_filename.startswith(self._ours):
+            pid = os.getpid()
+            name = f"{self._role if pid == self._first else 'task processes'}-{pid}"
+            line = f"{time.monotonic_ns()}\t{code.co_filename}\t{code.co_firstlineno}\t{code.co_qualname}\n"
+            with open(os.path.join(self._folder, name), "a") as file:
+                file.write(line)
+
+
+if "DESKGRID_REACH" in os.environ:
+    reach = Reach(os.environ["DESKGRID_REACH"], tuple(os.environ["DESKGRID_REACH_OF"].split(os.pathsep)))
+    threading.setprofile(reach)
+    sys.setprofile(reach)
 
 if "DESKGRID_CALLS" in os.environ:
     threading.Thread(target=write_often, args=(os.environ["DESKGRID_CALLS"],), daemon=True).start()

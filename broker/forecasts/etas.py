@@ -11,13 +11,15 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from deskgrid.broker.bags import OpenBag, ToldEstimate
-from deskgrid.broker.forecasts.runner import LATE, Ends, Forecaster, Ticket
+from deskgrid.broker.forecasts.runner import Forecaster
+from deskgrid.broker.forecasts.ticket import LATE, Ends, Ticket
 from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import PARKED, Operation, Operations, Slices
 from deskgrid.broker.query_catalog import Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ToldEtaRow
 from deskgrid.durations import precise
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look, Prepares
@@ -283,7 +285,7 @@ class Etas:
         if lacks := NO_ENVIRONMENT if bag.environment_key and not ready else _few(its, grid.categories.licences):
             return lacks
         needs = least_required(policy).needs(its.needs_s(its.need.seconds(its.longest, its.need.most))) / speed
-        if policy.timed and needs >= longest_s:
+        if policy.timed and not fits(needs, longest_s):
             return f"one of its tasks needs {precise(needs)}, and the longest known window has {precise(longest_s)}"
         if its.need.parallel:
             return NOT_TOGETHER

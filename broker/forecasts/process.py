@@ -22,7 +22,8 @@ from time import monotonic, process_time, sleep
 from types import FrameType
 from typing import Any
 
-from deskgrid.broker.forecasts.runner import LATE, Json, Ticket
+from deskgrid.broker.forecasts.ticket import LATE, Json, Ticket
+from deskgrid.broker.pending import LATER, pending
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 
@@ -45,7 +46,7 @@ PARENT_S = 1.0
 _Job = tuple[Picture, str, Json, Ticket]
 
 
-class _Jobs:
+class _PendingForecasts:
     """Forecasts that wait, by owner, and what those of each owner have taken since none waited, in seconds."""
 
     def __init__(self) -> None:
@@ -122,7 +123,7 @@ class ForecastProcess:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._jobs = _Jobs()
+        self._jobs = _PendingForecasts()
         self._thread: Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -130,7 +131,7 @@ class ForecastProcess:
         """See `Forecaster`."""
         ticket = Ticket()
         if not self._jobs.put(owner, (picture, what, args, ticket)):
-            ticket.failure, ticket.done = f"{WAITING} forecasts wait already", True
+            ticket.failure, ticket.done = pending(f"{WAITING} forecasts", LATER), True
             return ticket
         if self._thread is None:
             self._thread = Thread(target=self._serve, name="deskgrid-forecasts", daemon=True)

@@ -13,8 +13,9 @@ from dataclasses import replace
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.forecasts.etas import NOTHING_KNOWN, PART, ROW_UNITS, Etas, answered, is_unknown, runs_for
-from deskgrid.broker.forecasts.runner import LATE, Ticket
+from deskgrid.broker.forecasts.ticket import LATE, Ticket
 from deskgrid.broker.operations import PARKED, Slices
+from deskgrid.broker.pending import LATER, pending
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.workers import WorkerSessions
@@ -70,12 +71,10 @@ class WhatIf:
             picture = yield from self._picture(bag)
         finally:
             self._waiting[who.name] -= 1
-        known = self._state.book.by_number.get(bag)
-        if known is not None and is_unknown(known) and any(pc.spans for pc in picture.pcs):
-            unknown = answered(None, None, None, NOTHING_KNOWN)
+        if (foregone := self._foregone(bag, picture)) is not None:
             if what == "advise":
-                return {"now": unknown, "longer": [], "misfits": None}
-            return {"rows": [unknown] * (1 + len(changes))}
+                return {"now": foregone, "longer": [], "misfits": None}
+            return {"rows": [foregone] * (1 + len(changes))}
         if new is not None:
             picture = replace(picture, bags=(*picture.bags, self._imagined(who, *new)))
         ticket = self._submit(who.name, picture, what, {"bag": bag, "changes": changes})
@@ -92,6 +91,15 @@ class WhatIf:
         for row in rows:
             self._correct(who.name, bag, row)
         return answer
+
+    def _foregone(self, bag: int, picture: Picture) -> Json | None:
+        """What is told of a bag whatever is imagined: it has ended, or nothing is known of it. None: a forecast."""
+        if bag != IMAGINED and all(its.number != bag for its in picture.bags):
+            return answered(0.0, 0.0, 0.0, "")
+        known = self._state.book.by_number.get(bag)
+        if known is not None and is_unknown(known) and any(pc.spans for pc in picture.pcs):
+            return answered(None, None, None, NOTHING_KNOWN)
+        return None
 
     def _correct(self, asker: str, number: int, row: Json) -> None:
         """Correct an answer in place, as estimates of bags at this stage are corrected. A new bag is of ``asker``."""
@@ -113,9 +121,9 @@ class WhatIf:
         self._tickets = {name: tickets for name, tickets in left.items() if tickets}
         mine = self._waiting[owner] + len(self._tickets.get(owner, ()))
         if mine >= WAITING_LIMIT:
-            raise AskError(f"{mine} such questions of {owner} wait already: ask again when they have been answered")
-        if self._waiting.total() + sum(map(len, self._tickets.values())) >= WAITING_LIMIT_ALL:
-            raise AskError("too many such questions of others wait already: ask again in a minute")
+            raise AskError(pending(f"{mine} such questions of {owner}"))
+        if (together := self._waiting.total() + sum(map(len, self._tickets.values()))) >= WAITING_LIMIT_ALL:
+            raise AskError(pending(f"{together} such questions", LATER))
         windows = [each for change in changes for each in change.get("windows") or ()]
         if any(len(each["starts_s"]) != len(each["lasts_s"]) for each in windows):
             raise AskError("windows have as many starts as lengths")
@@ -132,8 +140,6 @@ class WhatIf:
             rows += some
             yield ROW_UNITS * some
         self._next_at = max(self._next_at, now) + rows * ROW_S / PART
-        if bag != IMAGINED and bag not in look.rows:
-            raise AskError("the bag has ended")
         # The scheduler does not know the sites of PCs that are away.
         pcs = [replace(pc, site=by_name[pc.name].join.site) if pc.name in by_name else pc for pc in look.picture.pcs]
         yield ROW_UNITS * len(pcs)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from deskgrid import wire
-from deskgrid.broker.crash_report import with_places
+from deskgrid.broker.crash_report import with_crash_sites
 from deskgrid.broker.gangs.ending import account_of, result_of
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankFailure
 from deskgrid.broker.gangs.starts import Starts
@@ -200,7 +200,7 @@ class Ends:
         state.settled(bag, 1)
         bag.remembered.discard(row.task)
         if row.outcome == Outcome.CRASH:
-            row = row._replace(payload=with_places(row.payload, self._crashes))
+            row = row._replace(payload=with_crash_sites(row.payload, self._crashes))
         for size in state.journal.add_results([row]).values():
             state.grown(bag, size)
         if (worker := self._table.workers.get(row.worker)) is not None:

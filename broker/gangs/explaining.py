@@ -3,14 +3,15 @@
 import math
 from datetime import UTC, datetime
 
+from deskgrid.broker.gangs.colocation import Colocation, Pc, most_pcs, most_together
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts
-from deskgrid.broker.gangs.together import Pc, Together, most_pcs, most_together
 from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.needs import MPI, labels_of
 from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
@@ -33,11 +34,11 @@ class Explaining:
         self._state = table.state
         self._starts = starts
 
-    def together(self, need: Need, runtime: float, now: float) -> Together:
+    def together(self, need: Need, runtime: float, now: float) -> Colocation:
         """How many ranks of a task with this need and runtime can be together, and when."""
         found = self._pcs(now)
-        margin_s = self._state.scheduler.policy.requirement.margin
-        return most_together(found, need, need.seconds(runtime, need.least), margin_s)
+        requirement = Requirement(self._state.scheduler.policy.requirement.margin)
+        return most_together(found, need, need.seconds(runtime, need.least), requirement)
 
     def _pcs(self, now: float) -> list[Pc]:
         return [self._pc(worker, now) for worker in self._table.workers.values()]
@@ -133,7 +134,7 @@ class Explaining:
         name = self._state.scheduler.policy.name
         return f"{name} gives each rank a PC of its own, and no site has more than {most} for it"
 
-    def _too_few(self, need: Need, found: Together, now: float) -> str:
+    def _too_few(self, need: Need, found: Colocation, now: float) -> str:
         if not found.ranks:
             known = any(pc.room(need) for pc in self._pcs(now))
             return f"no PC that is known has that{' for so long' if known else ''}"

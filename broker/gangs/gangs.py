@@ -9,8 +9,8 @@ from deskgrid import wire
 from deskgrid.broker.gangs.ends import Ends
 from deskgrid.broker.gangs.explaining import Explaining
 from deskgrid.broker.gangs.gang import GangStage
-from deskgrid.broker.gangs.gathering import Gathering
-from deskgrid.broker.gangs.speaking import Speaking
+from deskgrid.broker.gangs.rank_messages import RankMessages
+from deskgrid.broker.gangs.recovery import GangRecovery
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts, Handle
 from deskgrid.broker.state import BrokerState
@@ -35,9 +35,9 @@ class GangParts:
         self.table = GangAttempts(state, workers, handle)
         self.starts = Starts(self.table, send_template)
         self.ends = Ends(self.table, self.starts)
-        self._speaking = Speaking(self.table, self.ends)
+        self._rank_messages = RankMessages(self.table, self.ends)
         self.explaining = Explaining(self.table, self.starts)
-        self.gathering = Gathering(self.table, self.starts, self.ends, self._speaking)
+        self.recovery = GangRecovery(self.table, self.starts, self.ends, self._rank_messages)
 
     def receive(self, worker: WorkerSession, message: RankMessage, now: float) -> None:
         """Handle a message of a worker."""
@@ -48,9 +48,9 @@ class GangParts:
         elif isinstance(message, wire.RanksUnready):
             self.starts.unready(worker, message, now)
         elif isinstance(message, wire.Meet):
-            self._speaking.meet(worker, message)
+            self._rank_messages.meet(worker, message)
         else:
-            self._speaking.pmi(worker, message, now)
+            self._rank_messages.pmi(worker, message, now)
 
     def expects(self, worker: WorkerSession, message: wire.RanksEnded) -> bool:
         """Whether a message has a large result of a rank that its sender was given, and that has not ended yet."""

@@ -26,12 +26,12 @@ ALL_WAITING_LIMIT = 64 * PAYLOAD_LIMIT
 MESSAGE_BYTES = 300
 
 
-class Handed(Enum):
+class SendResult(Enum):
     """What became of a message."""
 
-    TAKEN = 1
-    LATER = 2  # the peer has enough for now
-    NOBODY = 3  # the peer is gone
+    SENT = 1
+    WOULD_BLOCK = 2  # the peer has enough for now
+    GONE = 3  # the peer is gone
 
 
 def size_of(parts: Parts) -> int:
@@ -39,7 +39,7 @@ def size_of(parts: Parts) -> int:
     return sum(map(len, parts))
 
 
-class Untaken:
+class OutstandingBytes:
     """Bytes that peers have not taken: for each peer, for all peers that share a key, and in all."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Untaken:
 class SendQueue:
     """``hand_over(peer, parts)`` gives a message to a peer's connection, or says why not."""
 
-    def __init__(self, hand_over: Callable[[bytes, Parts], Handed], untaken: Untaken) -> None:
+    def __init__(self, hand_over: Callable[[bytes, Parts], SendResult], untaken: OutstandingBytes) -> None:
         """``untaken``: counts the bytes that wait here."""
         self._hand_over = hand_over
         self._untaken = untaken
@@ -92,8 +92,8 @@ class SendQueue:
         """
         if peer not in self._waiting:
             handed = self._hand_over(peer, parts)
-            if handed is not Handed.LATER:
-                return handed is Handed.TAKEN
+            if handed is not SendResult.WOULD_BLOCK:
+                return handed is SendResult.SENT
         size = size_of(parts) + MESSAGE_BYTES
         if self._untaken.of_peer(peer) + size > WAITING_LIMIT or self._untaken.of_key[key] + size > most:
             self.drop(peer)
@@ -108,15 +108,15 @@ class SendQueue:
 
     def flush(self) -> list[bytes]:
         """Hand over the messages that peers take now, and return the peers that turned out to be gone."""
-        return [peer for peer in list(self._waiting) if self._flush(peer) is Handed.NOBODY]
+        return [peer for peer in list(self._waiting) if self._flush(peer) is SendResult.GONE]
 
-    def _flush(self, peer: bytes) -> Handed:
-        messages, handed = self._waiting[peer], Handed.TAKEN
-        while messages and handed is Handed.TAKEN:
+    def _flush(self, peer: bytes) -> SendResult:
+        messages, handed = self._waiting[peer], SendResult.SENT
+        while messages and handed is SendResult.SENT:
             handed = self._hand_over(peer, messages[0])
-            if handed is Handed.TAKEN:
+            if handed is SendResult.SENT:
                 self._count(peer, self._untaken.key_of(peer), -size_of(messages.popleft()) - MESSAGE_BYTES)
-        if handed is not Handed.LATER:
+        if handed is not SendResult.WOULD_BLOCK:
             self.drop(peer)
         return handed
 

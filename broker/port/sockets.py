@@ -26,10 +26,10 @@ from deskgrid.broker.port.send_queue import (
     ALL_WAITING_LIMIT,
     PROGRAMS_WAITING_LIMIT,
     WAITING_LIMIT,
-    Handed,
+    OutstandingBytes,
     Parts,
     SendQueue,
-    Untaken,
+    SendResult,
     size_of,
 )
 from deskgrid.wire.joinline import endpoint_of
@@ -96,7 +96,7 @@ class Sockets:
         self._held = 0.0
         # Peers that were found to be gone, for the next `tend`.
         self._gone: list[bytes] = []
-        self._untaken = Untaken()
+        self._untaken = OutstandingBytes()
         self._send_queue = SendQueue(self._hand_over, self._untaken)
         # Peers for which ZeroMQ has a large message: the tracker that tells when it has been sent, and its size.
         self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
@@ -361,10 +361,10 @@ class Sockets:
             return True
         return self._untaken.total >= ALL_ROOM and self._untaken.of_peer(peer) > 0
 
-    def _hand_over(self, peer: bytes, parts: Parts) -> Handed:
+    def _hand_over(self, peer: bytes, parts: Parts) -> SendResult:
         size = size_of(parts)
         if size >= LARGE and peer in self._large and not self._large[peer][0].done:
-            return Handed.LATER
+            return SendResult.WOULD_BLOCK
         frames = wire.frames_of(parts)
         try:
             self.router.send(peer, _MORE)
@@ -379,8 +379,8 @@ class Sockets:
                 self.router.send(frames[-1], _NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno == zmq.EAGAIN:
-                return Handed.LATER
+                return SendResult.WOULD_BLOCK
             if error.errno == zmq.EHOSTUNREACH:
-                return Handed.NOBODY
+                return SendResult.GONE
             raise
-        return Handed.TAKEN
+        return SendResult.SENT

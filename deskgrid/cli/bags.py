@@ -20,9 +20,10 @@ from deskgrid.durations import precise
 from deskgrid.option_types import Folder, Refusal, Seconds, Whole
 
 if TYPE_CHECKING:
-    from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.bag import Bag
     from deskgrid.client.following import LogPiece
     from deskgrid.client.grid import Grid
+    from deskgrid.client.logs import TaskLog
     from deskgrid.client.progress import Progress
     from deskgrid.wire import Kind
 

@@ -9,9 +9,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
@@ -19,6 +18,7 @@ from deskgrid.client.eta import Eta
 from deskgrid.client.following import Following, LogPiece
 from deskgrid.client.interrupts import Interruptible
 from deskgrid.client.link import Link
+from deskgrid.client.logs import TaskLog
 from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
 from deskgrid.client.replies import ANSWER_S, ORDER_S, SLICE_S, Waiter, ask, results_of
@@ -35,52 +35,6 @@ Errors = Literal["raise", "return"]
 _THE_END = 2**62
 # Time limit for asking the progress for the bar, so that the bar does not hold up the call that shows it. Seconds.
 _GLANCE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class RankLog:
-    """The output of one rank of a gang, and where it ran.
-
-    ``stdout``, ``stderr``: as in `TaskLog`.
-    ``state``: ``done``, how it failed, ``running``, or ``stopped`` together with the others. The output of a stopped
-    rank is there if the rank had flushed it and the PC could still send it; otherwise ``elapsed_s`` is 0.
-    """
-
-    rank: int
-    worker: str
-    state: str
-    elapsed_s: float
-    stdout: str
-    stderr: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskLog:
-    """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran.
-
-    ``state``: ``running`` if the task is running; then ``stdout`` and ``stderr`` are the end of what it has printed.
-
-    ``stdout``, ``stderr``: up to 64 KiB of each, the middle of more is left out. Bytes that are not UTF-8 are lone
-    surrogates, as in names of files: ``log.stdout.encode("utf-8", "surrogateescape")`` is what the task wrote.
-
-    For a gang, these are about the rank that failed first, or else about rank 0; ``rank`` is its number. ``ranks`` has
-    the output of every rank.
-    """
-
-    state: str
-    worker: str | None
-    elapsed_s: float
-    stdout: str
-    stderr: str
-    error: str | None
-    rank: int | None = None
-    ranks: tuple[RankLog, ...] = ()
-
-    @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Self:
-        """Read an answer of the broker. Raises KeyError and TypeError."""
-        ranks = [RankLog(**{name: row[name] for name in RankLog.__slots__}) for row in answer["ranks"]]
-        return cls(**{name: answer[name] for name in cls.__slots__ if name != "ranks"}, ranks=tuple(ranks))
 
 
 class Bag(Generic[ItemT, ResultT]):

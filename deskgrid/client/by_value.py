@@ -10,25 +10,25 @@ import io
 import operator
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from deskgrid.client.generators import hidden_generator
 from deskgrid.files import note_function
-
-MAIN = "__main__"
-# What cloudpickle writes for the file of any function, from 3.1.3 on.
-_NO_FILE = "<dynamic-code>"
+from deskgrid.rebuilt import MAIN, PLAIN_OBJECT, pickler
+from deskgrid.rebuilt_types import Done
 
 
 def has_to_travel_by_value(pickled: bytes | bytearray) -> bool:
     """Whether a pickle refers to the user's program, which a worker cannot import.
 
-    Or whether it has a method of an object: that may be ``random.random``, whose object is not to bring its state.
+    Or whether it has a method of an object: that may be ``random.random``, whose object is not to bring its state; or
+    a plain object, which may be a sentinel of the program.
     """
-    return b"__main__" in pickled or b"getattr" in pickled
+    return b"__main__" in pickled or b"getattr" in pickled or PLAIN_OBJECT in pickled
 
 
 def pickle_by_value(value: object, apart: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
@@ -56,81 +56,21 @@ class _Globals:
         return vars, (_Module(),), None, None, iter(kept)
 
 
-class _Done:
-    """Stands for a call that is made when it is loaded."""
-
-    def __init__(self, function: Callable[..., object], *args: object) -> None:
-        self._call = function, args
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._call
-
-
-# The wrapper that `functools.lru_cache` makes, and a function as `functools.singledispatch` makes them: with this code.
-_CACHED: Any = type(functools.lru_cache(len))
-_DISPATCHER: Any = functools.singledispatch(len)
-# Where what a dispatcher has registered is kept: any name will do.
-_REGISTERED = "__registered__"
-
-
-def _cached(value: Any) -> tuple[Any, ...]:
-    parameters = value.cache_parameters()
-    info = functools._CacheInfo
-    return _CACHED, (value.__wrapped__, parameters["maxsize"], parameters["typed"], info), vars(value)
-
-
-def _dispatching(value: Any, make: Any, function: object, registry: Mapping[type, object]) -> tuple[Any, ...]:
-    """Return how to make a dispatcher: from the function for everything, with those for other types."""
-    others = [(kind, each) for kind, each in registry.items() if kind is not object]
-    calls = [_Done(operator.call, operator.methodcaller("register", kind, each), value) for kind, each in others]
-    return make, (function,), {_REGISTERED: calls}
-
-
-def _of_functools(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
-    """Return how to make what a decorator of `functools` has made, which only brings locks and weak references."""
-    if kind is FunctionType and value.__code__ is _DISPATCHER.__code__ and is_by_value(value):
-        registry = vars(value)["registry"]
-        return _dispatching(value, functools.singledispatch, registry[object], registry)
-    if kind is _CACHED and is_by_value(value):
-        return _cached(value)
-    if kind is functools.cached_property:  # has a lock in Python 3.11
-        return kind, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
-    if kind is functools.singledispatchmethod:
-        return _dispatching(value, kind, value.func, value.dispatcher.registry)
-    return None
-
-
-def _with_its_file(code: CodeType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Have code keep the name of its file, which a traceback needs."""
-    make, args, *rest = reduced
-    named = [code.co_filename if isinstance(each, str) and each == _NO_FILE else each for each in args]
-    return make, tuple(named), *rest
-
-
 @cache
 def _pickler() -> Any:
-    # Here, because opening a Grid or attaching to a bag does not need it.
-    import cloudpickle
-    from cloudpickle import cloudpickle as inner
+    class Noting(pickler()):  # type: ignore[misc]  # cloudpickle has no types
+        renews = True
 
-    base: Any = cloudpickle.CloudPickler
-
-    class Noting(base):  # type: ignore[misc]  # cloudpickle has no types
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             self._main = vars(sys.modules[MAIN])
             self._globals = _Globals(self._main)
 
         def reducer_override(self, value: Any) -> Any:
-            kind = type(value)
-            if kind is FunctionType:
+            if type(value) is FunctionType:
                 note_function(value)  # what it imports is not among the names in a pickle
-            elif issubclass(kind, type):
-                return self._named(value, super().reducer_override(value))
-            elif kind is CodeType:
-                return _with_its_file(value, inner._code_reduce(value))
-            reduced = _of_functools(value, kind, _is_by_value) or hidden_generator(value)
-            return super().reducer_override(value) if reduced is None else reduced
+            reduced = super().reducer_override(value)
+            return (hidden_generator(value) or reduced) if reduced is NotImplemented else reduced
 
         def _function_getnewargs(self, function: FunctionType) -> Any:
             """Have functions of the script share the globals of `__main__`, whichever pickle they are in."""
@@ -144,15 +84,14 @@ def _pickler() -> Any:
                 reduced[2][1]["__globals__"][function.__name__] = function
             return reduced
 
-        def _named(self, kind: type, reduced: Any) -> Any:
-            """Have a class of the script be found there by its name."""
-            if not isinstance(reduced, tuple) or self._main.get(kind.__name__) is not kind:
-                return reduced
-            make, args, (members, slots), *rest = reduced
-            named = _Done(operator.setitem, self._globals, kind.__name__, kind)
-            return make, args, (members, slots | {"__named__": named}), *rest
-
-    def _is_by_value(value: object) -> bool:
-        return inner._lookup_module_and_qualname(value) is None
+        def _named(self, kind: type) -> list[Done]:
+            """Have a class of the script be found there by its name, or within another class."""
+            if self._main.get(kind.__name__) is kind:
+                return [Done(operator.setitem, self._globals, kind.__name__, kind)]
+            outer, *path = kind.__qualname__.split(".")
+            with suppress(AttributeError, KeyError):
+                if functools.reduce(getattr, path, self._main[outer]) is kind:
+                    return [Done(operator.setitem, self._globals, outer, self._main[outer])]
+            return []
 
     return Noting

@@ -37,7 +37,10 @@ WINDOW = 2
 
 
 class GridFuture(Future[Any]):
-    """A call on the grid. `cancel` also stops a call that already runs there."""
+    """A call on the grid. `cancel` also stops a call that already runs there.
+
+    `running` is never True: a program is told when its calls end, and not when they start.
+    """
 
     def __init__(self, stream: "CallStream") -> None:
         super().__init__()

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.bundle import Reached, named_in, others_loaded, reached_from, reached_from_file
-from deskgrid.client.by_value import MAIN
 from deskgrid.client.script_classes import ScriptClasses, unnamed_classes
 from deskgrid.client.script_lines import lines_of
 from deskgrid.client.sources import stored_source
 from deskgrid.client.template import Template, python_template
 from deskgrid.errors import BagRejected, RequestFailed
+from deskgrid.rebuilt import MAIN
 from deskgrid.wire import FILES_LIMIT, Environment, Payload, System, this_system
 
 if TYPE_CHECKING:

@@ -34,6 +34,8 @@ class EmptyBag(Bag[Any, Any]):
     def _ask(self, what: str, *, seconds: float = 0.0, **args: Any) -> dict[str, Any]:
         if what == "logs" or args.get("item") is not None:
             self._refuse(args["item"])
+        if what == "whatif":
+            return {"rows": [_ENDED] * (1 + len(args["changes"]))}
         return _ANSWERS.get(what, {})
 
     def _refuse(self, item: int) -> NoReturn:

@@ -4,13 +4,11 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from deskgrid.client.logs import TaskLog
 from deskgrid.durations import precise
 from deskgrid.errors import RequestFailed
-
-if TYPE_CHECKING:
-    from deskgrid.client.bag import TaskLog
 
 # Seconds between two questions: workers say once in a second what their tasks have printed.
 EVERY_S = 1.0
@@ -48,7 +46,7 @@ class _ReadPosition:
 class Following:
     """``ask``: asks a question about the bag. ``log``: finds the log of one of its tasks."""
 
-    def __init__(self, ask: Ask, log: "Callable[[int], TaskLog]") -> None:
+    def __init__(self, ask: Ask, log: Callable[[int], TaskLog]) -> None:
         self._ask = ask
         self._log = log
         self._places: dict[tuple[int, int | None], _ReadPosition] = {}

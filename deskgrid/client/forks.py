@@ -18,7 +18,7 @@ class OpenedHere(Protocol):
         """Become useless: this is the child. ``error``: what whoever uses it gets."""
 
 
-class _Process:
+class _ThisProcess:
     """This process. ``error``: in a child, why nothing comes any more for those who waited before the fork."""
 
     pid = os.getpid()
@@ -35,19 +35,19 @@ def belongs_here(opened: OpenedHere) -> None:
 
 def this_process() -> int:
     """Return what tells this process from the one that it was forked from."""
-    return _Process.pid
+    return _ThisProcess.pid
 
 
 def check_process(began: int) -> None:
     """Raise `GridClosed` if what began in process ``began`` goes on in a child."""
-    if began != _Process.pid and _Process.error is not None:
-        raise GridClosed(*_Process.error.args)
+    if began != _ThisProcess.pid and _ThisProcess.error is not None:
+        raise GridClosed(*_ThisProcess.error.args)
 
 
 def _in_child() -> None:
-    parent, _Process.pid = _Process.pid, os.getpid()
-    error = _Process.error = GridClosed(
-        f"this Grid was opened in process {parent}, and this is process {_Process.pid}, which was forked from it: "
+    parent, _ThisProcess.pid = _ThisProcess.pid, os.getpid()
+    error = _ThisProcess.error = GridClosed(
+        f"this Grid was opened in process {parent}, and this is process {_ThisProcess.pid}, which was forked from it: "
         "open a Grid of its own here"
     )
     before = [*_opened]

@@ -53,7 +53,7 @@ CANCEL_S = 1.0
 _FLUSH_LOOK_S = 0.002
 
 
-class _Key(NamedTuple):
+class _CallKey(NamedTuple):
     """Calls with the same key share a bag. ``module``: of a function that travels with its arguments, else None."""
 
     function: bytes
@@ -79,7 +79,7 @@ class Futures:
         # Held for moments only, because the link's thread takes it, too, and nobody gets an answer while that waits.
         self._lock = threading.Lock()
         # The streams, with what their bags bring; the least recently used comes first.
-        self._by_key: OrderedDict[_Key, tuple[CallStream, Carried]] = OrderedDict()
+        self._by_key: OrderedDict[_CallKey, tuple[CallStream, Carried]] = OrderedDict()
         self._streams: list[CallStream] = []
         self._sendings = Sendings()
         self._inbox: queue.SimpleQueue[CallEnded | None] = queue.SimpleQueue()
@@ -108,13 +108,13 @@ class Futures:
         noted = Noted(self._known)
         pickled = noted.pickled(lambda: pickle_function(function))
         common = noted.trees
-        key = _Key(pickled, None, modules, name, env, options, runtime is not None)
+        key = _CallKey(pickled, None, modules, name, env, options, runtime is not None)
         if key not in self._by_key:
             known = self._sendings.note(name, pickled)
             if len(self._by_key) >= OWN_BAGS and not known:
                 # By module, because a template contains the local modules as they were when it was made.
                 module = str(getattr(function, "__module__", None))
-                key = _Key(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
+                key = _CallKey(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
                 args, common = (function, *args), {}
         _, carried = self._by_key.get(key, (None, None))
         noted.classes = ScriptClasses(None if carried is None else carried.classes)
@@ -132,7 +132,9 @@ class Futures:
                 self._owner = owner
                 return stream.submit(payload, runtime)
 
-    def _stream(self, key: _Key, payload: wire.Payload, noted: Noted, common: Mapping[bytes, StoredTree]) -> CallStream:
+    def _stream(
+        self, key: _CallKey, payload: wire.Payload, noted: Noted, common: Mapping[bytes, StoredTree]
+    ) -> CallStream:
         """Return the stream for a call of ``key``, a new one if it needs more modules. The caller is ``_beginning``.
 
         ``noted``: with the functions that travel by value; ``common``: files that every call needs.
@@ -153,7 +155,7 @@ class Futures:
             self._thread.start()
         return stream
 
-    def _begin(self, key: _Key, payload: wire.Payload, noted: Noted, inputs: bytes, named: set[str]) -> CallStream:
+    def _begin(self, key: _CallKey, payload: wire.Payload, noted: Noted, inputs: bytes, named: set[str]) -> CallStream:
         """Begin the bag of a call. ``inputs``: what `_stream` has in common; ``named``: modules of earlier calls."""
         check_python(self._link, PYTHON)
         files = BagFiles(self._link, self._known, new_bag_id())
@@ -185,7 +187,7 @@ class Futures:
             oldest.close()
         return stream
 
-    def _has_too_many(self, key: _Key) -> bool:
+    def _has_too_many(self, key: _CallKey) -> bool:
         return key not in self._by_key and len(self._by_key) > OWN_BAGS
 
     # --- closing -----------------------------------------------------------------------------------------------------
@@ -327,7 +329,7 @@ def _settle_one(future: GridFuture, value: Any) -> None:
 
 
 @dataclass(slots=True)
-class _Sent:
+class _SentFunctions:
     """What was sent as functions of one name. ``again``: bytes after those of the first."""
 
     last: bytes = b""
@@ -341,12 +343,12 @@ class Sendings:
 
     def __init__(self) -> None:
         self._digests: OrderedDict[bytes, None] = OrderedDict()
-        self._by_name: OrderedDict[str, _Sent] = OrderedDict()
+        self._by_name: OrderedDict[str, _SentFunctions] = OrderedDict()
 
     def note(self, name: str, pickled: bytes) -> bool:
         """Note that the function ``name`` is sent; return whether it was sent lately. Warn if it is sent often."""
         digest = blake2b(pickled, digest_size=16).digest()
-        known, sent = digest in self._digests, self._by_name.get(name) or _Sent()
+        known, sent = digest in self._digests, self._by_name.get(name) or _SentFunctions()
         changed = digest != sent.last
         sent.last, sent.again, sent.times = digest, sent.again + len(pickled) * (sent.times > 0), sent.times + 1
         if sent.times > SENT_AGAIN and sent.again >= SENT_AGAIN_BYTES and not sent.told:

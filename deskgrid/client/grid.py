@@ -326,8 +326,9 @@ class Grid(Executor):
         """Submit one call ``fn(*args, **kwargs)``; `task` gives it a predicted runtime.
 
         The future behaves as `concurrent.futures` documents it, with two exceptions: cancelling it also stops a running
-        call, and ``running()`` does not tell whether the call runs. No other program can collect its result: if this
-        program ends without waiting, the call still runs, but its result is lost.
+        call, and ``running()`` is never True, because a program is told when its calls end, and not when they start. No
+        other program can collect its result: if this program ends without waiting, the call still runs, but its result
+        is lost.
 
         The modules that ``fn`` imports travel as they were at its first call.
 
@@ -492,8 +493,10 @@ class Grid(Executor):
         """
         changes = [changes] if isinstance(changes, Change) else changes
         said: dict[str, Any] = {"changes": [change.said() for change in changes]}
-        if bag is not None:
-            answer = self._ask("whatif", {"bag": bag.id if isinstance(bag, Bag) else bag, **said}, FORECAST_S)
+        if isinstance(bag, Bag):
+            answer = bag._ask("whatif", seconds=FORECAST_S, **said)
+        elif bag is not None:
+            answer = self._ask("whatif", {"bag": bag, **said}, FORECAST_S)
         elif runtime is None or tasks is None:
             raise ValueError("name a bag, or give runtime and tasks")
         else:

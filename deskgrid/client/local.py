@@ -117,7 +117,7 @@ def _output(process: subprocess.Popen[str]) -> IO[str]:
 # --- in the keeper ---------------------------------------------------------------------------------------------------
 
 
-class _Processes:
+class _LocalProcesses:
     """A broker and its workers, in ``home``. ``options``: of each worker."""
 
     def __init__(self, home: Path, options: Sequence[str], program: Sequence[str]) -> None:
@@ -212,7 +212,7 @@ def _listen(home: Path) -> list[str]:
 def keep(workers: int, options: Sequence[str], program: Sequence[str]) -> None:
     """Start a grid, print its join line and home as JSON, and end it when the input ends."""
     home = Path(tempfile.mkdtemp(prefix="deskgrid-local-"))
-    processes = _Processes(home, options, program)
+    processes = _LocalProcesses(home, options, program)
     try:
         told = {"join": processes.start(workers), "home": str(home)}
         print(json.dumps(told), flush=True)

@@ -75,13 +75,14 @@ def pack_call(
         by_value = has_to_travel_by_value(packed)
     except Exception:
         packed, by_value = b"", True
-    if by_value and not (packed and _may_name(packed) and classes is not None and classes.brings(call)):
+    if by_value:
         # The call refers to the user's program, which a worker cannot import, or only cloudpickle can pickle it.
-        packed = _call_by_value(call, what)
+        named = classes.naming(call) if packed and _may_name(packed) and classes is not None else b""
+        packed = named or _call_by_value(call, what)
     return checked_size(packed, what, VALUE_BYTES)
 
 
-class _Pieces:
+class _PiecesFile:
     """A file for pickle that keeps large bytes objects as they are, without copying or searching them."""
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ def _may_name(packed: bytes) -> bool:
 
 
 def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> Payload:
-    pieces = _Pieces()
+    pieces = _PiecesFile()
     try:
         pickle.dump(call, pieces, pickle.HIGHEST_PROTOCOL)
         by_value = pieces.by_value
@@ -327,10 +328,10 @@ def _one(payload: Payload, files: "ResultFiles | None") -> Any:
 def _loaded(payload: Payload) -> Any:
     if isinstance(payload, bytes):
         return pickle.loads(payload)
-    return pickle.load(io.BufferedReader(_Frames(payload.frames())))
+    return pickle.load(io.BufferedReader(_FramesFile(payload.frames())))
 
 
-class _Frames(io.RawIOBase):
+class _FramesFile(io.RawIOBase):
     """The frames of a large payload as one file, from which pickle copies a large object only once."""
 
     def __init__(self, frames: list[memoryview]) -> None:

@@ -5,16 +5,18 @@ Rule: an argument may name a class only if that is as it was when it was seen fi
 then, or one that is met too late, travels with the argument.
 """
 
+import io
 import operator
 import pickle
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from types import CodeType, FunctionType, SimpleNamespace
+from types import CodeType, FunctionType
 from typing import Any
 
-from deskgrid.client.by_value import MAIN, pickle_by_value
+from deskgrid.client.by_value import pickle_by_value
 from deskgrid.client.generators import names_in
+from deskgrid.rebuilt import MAIN, sentinel
 
 # How functions that unpickle are called; and the bytes of a class for them. More is data.
 _LOADING = frozenset({"load", "loads", "Unpickler", "read_pickle", "unpickle", "shelve"})
@@ -28,18 +30,19 @@ class ScriptClasses:
         self._all: dict[str, _Seen] = {} if known is None else known._unchanged()
         self._open = True
 
-    def brings(self, value: object) -> bool:
-        """Whether the template brings all that ``value`` refers to in the script; until it is made, it will."""
-        found = _classes_in(value)
-        if found is None:
-            return False
+    def naming(self, value: object) -> bytes:
+        """Pickle ``value``, if the template brings all that it refers to in the script; until it is made, it will.
+
+        Otherwise, return nothing.
+        """
+        packed, found = _named_in(value)
         for name, kind in found.items():
             seen = self._all.get(name)
             if seen is None and self._open and (seen := _seen(kind)) is not None:
                 self._all[name] = seen
             if seen is None or not seen.is_still(kind):
-                return False
-        return True
+                return b""
+        return packed
 
     def has(self, others: "ScriptClasses") -> bool:
         """Whether these are among them, and have not changed."""
@@ -112,10 +115,10 @@ class _Unnamed(Exception):
 
 
 class _Finder(pickle.Pickler):
-    """Finds the classes of the script to which a value refers."""
+    """Finds the classes of the script to which a value refers, and pickles it so that it names them."""
 
-    def __init__(self) -> None:
-        super().__init__(SimpleNamespace(write=len), pickle.HIGHEST_PROTOCOL)
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.found: dict[str, type] = {}
 
     def reducer_override(self, value: Any) -> Any:
@@ -123,16 +126,17 @@ class _Finder(pickle.Pickler):
         if getattr(value, "__module__", None) == MAIN:
             if isinstance(value, type):
                 self.found[value.__qualname__] = value
-            elif hasattr(value, "__name__") or hasattr(value, "__qualname__"):
+                return NotImplemented
+            if hasattr(value, "__name__") or hasattr(value, "__qualname__"):
                 raise _Unnamed
-        return NotImplemented
+        return sentinel(value, stays=True) or NotImplemented
 
 
-def _classes_in(value: object) -> Mapping[str, type] | None:
-    """Return the classes of the script by name to which a value refers, if it refers to nothing else there."""
-    finder = _Finder()
+def _named_in(value: object) -> tuple[bytes, Mapping[str, type]]:
+    """Pickle a value, and return the classes of the script that it names; nothing, if it names more of the script."""
+    finder = _Finder(file := io.BytesIO())
     try:
         finder.dump(value)
     except Exception:  # code of the value runs
-        return None
-    return finder.found
+        return b"", {}
+    return file.getvalue(), finder.found

@@ -11,11 +11,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from deskgrid.errors import BagRejected
 from deskgrid.files import SHARED, Shared
 from deskgrid.wire import FILE_BYTES, PART_BYTES, TREE_FILES, VALUE, Tree, TreeFile, TreeRefused, wrong_with_place
+
+_AT_ONCE = 0 if sys.platform == "win32" else os.O_NONBLOCK
 
 
 class PartSource(NamedTuple):
@@ -30,7 +32,7 @@ class PartSource(NamedTuple):
         if self.pieces:
             return b"".join(self.pieces)
         try:
-            with open(self.path, "rb", buffering=0) as file:
+            with _opened(self.path) as file:
                 file.seek(self.place)
                 data = _read_part(file.fileno())
         except OSError as error:
@@ -62,7 +64,7 @@ class _UnfinishedTree:
         _check_name(name)
         digests, place = bytearray(), 0
         try:
-            with open(path, "rb", buffering=0) as file:
+            with _opened(path) as file:
                 found = os.fstat(file.fileno())
                 if not stat.S_ISREG(found.st_mode):
                     raise BagRejected(f"{path} is neither a file nor a folder")
@@ -206,6 +208,11 @@ def _check_link(path: str, root: str) -> None:
         raise BagRejected(f"{path} is a link that leads out of its folder, to {target}")
     if not os.path.isfile(target):
         raise BagRejected(f"{path} is a link to {target}, which is not a file")
+
+
+def _opened(path: str) -> IO[bytes]:
+    """Open a file without waiting for who writes to it, if it is a named pipe."""
+    return open(path, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | _AT_ONCE))
 
 
 def _read_part(descriptor: int) -> bytes:

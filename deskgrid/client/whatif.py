@@ -122,6 +122,9 @@ class Advice:
 
     def lines(self) -> Iterator[str]:
         """Yield the advice in sentences, what matters most first."""
+        if self.now.high == 0.0:
+            yield str(self.now)
+            return
         if self.misfits is not None:
             yield _what_to_do(self.misfits)
         yield f"{'the others' if self.misfits is not None and self.now.known else 'as it is'}: {self.now}"

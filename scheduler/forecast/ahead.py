@@ -14,10 +14,10 @@ from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.gangs import GangRun
 from deskgrid.scheduler.forecast.picture import Picture, widened
 from deskgrid.scheduler.forecast.plan import RunPlan, Uncertainty
-from deskgrid.scheduler.forecast.singles import WEEK_S, ForecastRun
+from deskgrid.scheduler.forecast.singles import ForecastRun
 from deskgrid.scheduler.parallel.need import SINGLE
 
-__all__ = ["CERTAIN", "RUNS", "USUAL", "WEEK_S", "Uncertainty", "by_bag", "forecast", "played"]
+__all__ = ["CERTAIN", "RUNS", "USUAL", "Uncertainty", "by_bag", "forecast", "played"]
 
 # How often a picture is played.
 RUNS = 100

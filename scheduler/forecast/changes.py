@@ -12,7 +12,7 @@ from itertools import cycle, islice, pairwise
 from re import compile
 
 from deskgrid.scheduler.forecast.picture import Group, Picture, PictureBag, PicturePC, PictureWindow
-from deskgrid.scheduler.model import SchedulerError
+from deskgrid.scheduler.model import WEEK_S, SchedulerError
 
 # Slots that may be imagined beside those that are there: far more than a large lab has.
 SLOTS_LIMIT = 20_000
@@ -44,7 +44,7 @@ def changed(picture: Picture, bag: int, change: ImaginedChange) -> Picture:
     """The picture with a change, for the bag of that number. More PCs come first: they may be like those that go."""
     pcs = picture.pcs + more_pcs(picture.pcs, change.more)
     for pattern, windows in change.windows:
-        pcs = _each(pcs, pattern, partial(replace, spans=_spans(windows)))
+        pcs = _each(pcs, pattern, partial(replace, spans=_spans(windows), again_s=WEEK_S))
     for pattern in change.without:
         gone = {pc.name for pc in matching(pcs, pattern)}
         pcs = tuple([pc for pc in pcs if pc.name not in gone])

@@ -10,6 +10,7 @@ from math import ceil, inf
 from random import Random
 from typing import Any, NamedTuple
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.ahead import RUNS, forecast
 from deskgrid.scheduler.forecast.changes import ImaginedChange, Unchangeable, changed, stays_longer
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
@@ -128,7 +129,7 @@ def obstacle(picture: Picture, bag: int) -> str:
 def misfits(picture: Picture, waiting: PictureBag) -> UnfitTasks | None:
     """The waiting tasks of a bag that need more time at once than any window has; None if all fit."""
     longest, speed = longest_window([pc for pc in picture.pcs if _suits(pc, waiting)])
-    found = [group for group in waiting.groups if group.count and waiting.at_once_s(group) >= longest * speed]
+    found = [group for group in waiting.groups if group.count and not fits(waiting.at_once_s(group), longest * speed)]
     if not found or not longest:
         return None
     needs = max(map(waiting.at_once_s, found)) / speed

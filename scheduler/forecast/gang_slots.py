@@ -10,6 +10,7 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.singles import ForecastRun
 from deskgrid.scheduler.parallel.choices import PLAIN
@@ -138,7 +139,7 @@ class SlotRun(ForecastRun):
         for slot in self._plan.slots_of[pc]:
             window, number = self._open[slot], self._at[slot]
             free = ready if slot in idle else max(ready, self._next[slot])
-            while window is not None and max(free, window[0]) + needs_s >= window[1]:
+            while window is not None and not fits(needs_s, window[1] - max(free, window[0])):
                 number += 1
                 window = self._window(pc, number)
             found.append((inf if window is None else max(free, window[0]), slot))

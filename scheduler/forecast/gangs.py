@@ -17,6 +17,7 @@ from math import ceil, inf
 from random import Random
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.gang_plan import GangPlan, Size
 from deskgrid.scheduler.forecast.gang_slots import KeptSlots, SlotRun
 from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
@@ -152,7 +153,7 @@ class GangRun(SlotRun):
         elif not need.parallel:
             self._retry = True
             super()._waits_for_a_slot(kind)
-        elif need.seconds(plan.kinds[kind].needs_s, need.most) >= plan.longest:
+        elif not fits(need.seconds(plan.kinds[kind].needs_s, need.most), plan.longest):
             self._ends[bag] = inf
         elif (entry := (plan.turns[kind], kind)) not in self._gangs:
             insort(self._gangs, entry)
@@ -260,7 +261,7 @@ class GangRun(SlotRun):
         if kind != (self._gangs[0][1] if impatient is None else impatient):
             return False
         least, most = self._size(kind)
-        if now + lane.needs_s >= lane.lasts[1] or now >= lane.lasts[2] or not least <= lane.ranks <= most:
+        if not fits(lane.needs_s, lane.lasts[1] - now) or now >= lane.lasts[2] or not least <= lane.ranks <= most:
             return False
         self._run_lane(lane._replace(began=now), now)
         if not self._waits[kind]:
@@ -305,15 +306,17 @@ class GangRun(SlotRun):
             if ranks < least:
                 return None
             needs_s = need.seconds(each_s, ranks) / speed
-            short = {pc for pc, its in chosen if not self._lasts(pc, its, need, now + needs_s)}
+            short = {pc for pc, its in chosen if not self._lasts(pc, its, need, now, needs_s)}
             if not short:
                 return _Choice(chosen, ranks, speed, needs_s)
             left_out |= short
 
-    def _lasts(self, pc: int, ranks: int, need: Need, end: float) -> bool:
-        """Whether so many ranks that begin on a PC now may run there until ``end``."""
+    def _lasts(self, pc: int, ranks: int, need: Need, now: float, needs_s: float) -> bool:
+        """Whether so many ranks that begin on a PC now may run there for so long."""
         window = self._open[self._idle[self._plan.site_of[pc]][pc][0]]
-        return window is not None and end < window[1] and len(self._free_on(pc, end)) >= ranks * need.slots
+        if window is None or not fits(needs_s, window[1] - now):
+            return False
+        return len(self._free_on(pc, now + needs_s)) >= ranks * need.slots
 
     def _keeps(self, kept: KeptSlots | None, kind: int, now: float) -> KeptSlots | None:
         """What is reserved for a kind that waits; nothing if as many of it run as can: one follows another then."""

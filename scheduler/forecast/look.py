@@ -62,9 +62,9 @@ Learned = Callable[[Bag, list[float]], Durations | None]
 Prepares = Callable[[str], tuple[Preparing, ...]]
 
 
-class _Row(NamedTuple):
+class _PcRow(NamedTuple):
     """A PC. ``running``: bags of tasks that run there, their predicted runtimes, how long they have run, and of which
-    gang they are, 0 for none. ``traits``: None if they are unknown.
+    gang they are, 0 for none. ``traits``: None if they are unknown. ``again_s``: after how long its windows come again.
     """
 
     name: str
@@ -74,6 +74,7 @@ class _Row(NamedTuple):
     running: list[tuple[Bag, float, float, int]]
     speed: float
     traits: Traits | None
+    again_s: float
 
 
 class Look:
@@ -89,7 +90,7 @@ class Look:
     ) -> None:
         self._grid, self._now, self._learned, self._own = grid, now, learned, own
         self._prepares = prepares
-        self._pcs: list[_Row] = []
+        self._pcs: list[_PcRow] = []
         # By bag: how long its running tasks have run.
         self._elapsed: defaultdict[int, list[float]] = defaultdict(list)
         # By bag: the predicted runtimes of its tasks that are at a worker and have not begun.
@@ -168,19 +169,31 @@ class Look:
                     self._elapsed[bag.number].append(elapsed * tasks.runtime(task) / max(gang.seconds, 1e-9))
         stay = self._grid.quarantine.workers.get(worker.name)
         opens = 0.0 if stay is None else stay.until - now
-        spans = [PictureWindow(opens, worker.ends_at - now), *_spans(worker.expected(now), now)]
+        expected = worker.expected(now)
+        spans = [PictureWindow(opens, worker.ends_at - now), *_spans(expected, now)]
         shown = tuple([span for span in spans if span.closes > max(0.0, span.opens)])
-        row = _Row(worker.name, worker.site, shown, len(worker.slots), running, worker.speed, worker.traits)
-        self._pcs.append(row)
+        self._pcs.append(
+            _PcRow(
+                worker.name,
+                worker.site,
+                shown,
+                len(worker.slots),
+                running,
+                worker.speed,
+                worker.traits,
+                expected.period_s,
+            )
+        )
         return 1 + len(worker.slots) + queued + len(spans)
 
     def _look_at_away(self, name: str, away: Away) -> int:
-        spans = tuple(_spans(away.expected(self._now), self._now))
+        expected = away.expected(self._now)
+        spans = tuple(_spans(expected, self._now))
         site, traits = ("", None) if away.was is None else (away.was.site, away.was.traits)
-        self._pcs.append(_Row(name, site, spans, away.slots, [], away.speed, traits))
+        self._pcs.append(_PcRow(name, site, spans, away.slots, [], away.speed, traits, expected.period_s))
         return 1 + len(spans)
 
-    def _pc(self, row: _Row) -> PicturePC:
+    def _pc(self, row: _PcRow) -> PicturePC:
         # While the picture was taken, some bags may have ended.
         known = self._groups
         shown = [
@@ -189,7 +202,14 @@ class Look:
             if b.number in known
         ]
         pc = PicturePC(
-            row.name, row.spans, row.slots, tuple(shown), row.site, row.speed, prepares=self._prepares(row.name)
+            row.name,
+            row.spans,
+            row.slots,
+            tuple(shown),
+            row.site,
+            row.speed,
+            prepares=self._prepares(row.name),
+            again_s=row.again_s,
         )
         if (traits := row.traits) is None:
             return pc

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import fits
+from deskgrid.scheduler.model import WEEK_S
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 
 
@@ -69,7 +71,7 @@ class PicturePC:
     """A PC, its spans in order, and what its slots run. ``speed``: tasks take half as long at 2.0.
 
     ``memory``: bytes. ``reachable``: whether other PCs of its ``site`` can reach it. ``prepares``: the environments of
-    bags, but for those that it need not prepare.
+    bags, but for those that it need not prepare. ``again_s``: after how long announced windows come again.
     """
 
     name: str
@@ -82,6 +84,12 @@ class PicturePC:
     reachable: bool = True
     labels: frozenset[str] = frozenset()
     prepares: tuple[Preparing, ...] = ()
+    again_s: float = WEEK_S
+
+    @property
+    def period_s(self) -> float:
+        """After how long its spans come again (`deskgrid.scheduler.beyond`); 0.0 if none of them was announced."""
+        return self.again_s if self.spans and self.spans[-1].opens > 0.0 and self.spans[-1].closes < inf else 0.0
 
     @property
     def stays_s(self) -> float:
@@ -96,7 +104,7 @@ class PicturePC:
     def room_at(self, seconds: float, after: float = 0.0) -> float:
         """When, from ``after`` on, a window first has more than so many seconds left; infinity: never."""
         begins = [(max(after, span.opens), span.closes) for span in self.spans]
-        return min([opens for opens, closes in begins if closes - opens > seconds], default=inf)
+        return min([opens for opens, closes in begins if fits(seconds, closes - opens)], default=inf)
 
 
 @dataclass(frozen=True, slots=True)

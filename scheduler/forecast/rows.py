@@ -39,6 +39,7 @@ def rows_of(picture: Picture) -> Iterator[Row]:
             pc.reachable,
             sorted(pc.labels),
             pc.prepares,
+            pc.again_s,
         )
     for bag in picture.bags:
         yield (
@@ -76,11 +77,11 @@ def picture_of(rows: Sequence[Row]) -> Picture:
 
 
 def _pc(name: str, spans: Row, slots: int, running: Row, *values: Any) -> PicturePC:
-    site, speed, memory, reachable, labels, prepares = values
+    site, speed, memory, reachable, labels, prepares, again_s = values
     shown = tuple([PictureWindow(opens, closes, tuple(ends)) for opens, closes, ends in spans])
     its = tuple([PictureTask(*each) for each in running])
     preparing = tuple([Preparing(*each) for each in prepares])
-    return PicturePC(name, shown, slots, its, site, speed, memory, reachable, frozenset(labels), preparing)
+    return PicturePC(name, shown, slots, its, site, speed, memory, reachable, frozenset(labels), preparing, again_s)
 
 
 def _bag(number: int, groups: Row, *values: Any) -> PictureBag:

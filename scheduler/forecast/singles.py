@@ -18,6 +18,8 @@ from itertools import chain
 from math import exp, inf, log
 from random import Random
 
+from deskgrid.scheduler.beyond import place_of
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.caps import InUse
 from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
 from deskgrid.scheduler.forecast.plan import DRAWN, DrawnGroup, RunPlan
@@ -28,8 +30,6 @@ PARTS = 4
 LEAST = 1e-9
 # A task that has run longer than all known ones goes on by this law (Pareto): twice as long for an eighth of them.
 BEYOND = 3.0
-# Windows are announced for a week. Those that were announced are taken to come again each week, so many times. Seconds.
-WEEK_S, WEEKS = 604_800.0, 8
 
 # A window: when it opens, when it closes as planned, and when it really closes.
 OpenWindow = tuple[float, float, float]
@@ -105,7 +105,7 @@ class ForecastRun:
     def _waits_for_a_slot(self, kind: int) -> None:
         """Tasks of a kind wait; if their bag is barred, or they fit no window, it never ends."""
         plan, each = self._plan, self._plan.kinds[kind]
-        if each.bag in plan.barred or (self._waits[kind] and each.needs_s >= plan.longest):
+        if each.bag in plan.barred or (self._waits[kind] and not fits(each.needs_s, plan.longest)):
             self._ends[each.bag] = inf
         elif kind not in (kinds := self._pending[plan.share_of[kind]]):
             insort(kinds, kind)
@@ -171,8 +171,8 @@ class ForecastRun:
                     continue
                 if suits is not None and not suits(slot, kind):
                     continue
-                once_more = again and kind in again and again[kind][-1][1] < left
-                if not once_more and (each.needs_s >= left or not self._waits[kind]):
+                once_more = again and kind in again and fits(again[kind][-1][1], left)
+                if not once_more and (not self._waits[kind] or not fits(each.needs_s, left)):
                     continue
                 if gated and not self._may(each.bag, free):
                     continue
@@ -243,7 +243,7 @@ class ForecastRun:
         each = self._plan.kinds[kind]
         bag = self._plan.bags[each.bag]
         again = (seconds - ran, each.needs_s) if bag.keeps else (seconds, max(each.needs_s, ran))
-        if bag.need.seconds(again[1], bag.need.most) >= self._plan.longest:
+        if not fits(bag.need.seconds(again[1], bag.need.most), self._plan.longest):
             self._ends[each.bag] = inf
             return
         self._again.setdefault(kind, []).append(again)
@@ -276,12 +276,12 @@ class ForecastRun:
         known = self._windows[pc]
         if number < len(known):
             return known[number]
-        spans = self._plan.pcs[pc].spans
-        week, place = divmod(number, len(spans)) if spans else (WEEKS, 0)
-        if week >= WEEKS or (week and (spans[-1].opens <= 0.0 or spans[-1].closes == inf)):
-            return None  # a window that was never announced does not come again
-        opens, closes, ends = spans[place]
-        later, last = week * WEEK_S, known[-1][2] if known else 0.0
+        its = self._plan.pcs[pc]
+        if (found := place_of(number, len(its.spans), its.period_s)) is None:
+            return None
+        place, later = found
+        opens, closes, ends = its.spans[place]
+        last = known[-1][2] if known else 0.0
         really = ends[int(self._own.random() * len(ends))] if ends else closes
         known.append((max(opens + later, last), closes + later, max(really + later, last)))
         return known[-1]

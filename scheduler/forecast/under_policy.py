@@ -10,11 +10,12 @@ runs now should have ended. Else PCs are whole, and what they run now runs there
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import inf
 from random import Random
 from statistics import median
 
+from deskgrid.scheduler.beyond import beyond
 from deskgrid.scheduler.forecast.picture import Durations, Picture, PictureBag, PicturePC, PictureTask
 from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.parallel.need import SINGLE, Need
@@ -30,7 +31,6 @@ SIMULATED = 10_000
 PARALLEL = 50
 # The most simulations under one policy: their mean is what counts.
 SIMULATIONS = 5
-WEEK_S, WEEKS = 604_800.0, 8
 # The bag of what runs already, while that is simulated.
 RUNS_NOW = -2
 
@@ -115,17 +115,15 @@ def _run_now(picture: Picture, chance: Random) -> Iterator[Arrival]:
 
 
 def timetable(pc: PicturePC, busy_s: float) -> Timetable:
-    """The windows of a slot that is busy at first; those of the coming week come again, as a forecast has it."""
+    """The windows of a slot that is busy at first, and those that are expected beyond them."""
 
     def spans() -> Iterator[RealWindow]:
-        again = WEEKS if pc.spans and pc.spans[-1].opens > 0.0 and pc.spans[-1].closes < inf else 1
         last = busy_s
-        for week in range(again):
-            for span in pc.spans:
-                opens, closes = max(last, span.opens + week * WEEK_S), span.closes + week * WEEK_S
-                if opens < closes:
-                    yield RealWindow(opens, closes, closes)
-                    last = closes
+        for span, later in chain([(span, 0.0) for span in pc.spans], beyond(pc.spans, pc.period_s)):
+            opens, closes = max(last, span.opens + later), span.closes + later
+            if opens < closes:
+                yield RealWindow(opens, closes, closes)
+                last = closes
 
     return spans
 

@@ -1,4 +1,4 @@
-"""Jobs that can start at no time that is known: to find that out again and again would take a bounded pass too long.
+"""Jobs that can start in no known window: to find that out again and again would take a bounded pass too long.
 
 Those that could not start even if nothing else ran are not asked about (`deskgrid.scheduler.parallel.possible`).
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from deskgrid.scheduler.parallel.base import ParallelJob
 
-# To find out that a job can start at no time that is known takes as long as so many starts, and as many more for each
+# To find out that a job can start in no known window takes as long as so many starts, and as many more for each
 # so many PCs; and at most so many, which is what a moldable job takes, because several sizes are tried.
 START_TIMES, PCS, MOST = 10, 1_000, 30
 # About so many jobs that are known to be such are asked about in one decision: less than a bounded pass has time for.
@@ -32,7 +32,7 @@ class Asides:
         self._changed = self._serial
 
     def put(self, jobs: Iterable[ParallelJob]) -> None:
-        """They can start at no time that is known, and one of them has been tried."""
+        """They can start in no known window, and one of them has been tried."""
         self._serial += 1
         for job in jobs:
             job.aside = self._serial

@@ -17,7 +17,7 @@ class ParallelJob:
     """A parallel task that waits, or runs. ``runtime``: predicted, at speed 1, as `Need.seconds` takes it.
 
     ``arrived``: when it was submitted, and later by the time in which its bag was paused or waited for other bags.
-    ``aside``: grows with each time at which it turned out that it can start at no time that is known
+    ``aside``: grows with each time at which it turned out that it can start in no known window
     (`deskgrid.scheduler.parallel.aside`); 0: it can, or nobody has asked.
     """
 
@@ -111,7 +111,7 @@ class Keep(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """These jobs can start at no time that is known. It took time to find that out for the first of them."""
+    """These jobs can start in no known window. It took time to find that out for the first of them."""
 
     jobs: Sequence[ParallelJob]
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
+from deskgrid.scheduler.fitting import NO_MORE, Requirement, fits
+from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelView, Site, Start
 
 
@@ -48,15 +50,15 @@ class DecisionView:
     """What the choices read in one decision.
 
     ``queue``: the jobs that may start now, in the order of their turns; its head is decided about. A job that is
-    started leaves it. ``sizes``: how many ranks the others would get, for those who look ahead. ``margin``: seconds
-    kept free before a window closes.
+    started leaves it. ``sizes``: how many ranks the others would get, for those who look ahead. ``requirement``:
+    what a window must have left for a job.
     """
 
     view: ParallelView
     now: float
     queue: list[ParallelJob]
     sizes: "HowMany"
-    margin: float = 0.0
+    requirement: Requirement = NO_MORE
     sharing: Sharing = PLAIN
     # What `hosts` has found, with the idle slots of the site at that time.
     free: dict[tuple[Site, int, int, frozenset[str]], tuple[int, list[tuple[float, Host, int]]]] = field(
@@ -68,6 +70,14 @@ class DecisionView:
     windows: dict[tuple[Site, int, int, frozenset[str]], list[tuple[float, float, float, int]]] = field(
         default_factory=dict
     )
+
+    def fits(self, seconds: float, rest: float) -> bool:
+        """Whether a job of so many seconds ends in time in a window with ``rest`` seconds left."""
+        return fits(seconds, rest, self.requirement, ROUNDING)
+
+    def needs(self, seconds: float) -> float:
+        """The seconds that a window must exceed for that."""
+        return self.requirement.needs(seconds) + ROUNDING
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelView, Start
 from deskgrid.scheduler.parallel.capacity import room, smaller, within
@@ -29,14 +30,14 @@ class Composed:
         self.which = which
         self.sizes = sizes
         self.where = where
-        self.margin = margin
+        self._requirement = Requirement(margin)
 
     def decide(self, view: ParallelView) -> Iterator[Start | Keep | Aside]:
         """The heads of the queue, one after the other, as far as they can start; then those that fit into gaps."""
         now = view.now
         aside = set[ParallelJob]()
         queue = self._order(view, aside)
-        look = DecisionView(view, now, queue, self.sizes, self.margin, self.where.sharing)
+        look = DecisionView(view, now, queue, self.sizes, self._requirement, self.where.sharing)
         self.sizes.notice(look)
         while queue:
             begins = self._begin(look, queue[0])
@@ -65,7 +66,7 @@ class Composed:
         return queue
 
     def _begin(self, look: DecisionView, job: ParallelJob) -> Start | HeadReservation | None:
-        """How the head starts now, or when it can start; None: at no time that is known."""
+        """How the head starts now, or when it can start; None: in no known window."""
         wanted = within(look, job, self.sizes.size(look, job))
         start = self.where.place(look, job, wanted)
         if start is None and (other := self.sizes.instead(look, job, wanted)) != wanted:
@@ -98,7 +99,7 @@ class Composed:
     def _fill(self, look: DecisionView, reserved: HeadReservation) -> Iterator[Start]:
         if not any(site.idle for site in look.view.sites):
             return
-        failed = _Failed()
+        failed = _Unplaceable()
         for job, wanted in self.sizes.fill(look, look.queue[1:], reserved):
             size = within(look, job, wanted)
             if failed.covers(job, size):
@@ -113,7 +114,7 @@ class Composed:
                 look.queue.remove(job)
 
 
-class _Failed:
+class _Unplaceable:
     """Jobs that fit nowhere: neither do those that need as much, or more, for as long, or longer."""
 
     def __init__(self) -> None:
@@ -138,8 +139,9 @@ def _at_once(look: DecisionView, reserved: HeadReservation) -> Start | None:
     job, ranks, sharing = reserved.job, reserved.ranks, look.sharing
     seconds = job.need.seconds(job.runtime, sum([many for _, many in ranks]))
     seconds /= min([host.speed * sharing.pace(host, job.need.slots) for host, _ in ranks])
-    ends = look.now + seconds + look.margin + ROUNDING
-    if all(places(host, job.need, sharing) >= many and host.closes > ends for host, many in ranks):
+    if all(
+        places(host, job.need, sharing) >= many and look.fits(seconds, host.closes - look.now) for host, many in ranks
+    ):
         return Start(job, ranks, seconds)
     return None
 

@@ -88,7 +88,7 @@ def seats(idle: int, memory: float, need: Need, sharing: Sharing) -> int:
 
 def _on_one(look: DecisionView, host: Host, job: ParallelJob, ranks: int) -> Start | None:
     seconds = job.need.seconds(job.runtime, ranks) / host.speed
-    if places(host, job.need, look.sharing) >= ranks and look.now + seconds + look.margin + ROUNDING < host.closes:
+    if places(host, job.need, look.sharing) >= ranks and look.fits(seconds, host.closes - look.now):
         return Start(job, ((host, ranks),), seconds)
     return None
 
@@ -145,8 +145,8 @@ def _usable(
 ) -> list[tuple[float, Host, int]]:
     """Those on which a job of so many seconds ends in time for their windows, and for what is reserved."""
     end = look.now + seconds
-    limit = end + look.margin + ROUNDING
-    usable = [each for each in free if each[1].closes > limit]
+    latest = look.now + look.needs(seconds)
+    usable = [each for each in free if each[1].closes > latest]
     if reserved is None or end <= reserved.at + ROUNDING:
         return usable
     by_host, now = reserved.by_host, look.now

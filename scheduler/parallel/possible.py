@@ -1,4 +1,4 @@
-"""How long a parallel task may be at most: a longer one can start at no time that is known, whatever else ends.
+"""How long a parallel task may be at most: a longer one can start in no known window, whatever else ends.
 
 It is worked out as if nothing ran and all windows opened at once, so it is only a bound: a shorter task may have to
 wait for ever, too, because the windows of its PCs never overlap for long enough. Only a policy finds that out.

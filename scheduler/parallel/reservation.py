@@ -9,6 +9,7 @@ from heapq import heappop, heappush, merge
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
 from deskgrid.scheduler.parallel.capacity import could, whole
@@ -26,7 +27,7 @@ NEXT = 200
 
 
 def earliest(look: DecisionView, job: ParallelJob, size: Size) -> HeadReservation | None:
-    """What to keep free for a job; None: it can start at no time that is known.
+    """What to keep free for a job; None: it can start in no known window.
 
     Of sites where it can start at the same time, the one where it takes the least time; then the first by name.
     """
@@ -68,8 +69,8 @@ def _at_site(horizon: _Horizon, job: ParallelJob, size: Size, until: float) -> I
     ranks = size.ranks if not size.power else job.need.least
     base = job.need.seconds(job.runtime, ranks)
     for speed in _levels({*site.hosts, *[host for *_, host in coming[:NEXT]]}, job.need):
-        if not coming or _meet(horizon, job.need, ranks, base / speed + look.margin, speed):
-            found = _Sweep(horizon, job, base / speed, speed).first(size, until)
+        if not coming or _meet(horizon, job.need, ranks, look.needs(base / speed), speed):
+            found = _SiteSweep(horizon, job, base / speed, speed).first(size, until)
             if found is not None:
                 yield found
 
@@ -128,7 +129,7 @@ def _on_one(look: DecisionView, host: Host, job: ParallelJob, ranks: int) -> Hea
         lacks -= slots
         at = free
     seconds = need.seconds(job.runtime, ranks) / host.speed
-    if lacks > 0 or not host.labels >= need.labels or at + seconds + look.margin + ROUNDING >= host.closes:
+    if lacks > 0 or not host.labels >= need.labels or not look.fits(seconds, host.closes - at):
         return None
     return HeadReservation(job, ((host, ranks),), at, seconds)
 
@@ -142,7 +143,7 @@ def _levels(hosts: Iterable[Host], need: Need) -> list[float]:
     return [speeds[int((level + 1) * step) - 1] for level in range(LEVELS)]
 
 
-class _Change(NamedTuple):
+class _HostChange(NamedTuple):
     """At ``at``, a PC has ``slots`` and ``memory`` more; or, if ``closes`` is given, a window of it opens."""
 
     at: float
@@ -153,7 +154,7 @@ class _Change(NamedTuple):
     closes: float = 0.0
 
 
-class _Sweep:
+class _SiteSweep:
     """Goes through the time of one site, and knows how many ranks each PC could have, for ``seconds``."""
 
     def __init__(self, horizon: _Horizon, job: ParallelJob, seconds: float, speed: float) -> None:
@@ -162,7 +163,7 @@ class _Sweep:
         self.now = look.now
         self.sharing = look.sharing
         self.seconds = seconds
-        self.lasts = seconds + look.margin
+        self.lasts = look.needs(seconds)
         self.speed = speed
         self.free: dict[Host, int] = {}
         self.memory: dict[Host, float] = {}
@@ -187,7 +188,7 @@ class _Sweep:
             while following is not None and following.at <= at + ROUNDING:
                 self._apply(following, at)
                 following = next(self.changes, None)
-            while self.deadlines and self.deadlines[0][0] <= at + ROUNDING:
+            while self.deadlines and self.deadlines[0][0] <= at:
                 self._close(heappop(self.deadlines)[2], at)
             if self.total >= (size.ranks if not size.power else self.job.need.least):
                 found = self._choose(size, at)
@@ -201,11 +202,11 @@ class _Sweep:
     def _suits(self, host: Host) -> bool:
         return host.speed >= self.speed and host.labels >= self.job.need.labels
 
-    def _ends(self, site: Site, up: list[Host]) -> list[_Change]:
+    def _ends(self, site: Site, up: list[Host]) -> list[_HostChange]:
         """When slots and memory of the PCs that are up should be free."""
         known = set(up)
         all_ends = [(at, host, slots) for host in up for at, slots in frees(host, self.job, self.now)]
-        ends = [_Change(at, 0, host, slots, 0.0) for at, host, slots in all_ends if at < host.closes]
+        ends = [_HostChange(at, 0, host, slots, 0.0) for at, host, slots in all_ends if at < host.closes]
         if self.job.need.memory:
             late = tolerance(self.job, self.now)
             for running in site.running:
@@ -214,16 +215,16 @@ class _Sweep:
                     self._held[host] = self._held.get(host, 0.0) + memory
                     at = believed(running.ends, self.now, late)
                     if host in known and at < host.closes:
-                        ends.append(_Change(at, 0, host, 0, memory))
+                        ends.append(_HostChange(at, 0, host, 0, memory))
         ends.sort(key=_when)
         return ends
 
-    def _openings(self, coming: Sequence[tuple[float, float, Host]]) -> Iterator[_Change]:
+    def _openings(self, coming: Sequence[tuple[float, float, Host]]) -> Iterator[_HostChange]:
         for opens, closes, host in coming:
-            if self._suits(host) and closes - opens > self.lasts + ROUNDING:
-                yield _Change(opens, 1, host, host.slots, 0.0, closes)
+            if self._suits(host) and fits(self.lasts, closes - opens):
+                yield _HostChange(opens, 1, host, host.slots, 0.0, closes)
 
-    def _apply(self, change: _Change, at: float) -> None:
+    def _apply(self, change: _HostChange, at: float) -> None:
         host = change.host
         if change.closes:
             self.free[host] = host.slots - kept_idle(host, self.sharing)
@@ -242,7 +243,7 @@ class _Sweep:
         self._count(host, at)
 
     def _close(self, host: Host, at: float) -> None:
-        if self.closes[host] - self.lasts <= at + ROUNDING:  # else another window has opened since
+        if not fits(self.lasts, self.closes[host] - at):  # else another window has opened since
             self.closes[host] = 0.0
             self._count(host, at)
 
@@ -267,5 +268,5 @@ class _Sweep:
         return HeadReservation(self.job, tuple(chosen), at, self.seconds)
 
 
-def _when(change: _Change) -> tuple[float, int]:
+def _when(change: _HostChange) -> tuple[float, int]:
     return change.at, change.order

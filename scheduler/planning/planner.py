@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.beyond import beyond
+from deskgrid.scheduler.fitting import NO_MORE, fits
+from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.planning.relaxation import done_at
 from deskgrid.scheduler.planning.subset_sum import fill
 
@@ -56,7 +58,7 @@ class Plan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class KnownWindows:
     """The windows known at ``now``, by slot: the rest of each open one, and the announced ones.
 
     ``reserve``: seconds to keep free in each window.
@@ -64,36 +66,27 @@ class Prospect:
 
     now: float
     current: Mapping[SlotKey, Interval]
-    announced: Mapping[SlotKey, Sequence[Window]]
+    announced: Mapping[SlotKey, Windows]
     reserve: float
 
     def intervals(self, least: float) -> Iterator[Interval]:
-        """All intervals longer than ``least``, by their start; endless if windows are assumed to repeat."""
-        slots = {**self.announced, **dict.fromkeys(self.current.keys() - self.announced.keys(), ())}
+        """All intervals longer than ``least``, by their start, and those expected beyond the announced windows."""
+        slots = {**self.announced, **dict.fromkeys(self.current.keys() - self.announced.keys(), Windows())}
         return heapq.merge(*(self._intervals_of(slot, windows, least) for slot, windows in slots.items()))
 
-    def _intervals_of(self, slot: SlotKey, windows: Sequence[Window], least: float) -> Iterator[Interval]:
+    def _intervals_of(self, slot: SlotKey, windows: Windows, least: float) -> Iterator[Interval]:
         free = self.now
         if (current := self.current.get(slot)) is not None:
             free = current.end + self.reserve
-            if current.end - current.start > least:
+            if fits(least, current.end - current.start):
                 yield current
-        for window in windows:
-            interval = Interval(max(window.opens, free), window.closes - self.reserve, slot)
-            free = max(free, window.closes)
-            if interval.end - interval.start > least:
+        known = ((window, 0.0) for window in windows)
+        long_enough = fits(least, windows.longest_s - self.reserve)
+        for window, later in chain(known, beyond(windows, windows.period_s) if long_enough else ()):
+            interval = Interval(max(window.opens + later, free), window.closes + later - self.reserve, slot)
+            free = max(free, window.closes + later)
+            if fits(least, interval.end - interval.start):
                 yield interval
-        yield from self._more_like_the_last(slot, windows, least)
-
-    def _more_like_the_last(self, slot: SlotKey, windows: Sequence[Window], least: float) -> Iterator[Interval]:
-        """Repeat the last announced window: announcements end after some days, or after 64 windows."""
-        if len(windows) < 2:
-            return
-        before, last = windows[-2:]
-        opens, lasts = last.opens, last.lasts - self.reserve
-        while lasts > least and last.opens > before.closes:
-            opens += last.opens - before.opens
-            yield Interval(opens, opens + lasts, slot)
 
 
 class Planner:
@@ -104,7 +97,7 @@ class Planner:
         self._failed = 0.0  # the latest end that was tried without success
         self._force = False  # which way of packing is next
 
-    def look(self, prospect: Prospect, runtimes: Sequence[float]) -> int:
+    def look(self, prospect: KnownWindows, runtimes: Sequence[float]) -> int:
         """Update the plan, or make one for the ascending ``runtimes``, and try to improve it.
 
         Without runtimes there is no plan. Returns how many intervals were looked at, to estimate the cost.
@@ -175,7 +168,7 @@ def longest_first(coming: Iterator[Interval], runtimes: Sequence[float]) -> tupl
         if not free:
             return intervals, None
         start, number = free[0]
-        fitting = bisect_left(left, intervals[number].end - start)
+        fitting = bisect_left(left, NO_MORE.limit(intervals[number].end - start))
         if not fitting:
             heapq.heappop(free)
             continue
@@ -243,10 +236,10 @@ def renewed(plan: Plan, intervals: Sequence[Interval], runtimes: Sequence[float]
             return None
         # If a window is gone, the next one gets the tasks that were planned for both.
         fills[found] = runs + fills.get(found, [])
-        ends = found.start + sum(fills[found])
-        if ends >= found.end:
+        work_s = sum(fills[found])
+        if not fits(work_s, found.end - found.start):
             return None
-        end = max(end, ends)
+        end = max(end, found.start + work_s)
     return (
         None if any(left.values()) else Plan(end, [FilledInterval(interval, runs) for interval, runs in fills.items()])
     )

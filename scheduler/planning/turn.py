@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from math import inf, nextafter
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import NO_MORE, fits
 from deskgrid.scheduler.planning.planner import FilledInterval, Plan
 from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue
 
@@ -67,13 +68,13 @@ def _exchanged(plan: Plan, here: FilledInterval, start: float, limit: float, que
     best: tuple[float, float, Entry, FilledInterval] | None = None
     room = max(0.0, _room(here, start, plan.end))
     for runtime in here.runtimes[: -LOOKED_AT - 1 : -1]:
-        entry = queue.next_fit(min(limit, nextafter(runtime + room, inf)))
+        entry = queue.next_fit(min(limit, max(runtime + NO_MORE.limit(room), nextafter(runtime, inf))))
         there = None if entry is None else _window_of(entry.runtime, plan, start)
         if entry is None or there is None:
             continue
         longer = runtime - entry.runtime
-        fits = longer <= 0.0 or longer < _room(there, there.interval.start, plan.end)
-        if fits and (best is None or abs(longer) < best[0]):
+        both_fit = longer <= 0.0 or fits(longer, _room(there, there.interval.start, plan.end))
+        if both_fit and (best is None or abs(longer) < best[0]):
             best = abs(longer), runtime, entry, there
     if best is None:
         return None

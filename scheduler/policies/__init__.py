@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import UnknownOption, UnknownPolicy
 from deskgrid.scheduler.parallel.base import ParallelPolicy
 from deskgrid.scheduler.parallel.default import default_policy
-from deskgrid.scheduler.policies.base import Place, Policy, Postpone, Requirement, View
+from deskgrid.scheduler.policies.base import Place, Policy, Postpone, View
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.longest import Longest
 from deskgrid.scheduler.policies.packing import Packing

@@ -6,32 +6,15 @@ anything itself. A new policy is one file and one row in the table of `deskgrid.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import RatioSpread
 from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
-
-
-class Requirement(NamedTuple):
-    """What a slot must have left for a task: more than ``stretch`` times its runtime, and ``margin`` s to start up.
-
-    If more than ``ample`` seconds are left, no stretch is required: no better slot will come.
-    """
-
-    margin: float = 0.0
-    stretch: float = 1.0
-    ample: float = inf
-
-    def needs(self, runtime: float) -> float:
-        """The seconds that a slot's remaining time must exceed for a task to fit."""
-        margin, stretch, ample = self
-        stretched = runtime * stretch
-        return (stretched if stretched <= ample else max(runtime, ample)) + margin
 
 
 class Place(NamedTuple):
@@ -181,8 +164,8 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class Hopeful(Protocol):
-    """What a policy may have besides: less than its ``requirement`` is enough where a slot would stay idle."""
+class HasFallback(Protocol):
+    """Optional: a weaker requirement for slots that would otherwise stay idle."""
 
     @property
     def least(self) -> Requirement:
@@ -191,7 +174,7 @@ class Hopeful(Protocol):
 
 def least_required(policy: Policy) -> Requirement:
     """What a slot must have left for a task, if it finds no better one."""
-    return policy.least if isinstance(policy, Hopeful) else policy.requirement
+    return policy.least if isinstance(policy, HasFallback) else policy.requirement
 
 
 class PlannedWork(NamedTuple):
@@ -203,8 +186,8 @@ class PlannedWork(NamedTuple):
 
 
 @runtime_checkable
-class Foresight(Protocol):
-    """What a policy may have besides: it can say what it intends for windows to come, for people who watch."""
+class ReportsPlan(Protocol):
+    """Optional: shows its plan for the windows to come, for people who watch."""
 
     def planned(self) -> Iterator[PlannedWork]:
         """What is intended now; it may be something else at the next look."""

@@ -11,7 +11,8 @@ from itertools import islice
 from math import inf, nextafter
 from typing import NamedTuple
 
-from deskgrid.scheduler.policies.base import Place, Requirement, View
+from deskgrid.scheduler.fitting import Requirement
+from deskgrid.scheduler.policies.base import Place, View
 from deskgrid.scheduler.policies.reserved import LAST_TASKS, Reserved, reserved
 from deskgrid.scheduler.queues.waiting import Entry
 

@@ -4,7 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import ClassVar
 
-from deskgrid.scheduler.policies.base import Place, Postpone, Requirement, View
+from deskgrid.scheduler.fitting import Requirement
+from deskgrid.scheduler.policies.base import Place, Postpone, View
 from deskgrid.scheduler.queues.waiting import Entry
 
 CHOICES = ("random", "in-turn", "first")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from deskgrid.scheduler.policies.base import Place, Postpone, Requirement, View
+from deskgrid.scheduler.fitting import Requirement
+from deskgrid.scheduler.policies.base import Place, Postpone, View
 from deskgrid.scheduler.policies.placement import task_for_each_slot
 
 

@@ -17,12 +17,13 @@ from itertools import islice
 from math import inf, nextafter
 from typing import ClassVar
 
+from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.model import Window, Windows
 from deskgrid.scheduler.parallel.base import ParallelPolicy
 from deskgrid.scheduler.parallel.default import default_policy
-from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
+from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, KnownWindows, Planner, SlotKey
 from deskgrid.scheduler.planning.turn import choose
-from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, Requirement, UpcomingWindows, View
+from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, UpcomingWindows, View
 from deskgrid.scheduler.policies.chances import chances
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
 from deskgrid.scheduler.policies.reserved import AMPLE
@@ -154,7 +155,7 @@ class Packing:
         else:
             runtimes = (view.waiting(TASKS) or []) if planned else []
         cost_s += TASK_COST_S * len(runtimes)
-        while runtimes and runtimes[-1] >= longest:
+        while runtimes and not fits(runtimes[-1], longest):
             runtimes.pop()  # it fits in no known window, so it is not part of a plan
         intervals = self._planner.look(self._prospect(view.now, slots, coming), runtimes)
         self._next_look = view.now + pause * (INTERVAL_COST_S * intervals + cost_s)
@@ -166,11 +167,11 @@ class Packing:
     def _reserve(self) -> float:
         return self.margin + SLACK_S
 
-    def _prospect(self, now: float, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> Prospect:
+    def _prospect(self, now: float, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> KnownWindows:
         keys = [(at.worker, at.slot) for at in slots]
         ends = [at.closes - self._reserve for at in slots]
         free = [_start(at.free, end, at.speed) for at, end in zip(slots, ends, strict=True)]
-        return Prospect(
+        return KnownWindows(
             now=now,
             current={key: Interval(start, end, key) for key, start, end in zip(keys, free, ends, strict=True)},
             announced={(come.worker, slot): _windows_of(come) for come in coming for slot in range(come.slots)},
@@ -194,7 +195,7 @@ def _windows_of(come: UpcomingWindows) -> Windows:
     """Windows to come of a worker, as long as a PC of speed 1 would need them."""
     if come.speed == 1.0:
         return come.windows
-    return Windows([Window(_start(opens, closes, come.speed), closes) for opens, closes in come.windows])
+    return type(come.windows)([Window(_start(opens, closes, come.speed), closes) for opens, closes in come.windows])
 
 
 _NO_FILLS: deque[FilledInterval] = deque()

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from math import inf
 
-from deskgrid.scheduler.policies.base import Place, Requirement, View
+from deskgrid.scheduler.fitting import Requirement
+from deskgrid.scheduler.policies.base import Place, View
 from deskgrid.scheduler.queues.waiting import Entry
 
 # Short tasks that are alike are placed on one slot together: up to this many tasks, and this many seconds of work. It

@@ -6,6 +6,7 @@ from math import inf
 from statistics import fmean
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.policies.base import View
 from deskgrid.scheduler.queues.waiting import Entry
 
@@ -100,6 +101,6 @@ def _soonest(
     """Where a task can begin on a slot so that it has the time that it may need."""
     for opens, closes in windows:
         start = max(opens, free)
-        if closes - start >= most:
+        if fits(most, closes - start):
             return _ReservedPlace(start + mean, start, slot)
     return None

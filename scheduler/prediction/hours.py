@@ -223,7 +223,7 @@ class Hours:
         for window in windows:
             lengths = self.lengths(pc, window.lasts, window.opens)
             found.append(Window(window.opens, window.opens + lengths[len(lengths) // 2]) if lengths else window)
-        return Windows(found)
+        return type(windows)(found)
 
     def _others_regular(self) -> bool:
         self._others()

@@ -59,7 +59,7 @@ class _Stand:
         self.mean = self.wrong = self.stated = self.sum = 0.0
 
 
-class _Comparison:
+class _BagSpeeds:
     """One bag. ``stands``: by PC. ``runs``: since the last comparison. ``middle``: of all PCs, at the last comparison.
 
     ``relative``: whether runs are multiples of their predictions. ``killed``: its tasks that were killed once.
@@ -144,8 +144,8 @@ class Speeds:
     def __init__(self) -> None:
         self._records: dict[str, _PcSpeed] = {}
         # The bag that was used last is the last one.
-        self._bags: dict[int, _Comparison] = {}
-        self._latest = _Comparison(-1, False)
+        self._bags: dict[int, _BagSpeeds] = {}
+        self._latest = _BagSpeeds(-1, False)
         self.fresh: dict[str, None] = {}
         self.moved: dict[str, None] = {}
 
@@ -190,16 +190,16 @@ class Speeds:
             if comparison.add(pc, stated, max(ran, usual - stated)):
                 self._compare(comparison)
 
-    def _of(self, bag: int, relative: bool) -> _Comparison:
+    def _of(self, bag: int, relative: bool) -> _BagSpeeds:
         known = self._bags.pop(bag, None)
         if known is None or known.relative != relative:
-            known = _Comparison(bag, relative)
+            known = _BagSpeeds(bag, relative)
             if len(self._bags) >= BAGS:
                 del self._bags[next(iter(self._bags))]
         self._bags[bag] = self._latest = known
         return known
 
-    def _compare(self, bag: _Comparison) -> None:
+    def _compare(self, bag: _BagSpeeds) -> None:
         """Tell by the tasks of a bag how fast the PCs are that have run some since the last time."""
         votes = defaultdict[str, list[float]](list)
         for stand in bag.stands.values():
@@ -246,5 +246,5 @@ class Speeds:
         self.moved.update(dict.fromkeys(self._records))
         self._records.clear()
         self._bags.clear()
-        self._latest = _Comparison(-1, False)
+        self._latest = _BagSpeeds(-1, False)
         self.fresh.clear()

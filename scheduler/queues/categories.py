@@ -163,11 +163,11 @@ class Category:
         return not self.restricted or self.room() > 0
 
     def begin(self, tasks: int, seconds: float, now: float) -> None:
-        """``tasks`` of its tasks get onto slots: see `put_out`."""
-        self.put_out(tasks, seconds)
+        """``tasks`` of its tasks get onto slots: see `charge`."""
+        self.charge(tasks, seconds)
         self.account.share.began = now
 
-    def put_out(self, tasks: int, seconds: float) -> None:
+    def charge(self, tasks: int, seconds: float) -> None:
         """``tasks`` more of its tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
         account = self.account
         self.out += tasks

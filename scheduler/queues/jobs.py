@@ -72,7 +72,7 @@ class JobQueue:
         jobs = bisect_left(self.tasks, batch.first + batch.count) - bisect_left(self.tasks, batch.first)
         return batch.states.count(State.WAITING, 0, max(0, self._frontier - batch.first)) - jobs
 
-    def come(self, batch: TaskBatch, first: int, count: int) -> None:
+    def enqueue(self, batch: TaskBatch, first: int, count: int) -> None:
         """``count`` tasks of ``batch`` from ``first`` on wait now."""
         for task in range(first, min(first + count, self._frontier)):
             self._insert(batch, task)
@@ -87,7 +87,7 @@ class JobQueue:
         self.jobs.insert(place, _job(batch, task))
         self._homes.insert(place, batch)
 
-    def go(self, first: int, count: int) -> None:
+    def dequeue(self, first: int, count: int) -> None:
         """``count`` tasks from ``first`` on no longer wait. Those that have no job are known by their states."""
         start, end = bisect_left(self.tasks, first), bisect_left(self.tasks, first + count)
         del self.tasks[start:end], self.jobs[start:end], self._homes[start:end]
@@ -142,7 +142,7 @@ class JobQueue:
         """Make jobs of tasks of a batch from ``start`` on. Returns up to where."""
         longest, least, end = possible.longest(batch.bag.need), inf, batch.first + batch.count
         if _alike(batch) > longest:
-            self._put_out(batch, -inf)
+            self._note_left_out(batch, -inf)
             return end
         for task, runtime in _waiting(batch, start, end):
             if runtime > longest:
@@ -154,11 +154,11 @@ class JobQueue:
             else:
                 end = task
                 break
-        self._put_out(batch, least)
+        self._note_left_out(batch, least)
         return end
 
     def _leave_out(self, possible: Possible) -> None:
-        """Drop the jobs that can start at no time that is known."""
+        """Drop the jobs that can start in no known window."""
         keep, need, longest = list[int](), None, inf
         for place, job in enumerate(self.jobs):
             if job.need is not need:
@@ -166,13 +166,13 @@ class JobQueue:
             if job.runtime <= longest:
                 keep.append(place)
             else:
-                self._put_out(self._homes[place], job.runtime)
+                self._note_left_out(self._homes[place], job.runtime)
         if len(keep) < len(self.jobs):
             self.jobs[:] = [self.jobs[place] for place in keep]
             self.tasks[:] = [self.tasks[place] for place in keep]
             self._homes[:] = [self._homes[place] for place in keep]
 
-    def _put_out(self, batch: TaskBatch, least: float) -> None:
+    def _note_left_out(self, batch: TaskBatch, least: float) -> None:
         """Tasks of a batch were left out; the shortest takes ``least`` seconds; inf: none was."""
         if (known := self._left_out.get(batch.first)) is not None:
             known.least = min(known.least, least)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import ROUNDING, SchedulerError
@@ -12,9 +11,6 @@ from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import rounded_piece
 from deskgrid.scheduler.simulation.timetable import RealWindow, Timetable, always, kinds_of_spans
-
-if TYPE_CHECKING:
-    from deskgrid.scheduler.simulation.pcs import SimulatedWork
 
 
 class Stalled(SchedulerError):
@@ -154,7 +150,7 @@ class Conditions:
     rank_start_s: float = 0.0
     loads: Loads | None = None
     redrawn: Callable[[Random], float] | None = None
-    pace: "Callable[[Sequence[SimulatedWork], float], Sequence[float]] | None" = None
+    pace: Callable[..., Sequence[float]] | None = None
     instant_s: float = ROUNDING
 
     def __post_init__(self) -> None:

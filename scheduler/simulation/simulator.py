@@ -15,7 +15,7 @@ from typing import Any
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
+from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, Attempt, Outcome, SchedulerError
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.simulation.gangs import SimulatedGangs
@@ -34,7 +34,7 @@ from deskgrid.scheduler.simulation.runs import (
     Stalled,
     too_long_tasks,
 )
-from deskgrid.scheduler.simulation.timetable import ANNOUNCED, RealWindow, Timetable, always, cycle
+from deskgrid.scheduler.simulation.timetable import RealWindow, Timetable, always, cycle
 
 __all__ = [
     "ANNOUNCED",

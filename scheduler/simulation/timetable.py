@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from deskgrid.scheduler.model import OPEN_ENDED, SchedulerError
+from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, SchedulerError
 
-# Windows a simulated PC announces beside the current one, as a real worker does.
-ANNOUNCED = 64
 # How many windows of a PC are searched, before a run begins, for one that is long enough.
 LOOKED_THROUGH = 1000
 

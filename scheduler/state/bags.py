@@ -25,7 +25,7 @@ BARRED = re.compile(b"%c+" % State.BARRED)
 # States of tasks that are out (`Category.out`).
 OUT = (State.QUEUED, State.SENT, State.HELD)
 # Single tasks, not runs: each pauses, is bound to a slot, or is held.
-ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
+NOT_IN_QUEUE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Bag:
         if self.ratios is not None and not self.bounded:
             self.ratios.teach()
 
-    def foretold(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
+    def corrected_predictions(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
         """The first predictions of tasks that are done, of which ``predicted`` are the newest."""
         if self.ratios is None or not (shown := self.ratios.shown):
             return predicted

@@ -138,7 +138,7 @@ class Deadlines:
         slot.owes = attempt
         self.debts.setdefault(slot.worker.name, {})[attempt] = slot
 
-    def pay(self, worker: str, attempt: Attempt) -> Slot | None:
+    def acknowledge(self, worker: str, attempt: Attempt) -> Slot | None:
         """Note that ``worker`` has answered for ``attempt``. Returns the slot that owed the answer, if any."""
         slot = self.debts.get(worker, {}).pop(attempt, None)
         if slot is not None:

@@ -22,7 +22,7 @@ STREAK = 3
 
 
 @dataclass(slots=True)
-class _Record:
+class _FailureRecord:
     """``done``: of the bag, when a failure came last; ``where``: the workers on which it has failed since, at most
     `BAG_WORKERS`. ``before``: it had worked before all this, nobody knows where; ``worked``: the workers on which it
     has worked since. ``streaks``: the tasks that failed on each worker in a row, the last `STREAK` at most.
@@ -39,7 +39,7 @@ class Failures:
     """By the numbers of bags."""
 
     def __init__(self) -> None:
-        self._bags: dict[int, _Record] = {}
+        self._bags: dict[int, _FailureRecord] = {}
 
     def note(self, bag: Bag, task: int, worker: str, others: Collection[str]) -> list[str]:
         """``task`` has failed on ``worker``, and before that on ``others``.
@@ -49,7 +49,7 @@ class Failures:
         """
         record = self._bags.get(bag.number)
         if record is None:
-            record, bag.failing = self._bags.setdefault(bag.number, _Record(bag.done, bag.done > 0)), True
+            record, bag.failing = self._bags.setdefault(bag.number, _FailureRecord(bag.done, bag.done > 0)), True
         if record.done != bag.done:
             record.done, record.where = bag.done, set()
         if len(record.where) < BAG_WORKERS:

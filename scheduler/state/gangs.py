@@ -6,64 +6,19 @@ Rule 3: what a gang does costs no more than the slots that it has, however many 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from deskgrid.scheduler.commands import RankPlace
-from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.parallel.base import Host, RunningJob, Site
 from deskgrid.scheduler.parallel.need import label_of
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.jobs import JobQueue
-from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.state.slots import Gang, Slot, Worker
 
 _ends = attrgetter("ends")
 _name = attrgetter("name")
-
-
-@dataclass(slots=True, eq=False)
-class Gang:
-    """One attempt of a parallel task that has slots.
-
-    ``slots``: by rank, of the ranks that have not ended with all others on their PC. ``seconds``: predicted on its PCs.
-    ``since``: when it was started, or began. ``began``: whether its driver has said so. ``out_s``: what its owner is
-    charged while it runs, in slot-seconds.
-    ``ranks``: where each of these ranks is; ``over``: the numbers of the others. ``running``: as policies see it; None:
-    some of its ranks have not come back since a restart. Those that have are in ``back``, by rank.
-    """
-
-    attempt: Attempt
-    bag: Bag
-    slots: list[Slot]
-    seconds: float
-    since: float
-    ranks: Sequence[RankPlace] = ()
-    running: RunningJob | None = None
-    began: bool = False
-    out_s: float = 0.0
-    back: dict[int, list[Slot]] = field(default_factory=dict)
-    over: set[int] = field(default_factory=set)
-
-    @property
-    def size(self) -> int:
-        """How many ranks it has, those that have ended included."""
-        return len(self.ranks) + len(self.over)
-
-    @property
-    def numbers(self) -> list[int]:
-        """The number of each of its ``ranks``."""
-        return [number for number in range(self.size) if number not in self.over]
-
-    def first_on(self, worker: Worker) -> Slot:
-        """The first of its slots that ``worker`` has."""
-        return next(slot for slot in self.slots if slot.worker is worker)
-
-    def workers(self) -> list[Worker]:
-        """The workers that it has slots of, each once, in the order of their ranks."""
-        return list(dict.fromkeys([slot.worker for slot in self.slots]))
 
 
 @dataclass(slots=True, eq=False)

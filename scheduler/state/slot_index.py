@@ -12,15 +12,27 @@ import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from deskgrid.scheduler.model import agree, near
 
-if TYPE_CHECKING:
-    from deskgrid.scheduler.state.slots import Slot
-
 # An index entry: the key, then the load promised already (so that equal slots share the work), then the slot number.
 Row = tuple[float, float, int]
+
+
+class Indexed(Protocol):
+    """What an index has of a slot (`deskgrid.scheduler.state.slots.Slot`)."""
+
+    speed: float
+    ahead_s: float
+    queued_s: float
+    rows: list[Row] | None
+    row: Row
+
+    @property
+    def due(self) -> float: ...
+
+    def left_s(self, now: float) -> float: ...
 
 
 class SlotIndex:
@@ -88,7 +100,7 @@ class SlotIndex:
             return int(self.falling[place][2])
         return next(islice(chain(*self.others.values()), place - len(self.falling), None))[2]
 
-    def check(self, slots: Mapping[int, "Slot"], alarms: Collection[tuple[float, int]], now: float) -> None:
+    def check(self, slots: Mapping[int, Indexed], alarms: Collection[tuple[float, int]], now: float) -> None:
         """Raise `InvariantBroken` unless ``slots`` are here, by their tl. ``alarms``: the pending (due, slot) pairs."""
         for rows in (self.anchored, self.falling, *self.others.values()):
             agree("rows in order", rows, sorted(rows))

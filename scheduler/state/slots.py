@@ -7,14 +7,13 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from deskgrid.scheduler.model import DRIFT, OPEN_ENDED, Attempt, Window, Windows, agree, near
-from deskgrid.scheduler.state.bags import TaskBatch
+from deskgrid.scheduler.commands import RankPlace
+from deskgrid.scheduler.model import DRIFT, OPEN_ENDED, Attempt, HabitualWindows, Window, Windows, agree, near
+from deskgrid.scheduler.parallel.base import RunningJob
+from deskgrid.scheduler.state.bags import Bag, TaskBatch
 from deskgrid.scheduler.state.slot_index import Row, SlotIndex
-
-if TYPE_CHECKING:
-    from deskgrid.scheduler.state.gangs import Gang
 
 # A closing time replaces an earlier one only if it is later by this much. Heartbeats arrive late, never early, so the
 # earliest estimate of a window's end is the best one.
@@ -63,7 +62,7 @@ class Slot:
     closes: float = OPEN_ENDED
     speed: float = 1.0
     gang: "Gang | None" = None
-    copied_in_vain: Attempt | None = None  # an attempt that goes on alone, because its copy or its original failed
+    do_not_copy: Attempt | None = None  # an attempt that goes on alone, because its copy or its original failed
     # The index list that has its entry (None when it has no room), and the entry.
     rows: list[Row] | None = None
     row: Row = (0.0, 0.0, 0)
@@ -200,6 +199,48 @@ class Worker:
         return habitual(open_now, self.gap, now)
 
 
+@dataclass(slots=True, eq=False)
+class Gang:
+    """One attempt of a parallel task that has slots.
+
+    ``slots``: by rank, of the ranks that have not ended with all others on their PC. ``seconds``: predicted on its PCs.
+    ``since``: when it was started, or began. ``began``: whether its driver has said so. ``out_s``: what its owner is
+    charged while it runs, in slot-seconds.
+    ``ranks``: where each of these ranks is; ``over``: the numbers of the others. ``running``: as policies see it; None:
+    some of its ranks have not come back since a restart. Those that have are in ``back``, by rank.
+    """
+
+    attempt: Attempt
+    bag: Bag
+    slots: list[Slot]
+    seconds: float
+    since: float
+    ranks: Sequence[RankPlace] = ()
+    running: RunningJob | None = None
+    began: bool = False
+    out_s: float = 0.0
+    back: dict[int, list[Slot]] = field(default_factory=dict)
+    over: set[int] = field(default_factory=set)
+
+    @property
+    def size(self) -> int:
+        """How many ranks it has, those that have ended included."""
+        return len(self.ranks) + len(self.over)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The number of each of its ``ranks``."""
+        return [number for number in range(self.size) if number not in self.over]
+
+    def first_on(self, worker: Worker) -> Slot:
+        """The first of its slots that ``worker`` has."""
+        return next(slot for slot in self.slots if slot.worker is worker)
+
+    def workers(self) -> list[Worker]:
+        """The workers that it has slots of, each once, in the order of their ranks."""
+        return list(dict.fromkeys([slot.worker for slot in self.slots]))
+
+
 @dataclass(frozen=True, slots=True)
 class Away:
     """A worker whose window is closed: what it has announced, and the slots it had (one, if it was never seen up).
@@ -228,7 +269,7 @@ def habitual(last: Window | None, gap: float | None, now: float) -> Windows:
     if last is None or gap is None:
         return Windows()
     opens = max(now, last.closes + gap)
-    return Windows(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
+    return HabitualWindows(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
 
 
 def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:

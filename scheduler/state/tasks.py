@@ -115,7 +115,7 @@ class TaskTable:
     def succeed(self, tasks: Sequence[int], actual: Sequence[float], pc: str, on_slot: bool = False) -> list[float]:
         """Mark tasks as done after ``actual`` seconds: `move` and `Bag.learn` for each, with fewer lookups.
 
-        ``pc``: where they ran. ``on_slot``: until now they were out (`Category.put_out`). Returns the ratios of actual
+        ``pc``: where they ran. ``on_slot``: until now they were out (`Category.charge`). Returns the ratios of actual
         to predicted runtimes.
         """
         if len(tasks) == 1:
@@ -135,7 +135,7 @@ class TaskTable:
         longest = max(actual)
         told = ratios(predicted, actual)
         if not bag.bounded:
-            first_told = bag.foretold(tasks, predicted)
+            first_told = bag.corrected_predictions(tasks, predicted)
             bag.learn(told if first_told is predicted else ratios(first_told, actual), longest, pc)
         if longest > bag.took:
             bag.took, self.longer = longest, True
@@ -148,7 +148,7 @@ class TaskTable:
         bag.category.account.new_s += spent_s
         self._ended(bag, tasks, foreseen)
         if on_slot:
-            bag.category.put_out(-len(tasks), -foreseen)
+            bag.category.charge(-len(tasks), -foreseen)
         return told
 
     def _settle(self, batch: TaskBatch, task: int, state: State) -> None:
@@ -190,7 +190,7 @@ class TaskTable:
         states = UNSENT if unsent else OPEN
         return [span for batch, first, many in self.pieces(spans) for span in batch.spans(states, first, many)]
 
-    def elsewhere(self, first: int, count: int) -> int:
+    def bound(self, first: int, count: int) -> int:
         """How many of these tasks of one batch are bound to a slot."""
         batch = self.known(first)
         start = first - batch.first

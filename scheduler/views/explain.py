@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deskgrid.scheduler.grid import SchedulerState
-from deskgrid.scheduler.model import State, Window
-from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.model import ROUNDING, State, Window
 from deskgrid.scheduler.state.avoided import Rest
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
@@ -154,7 +153,7 @@ def explain(grid: SchedulerState, task: int, now: float) -> Generator[int, None,
         quarantined = grid.quarantine.workers.get(name)
         early_s = grid.hours.early(name, grid.slots.workers[name].opened) if its else None
         rest = grid.avoided.rest(bag.category.key, name) or grid.avoided.rest(bag.own_key, name)
-        reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, bag) for slot in its]
+        reasons = [_reason(slot, needs + ROUNDING, now, quarantined, bag) for slot in its]
         if early_s is not None or rest is not None:
             reasons = [replace(each, early_s=early_s, rest=rest) for each in reasons]
         slots += reasons

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterator
 
+from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.state.slots import Worker
@@ -26,7 +27,7 @@ def has_longer_window(
     grid: SchedulerState, than: float, now: float, need: Need = SINGLE, without: Container[str] = ()
 ) -> bool:
     """Whether `longest_window` is more than ``than`` seconds: usually one of the first windows is."""
-    return any(length > than for length, _ in _lengths(grid, now, need, without))
+    return any(fits(than, length) for length, _ in _lengths(grid, now, need, without))
 
 
 def lacks(worker: Worker | None, need: Need) -> tuple[tuple[str, ...], float | None]:

@@ -67,7 +67,7 @@ def test_the_front_door_lets_in_the_client_and_the_messages_only(told: Told) -> 
     loaded = ours(told.loaded)
     kinds = {kind_of(file) for file, stem in stems.items() if {stem, f"deskgrid.{stem}"} & loaded}
     assert {"deskgrid", "deskgrid.client.grid", "deskgrid.wire"} <= loaded
-    assert kinds <= {"front door", "client", "lent", "line", "common", "empty"}
+    assert kinds <= {"front door", "client", "lent", "pickler", "line", "common", "empty"}
 
 
 def test_every_public_name_is_there_and_listed() -> None:

@@ -24,6 +24,8 @@ PLACES = {
     "deskgrid/lazy_commands.py": "options",
     "deskgrid/option_types.py": "options",
     "deskgrid/raised.py": "lent",
+    "deskgrid/rebuilt.py": "pickler",
+    "deskgrid/rebuilt_types.py": "pickler",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
     "deskgrid/wire/key_pair.py": "line",
@@ -60,12 +62,13 @@ MAY_IMPORT = {
     # By an entry point, as those of others: the scheduler knows no paper.
     "paper's policy": (["paper's policy", "scheduler"], []),
     "server": (["server", "scheduler", "lent", "line", "common"], ["msgpack", "zmq"]),
-    "client": (["client", "lent", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
+    "client": (["client", "lent", "pickler", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
     "worker": (["worker", "child", "line", "common"], ["zmq", "apscheduler"]),
     "child": (["child"], ["cloudpickle", "msgpack"]),
     # What a program loads as well as its tasks, or the scheduler.
     "lent": ([], []),
+    "pickler": (["pickler"], ["cloudpickle"]),
     "front door": (["client", "lent", "common"], []),
     # numpy comes with a bag: see examples/environment.py; mpi4py with the PCs of a lab that runs MPI programs.
     "example": (["front door"], ["numpy", "mpi4py"]),
@@ -203,3 +206,18 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
 )
 def test_what_the_house_allows_is_none(importer: str, name: str) -> None:
     assert breach(importer, name) is None
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Not even for types: who reads one of them would have to read them all."""
+    its = {
+        file: {other for found in imports(tree(file), file) if (other := our_file(found.name)) not in (None, file)}
+        for file in files(*[place for place in PLACES if place not in ("tests/", "benchmarks/", "examples/")])
+    }
+    while leaves := [file for file, others in its.items() if not others & its.keys()]:
+        for file in leaves:
+            del its[file]
+    while roots := its.keys() - set().union(*its.values()):
+        for file in roots:
+            del its[file]
+    assert not its

@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.crash_report import with_places
+from deskgrid.broker.crash_report import with_crash_sites
 from deskgrid.broker.store.rows import ResultRow
 from tests.broker.office import Office
 from tests.peers import BareWorker
@@ -76,7 +76,7 @@ def test_an_account_that_an_older_broker_wrote_down_can_be_asked_about(tmp_path:
 
 def test_the_workers_of_a_crash_are_named_behind_the_longest_message() -> None:
     account = wire.Failure("Crash", "x" * 10**6).packed()
-    message = wire.read_failure(with_places(account, ["n" * 255] * 3)).message
+    message = wire.read_failure(with_crash_sites(account, ["n" * 255] * 3)).message
     assert message.endswith(f"(crashed 3 times, on {', '.join(['n' * 255] * 3)})")
     assert len(message) <= wire.ACCOUNT_CHARACTERS
 

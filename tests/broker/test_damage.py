@@ -143,6 +143,7 @@ def test_it_is_whole_when_nothing_happened_to_it(made: Made, copy: Callable[[], 
     assert opened(copy()) == made.states[-1]
 
 
+@pytest.mark.slow
 def test_a_log_that_is_cut_at_any_byte_gives_the_last_commit_before_that(
     made: Made, copy: Callable[[], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_log_that_is_cut_at_any_byte_gives_the_last_commit_before_that(
         print(f"\njournal: log cut at {count} places, each one of its {COMMITS + 1} commits")
 
 
+@pytest.mark.slow
 def test_a_log_with_a_page_of_garbage_gives_the_last_commit_before_that(
     made: Made, copy: Callable[[], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,6 +177,7 @@ def test_a_log_with_a_page_of_garbage_gives_the_last_commit_before_that(
         print(f"\njournal: log overwritten at {count} places, each one of its commits")
 
 
+@pytest.mark.slow
 def test_tables_that_are_cut_at_any_byte_are_refused(
     made: Made, copy: Callable[[], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,8 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.forecasts import etas as etas_module
 from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN, OLD_S, PART, SOON_S, WAIT_S
-from deskgrid.broker.forecasts.runner import LATE, AtOnce, Ticket
+from deskgrid.broker.forecasts.runner import InlineForecaster
+from deskgrid.broker.forecasts.ticket import LATE, Ticket
 from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import WRITE_S
 from deskgrid.scheduler.forecast import look as look_module
@@ -69,7 +70,7 @@ def pending(office: Office, client: Client, bag: str) -> int:
 
 def made(office: Office) -> int:
     forecaster = office.sessions.state.forecaster
-    assert isinstance(forecaster, AtOnce)
+    assert isinstance(forecaster, InlineForecaster)
     return len(forecaster.made)
 
 
@@ -480,6 +481,7 @@ def test_a_bag_that_is_done_soon_costs_nothing(office: Office, client: Client) -
     assert made(office) == 0
 
 
+@pytest.mark.slow
 def test_intervals_widen_if_bags_take_longer_than_they_should(open_office: OpenOffice) -> None:
     office = open_office()
     worker = joined(office)

@@ -16,8 +16,9 @@ import pytest
 
 from deskgrid.broker.forecasts import process as process_module
 from deskgrid.broker.forecasts import tasks as tasks_module
-from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _Jobs, lines_of
-from deskgrid.broker.forecasts.runner import LATE, AtOnce, Ticket
+from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _PendingForecasts, lines_of
+from deskgrid.broker.forecasts.runner import InlineForecaster
+from deskgrid.broker.forecasts.ticket import LATE, Ticket
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.compare import ImaginedEnd
 from deskgrid.scheduler.forecast.picture import (
@@ -75,7 +76,7 @@ def woken() -> Iterator[Woken]:
 
 def test_a_process_of_its_own_gives_the_same_answer(woken: Woken) -> None:
     ticket = woken.made(seed=3)
-    assert ticket.ends == forecast(PICTURE, Random(3), 20) == AtOnce().submit(PICTURE, 3, 20).ends
+    assert ticket.ends == forecast(PICTURE, Random(3), 20) == InlineForecaster().submit(PICTURE, 3, 20).ends
     assert 0.0 < ticket.cost_s < 5.0
     assert woken.made(seed=4).ends != ticket.ends
 
@@ -120,7 +121,7 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_owners_take_turns() -> None:
-    jobs = _Jobs()
+    jobs = _PendingForecasts()
     for owner in ("mallory", "mallory", "mallory", "ann", "ben"):
         assert jobs.put(owner, (PICTURE, owner, {}, Ticket()))
     taken = [found[0] for _ in range(5) if (found := jobs.get(0.0)) is not None]
@@ -129,7 +130,7 @@ def test_owners_take_turns() -> None:
 
 
 def test_who_has_used_least_comes_first() -> None:
-    jobs = _Jobs()
+    jobs = _PendingForecasts()
 
     def asked(*owners: str) -> None:
         for owner in owners:
@@ -258,7 +259,7 @@ def test_very_many_forecasts_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(process_module, "WAITING", 2)
     process = ForecastProcess(lambda: None)
     tickets = [process.ask(PICTURE, "ends", SEED, "") for _ in range(4)]
-    assert tickets[-1].failure == "2 forecasts wait already"
+    assert tickets[-1].failure == "2 forecasts are pending already: retry later"
     gate.set()
     process.close()
 

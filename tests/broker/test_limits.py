@@ -12,7 +12,7 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port import connections as limits
 from deskgrid.broker.port import send_queue as send_queue_module
 from deskgrid.broker.port.connections import Connections
-from deskgrid.broker.port.send_queue import MESSAGE_BYTES, Handed, Parts, SendQueue, Untaken
+from deskgrid.broker.port.send_queue import MESSAGE_BYTES, OutstandingBytes, Parts, SendQueue, SendResult
 from tests.broker.office import Office, OfficeLine
 from tests.peers import BareWorker
 
@@ -222,21 +222,21 @@ class Network:
     def __init__(self, **takes: int) -> None:
         self.takes = {name.encode(): count for name, count in takes.items()}
         self.taken: list[tuple[bytes, ...]] = []
-        self.untaken = Untaken()
+        self.untaken = OutstandingBytes()
         self.outgoing = SendQueue(self._hand_over, self.untaken)
 
     def waiting(self, peer: bytes) -> int:
         """Bytes that wait for a peer."""
         return self.untaken.of_peer(peer)
 
-    def _hand_over(self, peer: bytes, parts: Parts) -> Handed:
+    def _hand_over(self, peer: bytes, parts: Parts) -> SendResult:
         if peer not in self.takes:
-            return Handed.NOBODY
+            return SendResult.GONE
         if not self.takes[peer]:
-            return Handed.LATER
+            return SendResult.WOULD_BLOCK
         self.takes[peer] -= 1
         self.taken.append((peer, *map(bytes, parts)))
-        return Handed.TAKEN
+        return SendResult.SENT
 
 
 def test_what_a_slow_peer_does_not_take_waits_in_order_and_nobody_else_does() -> None:
@@ -389,7 +389,8 @@ def test_requests_for_the_results_of_a_bag_that_wait_are_few(office: Office, mon
     bag = client.submit([b"0"])
     for request in (1001, 1002, 1003, 1003, 1004):
         client.send(wire.Watch(request, bag, 0))
-    assert client.expect(wire.Failed) == wire.Failed(1004, f"3 requests for the results of bag {bag} wait already")
+    said = f"3 requests for the results of bag {bag} are pending already: retry when some have been answered"
+    assert client.expect(wire.Failed) == wire.Failed(1004, said)
     assert [*office.sessions.state.book.by_id[bag].watchers.values()] == [{1001: 0, 1002: 0, 1003: 0}]
 
 

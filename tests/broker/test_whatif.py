@@ -7,7 +7,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.forecasts.runner import Ticket
+from deskgrid.broker.forecasts.ticket import Ticket
 from deskgrid.broker.forecasts.whatif import WAITING_LIMIT, WAITING_LIMIT_ALL
 from deskgrid.scheduler.forecast.correction import Score
 from deskgrid.scheduler.forecast.picture import Picture
@@ -182,8 +182,10 @@ def test_a_bag_that_has_ended_has_no_other_end(office: Office, client: Client) -
     bag = submitted(client)
     client.ask("cancel", bag=bag)
     office.settle()
-    assert client.failed("whatif", bag=bag, changes=[]) == "the bag has ended"
-    assert client.failed("advise", bag=bag) == "the bag has ended"
+    ended = client.ask("eta", bag=bag)
+    assert ended["high_s"] == 0.0
+    assert client.ask("whatif", bag=bag, changes=[FIVE_MORE])["rows"] == [ended, ended]
+    assert client.ask("advise", bag=bag) == {"now": ended, "longer": [], "misfits": None}
 
 
 WRONG = "changes has one that is wrong: "
@@ -269,7 +271,7 @@ def slow(office: Office) -> Slow:
 def test_a_credential_has_a_few_such_questions_at_a_time(office: Office, client: Client, slow: Slow) -> None:
     asked(client, WAITING_LIMIT)
     office.settle()
-    said = "4 such questions of client wait already: ask again when they have been answered"
+    said = "4 such questions of client are pending already: retry when some have been answered"
     assert client.failed("whatif new", tasks=1, runtime_s=1.0, changes=[]) == said
     assert client.ask("status")  # other questions are answered meanwhile
     slow.tickets[0].done, slow.tickets[0].answer = True, {"rows": []}
@@ -285,7 +287,7 @@ def test_questions_of_somebody_who_hung_up_still_count(office: Office, client: C
     client.close()
     office.settle()
     again = office.client()
-    assert again.failed("whatif new", tasks=1, runtime_s=1.0, changes=[]).startswith("4 such questions of client wait")
+    assert again.failed("whatif new", tasks=1, runtime_s=1.0, changes=[]).startswith("4 such questions of client are")
     for ticket in slow.tickets:
         ticket.done = True
     asked(again, 1)
@@ -298,9 +300,8 @@ def test_all_credentials_together_have_a_limit(office: Office, client: Client, s
         asked(office.client(Credential(f"user {number}", "submitter")), WAITING_LIMIT)
     office.settle()
     assert len(slow.tickets) == WAITING_LIMIT_ALL
-    assert client.failed("whatif new", tasks=1, runtime_s=1.0, changes=[]).startswith(
-        "too many such questions of others"
-    )
+    said = "32 such questions are pending already: retry later"
+    assert client.failed("whatif new", tasks=1, runtime_s=1.0, changes=[]) == said
 
 
 def test_a_forecast_that_fails_costs_only_itself(office: Office, client: Client, slow: Slow) -> None:

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deskgrid.cli.front import main
-from deskgrid.client.bag import TaskLog
 from deskgrid.client.eta import Eta
 from deskgrid.client.following import LogPiece
+from deskgrid.client.logs import TaskLog
 from deskgrid.client.progress import Progress
 from deskgrid.client.whatif import Advice, Change
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed

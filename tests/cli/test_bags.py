@@ -11,9 +11,9 @@ import pytest
 
 from deskgrid.cli.bags import LAST_WORDS
 from deskgrid.cli.base import show
-from deskgrid.client.bag import TaskLog
 from deskgrid.client.eta import Eta
 from deskgrid.client.following import LogPiece
+from deskgrid.client.logs import TaskLog
 from deskgrid.client.payload import RAISED_BY
 from deskgrid.errors import (
     BagRejected,

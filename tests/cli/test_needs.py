@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deskgrid.client.bag import RankLog, TaskLog
+from deskgrid.client.logs import RankLog, TaskLog
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey
 from tests.cli.fakes import FakeBag, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG

@@ -228,6 +228,11 @@ def test_advice_says_if_nothing_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert advised(monkeypatch, Advice(NOW, (), None))[1:] == [ALL_STAY]
 
 
+def test_of_a_bag_that_has_ended_advice_says_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Advice(eta(0.0, 0.0, 0.0), (), None)
+    assert advised(monkeypatch, ended) == [ended.line()] == ["it has ended"]
+
+
 def test_advice_for_a_checkpointing_bag_does_not_say_to_save_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = eta(None, None, None, "3 tasks fit no window that is known")
     told = advised(monkeypatch, Advice(nobody, (), Misfits(3, 11 * HOUR, 10 * HOUR, 2, keeps=True)))

@@ -14,11 +14,12 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.client import submission
-from deskgrid.client.bag import TaskLog
 from deskgrid.client.grid import Grid
+from deskgrid.client.logs import TaskLog
 from deskgrid.client.progress import Progress
 from deskgrid.client.replies import ANSWER_S, Waiter
 from deskgrid.client.task import task
+from deskgrid.client.whatif import Change
 from deskgrid.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
 from deskgrid.wire import Outcome
 from tests.client.fakebroker import FakeGrid
@@ -268,7 +269,8 @@ def test_an_empty_bag_has_ended(fake: FakeGrid, grid: Grid, items: Any, explore:
         assert (len(bag), bag.results(), list(bag.as_completed()), bag.wait(0), bag.fetch()) == (0, [], [], True, [])
         assert (bag.progress().total, bag.eta().high, bag.cancel(), list(bag.follow())) == (0, 0.0, 0, [])
         assert "empty" in bag.explain()
-        assert "it has ended" in bag.advise().line()
+        assert str(bag.advise()) == bag.advise().line() == "it has ended"
+        assert [str(row) for row in grid.whatif(bag, Change(more=1))] == ["it has ended"] * 2
         for order in (bag.pause, bag.resume, bag.forget, lambda bag=bag: bag.update_runtimes({})):
             order()
         questions: list[Callable[[], object]] = [

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from deskgrid.client import following
-from deskgrid.client.bag import RankLog, TaskLog
 from deskgrid.client.following import Following
+from deskgrid.client.logs import RankLog, TaskLog
 
 
 @pytest.fixture(autouse=True)

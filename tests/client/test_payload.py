@@ -5,7 +5,7 @@ import pickle
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -88,7 +88,7 @@ def test_an_argument_that_is_only_large_here_is_a_small_payload() -> None:
 def test_an_object_of_the_program_travels_with_its_class_beside_a_large_argument(of_the_program: type) -> None:
     for beside in (of_the_program(), lambda: None):
         packed = pack_call((bytes(LARGE_BYTES), beside), {}, "it")
-        assert b"cloudpickle" in bytes(packed)
+        assert b"cloudpickle" in bytes(packed) or b"deskgrid.rebuilt" in bytes(packed)
     with pytest.raises(BagRejected, match="the limit is"):
         pack_call((bytes(VALUE_BYTES),), {}, "it")
 
@@ -146,27 +146,6 @@ def test_a_commands_item_with_a_nul_is_refused_by_name() -> None:
 def test_half_a_character_is_refused_by_name() -> None:
     with pytest.raises(PicklingFailed, match="item 0 has a character that stands for no byte"):
         pack_text("\ud800", "item 0")
-
-
-def test_code_that_travels_keeps_the_name_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    inner_module, table = cloudpickle.cloudpickle, cloudpickle.CloudPickler._dispatch_table
-    usual = inner_module._code_reduce
-
-    def without_files(code: Any) -> Any:
-        """As cloudpickle 3.1.3 does it."""
-        make, args = usual(code)
-        return make, tuple("<dynamic-code>" if each == __file__ else each for each in args)
-
-    monkeypatch.setattr(inner_module, "_code_reduce", without_files)
-    monkeypatch.setitem(table, type(without_files.__code__), without_files)
-
-    def inner() -> Callable[[], None]:
-        return lambda: None
-
-    packed = pack_call((inner,), {}, "item 0")
-    assert isinstance(packed, bytes)
-    args, _ = pickle.loads(packed)
-    assert {args[0].__code__.co_filename, args[0]().__code__.co_filename} == {__file__}
 
 
 # --- back ------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import contextvars
 import functools
+import os
 import queue
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from deskgrid import task
+from deskgrid.client.bag_files import KnownFiles
 from deskgrid.client.payload import pack_call
 from deskgrid.client.task import as_task
 from deskgrid.client.template import pickle_function
@@ -131,3 +133,13 @@ def test_a_function_that_brings_much_names_its_largest_variable_once(caplog: pyt
     (said,) = [record.getMessage() for record in caplog.records]
     assert "its variable table has 11," in said
     assert "grid.share(table)" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes among files")
+def test_a_named_pipe_is_refused_at_once_although_nobody_writes_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    for path in (folder / "pipe", folder):
+        with pytest.raises(BagRejected, match=r"pipe is neither a file nor a folder"):
+            KnownFiles().at(str(path))

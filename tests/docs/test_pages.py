@@ -15,9 +15,24 @@ from deskgrid.cli.front import main
 from deskgrid.lazy_commands import LazyCommand
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import WindowsFile, read_cycle, read_windows
-from tests.docs.pages import ALL_BLOCKS, PAGES, RUN, Block, commands, exists, headings, inline_code, links, text_of
+from tests.docs.pages import (
+    ALL_BLOCKS,
+    PAGES,
+    RUN,
+    Block,
+    blocks,
+    commands,
+    exists,
+    headings,
+    inline_code,
+    links,
+    text_of,
+)
 from tests.live import ROOT
 
+GLOSSARY = "docs/reference/glossary.md"
+# What is installed.
+SOURCE = ("broker", "deskgrid", "papers", "scheduler", "sleepbench", "worker")
 FOLDERS = "benchmarks|broker|deskgrid|docs|examples|papers|scheduler|sleepbench|tests|worker"
 
 SHOWN = [
@@ -186,15 +201,66 @@ def test_a_unit_is_one(block: Block, tmp_path: Path) -> None:
 # --- the map and the glossary ----------------------------------------------------------------------------------------
 
 
-def test_the_map_of_the_code_has_every_folder() -> None:
-    rooms = [*(ROOT / room for room in ("broker", "deskgrid", "papers", "scheduler", "sleepbench", "worker"))]
-    folders = {path.parent.relative_to(ROOT).as_posix() for room in rooms for path in room.rglob("__init__.py")}
-    named = {code.rstrip("/") for code in inline_code("docs/how-it-works.md")}
-    assert folders - named == set()
+def rows_of_the_map() -> list[str]:
+    """The folders that have a row in the map, with the room to know first."""
+    return re.findall(r"^\| `(\w+)/` \| .* \| `\1/[\w./]+`", text_of("docs/how-it-works.md"), re.MULTILINE)
 
 
-def test_the_glossary_defines_each_term_once() -> None:
-    terms = re.findall(r"^- \*\*(.*?)\*\*: ", text_of("docs/reference/glossary.md"), re.MULTILINE)
-    each = [term for line in terms for term in line.split("**, **")]
-    assert len(each) > 50
-    assert len(each) == len(set(each))
+def test_the_map_of_the_code_has_a_row_for_each_folder_at_the_top() -> None:
+    code = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("[a-z]*/*.py")}
+    assert sorted(rows_of_the_map()) == sorted(code)
+
+
+def test_each_folder_of_the_source_says_what_it_is_for() -> None:
+    rooms = [path for room in SOURCE for path in (ROOT / room).rglob("__init__.py")]
+    assert len(rooms) > 30
+    assert [str(path) for path in rooms if not path.read_text(encoding="utf-8").startswith('"""')] == []
+
+
+def steps_of_the_journey() -> list[tuple[str, str]]:
+    """The functions that the journey of a task names, each with its file: its folder is at the top of its column."""
+    (journey,) = [block for block in blocks("docs/how-it-works.md") if block.language == "text"]
+    _, folders, *lines = journey.text.splitlines()
+    starts = [found.span()[0] for found in re.finditer(r"\S+", folders)]
+    return [
+        (folders.split()[starts.index(found.start())] + found[1], function)
+        for line in lines
+        for found in re.finditer(r"([\w/]+\.py) (\w+(?:, \w+)*)", line)
+        for function in found[2].split(", ")
+    ]
+
+
+def test_the_journey_of_a_task_names_functions_that_exist() -> None:
+    steps = steps_of_the_journey()
+    assert len(steps) > 40
+    wrong = [(file, name) for file, name in steps if not re.search(rf"^ *def {name}\(", text_of(file), re.MULTILINE)]
+    assert wrong == []
+
+
+def terms_of(part: str) -> list[str]:
+    """The terms that a part of the glossary defines, in its order."""
+    _, _, rest = text_of(GLOSSARY).partition(f"## {part}\n")
+    lines = re.findall(r"^- \*\*(.*?)\*\*: ", rest.partition("\n## ")[0], re.MULTILINE)
+    return [term for line in lines for term in line.split("**, **")]
+
+
+def lacking(terms: list[str], texts: list[str], least: int) -> list[str]:
+    """The terms that fewer than ``least`` of ``texts`` contain, in the singular or in the plural."""
+    words = {term: re.compile(rf"\b{term.removesuffix('y')}(y|ies|s|es)?\b", re.IGNORECASE) for term in terms}
+    return [term for term, word in words.items() if sum(word.search(text) is not None for text in texts) < least]
+
+
+def test_the_glossary_is_short_and_defines_each_term_once_in_alphabetical_order() -> None:
+    users, code = terms_of("For users"), terms_of("In the code")
+    assert users == sorted(users)
+    assert [line for line in code if line != "priority queue"] == sorted({*code} - {"priority queue"})
+    assert len({*users, *code}) == len(users) + len(code)
+    assert 50 < len(users) + len(code) <= 75
+
+
+def test_a_term_of_the_glossary_is_used_elsewhere() -> None:
+    pages = [text_of(page) for page in PAGES if page != GLOSSARY]
+    source = [path.read_text(encoding="utf-8") for room in SOURCE for path in (ROOT / room).rglob("*.py")]
+    assert lacking(terms_of("For users"), pages, least=2) == []
+    assert lacking(terms_of("In the code"), source, least=3) == []
+    assert lacking(["attempt", "ghost of an attempt"], pages, least=2) == ["ghost of an attempt"]

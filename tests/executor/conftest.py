@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.executor.rig import Rig, buried
+from tests.executor.scripts import Scripts
 
 
 @pytest.fixture
@@ -34,3 +35,9 @@ def rigs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[.
 def rig(rigs: Callable[..., Rig]) -> Rig:
     """A rig with one slot."""
     return rigs()
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, rig: Rig) -> Scripts:
+    """Runs scripts."""
+    return Scripts(tmp_path, rig)

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import msgpack
 
+from deskgrid.rebuilt import dumps
 from deskgrid.wire import Outcome, TaskOptions
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.jobs import Job, JobEnded
@@ -72,7 +72,7 @@ def python_template(
     function: Callable[..., object] | bytes, bundle: dict[str, bytes] | None = None, python: str = HERE
 ) -> bytes:
     """A template as a client makes it; ``function`` may be pickled already."""
-    pickled = function if isinstance(function, bytes) else cloudpickle.dumps(function)
+    pickled = function if isinstance(function, bytes) else dumps(function)
     template = {"kind": "python", "python": python, "function": pickled, "bundle": bundle or {}}
     return bytes(msgpack.packb(template))
 
@@ -84,7 +84,7 @@ def command_template(*argv: str) -> bytes:
 
 def call(*args: object, **kwargs: object) -> bytes:
     """The payload of one call."""
-    return bytes(cloudpickle.dumps((args, kwargs)))
+    return dumps((args, kwargs))
 
 
 def child_finder() -> Callable[[], Any]:

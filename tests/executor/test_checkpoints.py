@@ -449,6 +449,22 @@ def test_packed_files_come_back_and_links_do_not_lead_out(tmp_path: Path) -> Non
         child.unpack_files(b"garbage", new)
 
 
+def test_empty_folders_are_saved_with_the_files_beside_them(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    (old / "state" / "empty" / "inner").mkdir(parents=True)
+    (old / "none").mkdir()
+    (new / "state" / "empty").mkdir(parents=True)
+    assert child.pack_files(old, ["none", "state"], {}) == b"", "there is no file"
+    (old / "state" / "file").touch()
+    child.unpack_files(child.pack_files(old, ["state"], {}), new)
+    assert {path.relative_to(new).as_posix() for path in new.rglob("*")} == {
+        "state",
+        "state/empty",
+        "state/empty/inner",
+        "state/file",
+    }
+
+
 def test_the_inputs_of_a_command_are_saved_only_if_it_replaced_them_and_are_replaced_again(tmp_path: Path) -> None:
     old, new, stored = (tmp_path / name for name in ("old", "new", "stored"))
     for folder in (old, new, stored):
@@ -476,15 +492,17 @@ def test_a_checkpoint_that_leads_out_of_the_folder_changes_nothing_there(tmp_pat
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "link").symlink_to(tmp_path)
     packed, evil = io.BytesIO(), tarfile.TarInfo(name.format(tmp_path))
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        archive.addfile(evil, io.BytesIO())
-    with pytest.raises(Unreadable):
-        child.unpack_files(packed.getvalue(), tmp_path / "folder")
+    for evil.type in (tarfile.REGTYPE, tarfile.DIRTYPE):
+        packed.seek(0)
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.addfile(evil, io.BytesIO())
+        with pytest.raises(Unreadable):
+            child.unpack_files(packed.getvalue(), tmp_path / "folder")
     assert (tmp_path / "outside").read_text() == "mine"
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE])
-def test_a_checkpoint_has_nothing_but_files(tmp_path: Path, kind: bytes) -> None:
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_a_checkpoint_has_nothing_but_files_and_folders(tmp_path: Path, kind: bytes) -> None:
     packed, odd = io.BytesIO(), tarfile.TarInfo("odd")
     odd.type, odd.linkname = kind, "odd"
     with tarfile.open(fileobj=packed, mode="w") as archive:

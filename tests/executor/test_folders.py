@@ -52,6 +52,14 @@ def ended(process: "subprocess.Popen[str]") -> None:
     process.communicate()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
+def test_its_path_has_no_links_as_programs_see_it_that_ask_where_they_are(place: Path) -> None:
+    (place / "link").symlink_to(place)
+    folder = WorkerFolder(place / "link")
+    assert folder.path.parent == place
+    folder.close()
+
+
 def test_it_is_there_until_it_is_closed_and_leaves_nothing(place: Path) -> None:
     folder = WorkerFolder()
     (folder.path / "file").write_text("something")

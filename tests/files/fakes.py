@@ -10,8 +10,8 @@ from deskgrid import wire
 from deskgrid.worker.files.errands import Errand
 
 
-class AtOnce:
-    """Errands that are done when the owner polls, in order."""
+class InlineBackground:
+    """Background that are done when the owner polls, in order."""
 
     def __init__(self) -> None:
         self._todo: deque[Errand] = deque()

@@ -32,6 +32,10 @@ print(len([*place.iterdir()]))
 """
 
 
+def folders_in(place: Path) -> set[str]:
+    return {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_dir()}
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveGrid]:
     with live_grid(tmp_path / "home", workers=1, durability="process") as started:
@@ -209,6 +213,68 @@ def test_a_function_may_return_a_folder_and_files_from_anywhere(grid: Grid, tmp_
     ((folder, file),) = grid.bag(make, [1], runtime=1).results()
     assert content(Path(folder)) == {"a": b"a", "b": b"b"}
     assert Path(file).read_text() == "there"
+
+
+def test_empty_folders_travel_there_and_back(grid: Grid, tmp_path: Path) -> None:
+    (tmp_path / "given" / "in" / "ner").mkdir(parents=True)
+    (tmp_path / "given" / "none").mkdir()
+    (tmp_path / "nothing").mkdir()
+
+    def copied(given: list[File]) -> list[File]:
+        left = [File("left"), File("deep/nothing")]
+        for source, target in zip(given, left, strict=True):
+            __import__("shutil").copytree(source, target)
+        return left
+
+    (found,) = grid.bag(copied, [[File(tmp_path / "given"), File(tmp_path / "nothing")]], runtime=1).results()
+    assert [folders_in(Path(each)) for each in found] == [{"in", "in/ner", "none"}, set()]
+    bag = grid.command(
+        ["cp", "-r", "given", "left"], [""], runtime=1, inputs=[str(tmp_path / "given")], outputs=["left"]
+    )
+    assert bag.fetch(tmp_path / "to", 0) == []
+    assert folders_in(tmp_path / "to") == {"left", "left/in", "left/in/ner", "left/none"}
+
+
+def test_a_function_may_return_links_of_any_form_into_its_folder(grid: Grid, tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+
+    def links(how: str) -> list[File]:
+        real, folder = File("deep/real"), File("many")
+        os.mkdir(folder)
+        for path in (real.path, os.path.join(folder, "real")):
+            with open(path, "w") as file:
+                file.write("data")
+        ways = {"absolute": os.path.abspath, "relative": lambda path: os.path.relpath(path, folder)}
+        way = ways[how]
+        os.symlink(way(os.path.join(folder, "real")), os.path.join(folder, "inside"))
+        os.symlink(way(real.path), os.path.join(folder, "beside"))
+        os.symlink(os.path.abspath(real.path), File("alone"))
+        return [folder, File("alone")]
+
+    for folder, alone in grid.bag(links, ["absolute", "relative"], runtime=1).results():
+        assert content(Path(folder)) == dict.fromkeys(("real", "inside", "beside"), b"data")
+        assert Path(alone).read_bytes() == b"data"
+        assert not any(Path(path).is_symlink() for path in (alone, *Path(folder).iterdir()))
+
+    def leads_out(path: str) -> File:
+        os.symlink(path, File("out"))
+        return File("out")
+
+    (error,) = grid.bag(leads_out, [str(tmp_path / "theirs")], runtime=1).results(errors="return")
+    assert "'out' is a link to something that is not in the task's folder" in str(error)
+
+
+def test_what_a_function_wrote_to_a_file_that_is_still_open_is_in_its_result(grid: Grid) -> None:
+    def writes(text: str) -> list[File]:
+        one, folder = File("one.txt"), File("many")
+        os.mkdir(folder)
+        sys.kept = [one.open("w"), File(os.path.join(folder, "other.bin")).open("wb")]  # type: ignore[attr-defined]
+        for file, data in zip(sys.kept, (text, text.encode()), strict=True):  # type: ignore[attr-defined]
+            file.write(data)
+        return [one, folder]
+
+    for (one, folder), text in zip(grid.bag(writes, ["a", "b"], runtime=1).results(), "ab", strict=True):
+        assert (Path(one).read_text(), content(Path(folder))) == (text, {"other.bin": text.encode()})
 
 
 def test_files_that_a_function_did_not_write_or_named_twice_are_its_error(grid: Grid, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from deskgrid.worker.run.executor import RESULT_LIMIT
 from deskgrid.worker.run.jobs import Job, JobEnded, PrintedOutput, Program
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.templates import UnpackedTemplate
-from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
+from tests.files.fakes import InlineBackground, Store, content, digest, entry, parts_of
 from tests.without_files import NoRanks, WithoutCheckpoints
 
 BIG = os.urandom(3 * wire.PART_BYTES + 9)
@@ -87,7 +87,7 @@ class Rig:
         self.area.mkdir(exist_ok=True, parents=True)
         self.cache = FileCache(place / "cache", 10**9)
         self.stage = FileStage(self.processes, self.cache, self.area, lambda: None, accounts=accounts)
-        self.errands = AtOnce()
+        self.errands = InlineBackground()
         stage = self.stage
         for part in (stage, stage._downloads, stage._uploads, stage._inputs, stage._outputs):
             part._errands = self.errands  # type: ignore[assignment]

@@ -70,8 +70,9 @@ def left(area: Path, *patterns: str) -> dict[str, bytes]:
     parts = {each: source.read() for each, source in found.parts.items()}
     assert all(digest(data) == each for each, data in parts.items())
     (tree,) = found.trees
-    files = wire.read_tree(parts[tree]).entries
-    return {each.path: b"".join(parts[part] for part in wire.split_digests(each.parts)) for each in files}
+    read = wire.read_tree(parts[tree])
+    files = {each.path: b"".join(parts[part] for part in wire.split_digests(each.parts)) for each in read.entries}
+    return files | {f"{folder}/": b"" for folder in read.folders}
 
 
 def test_trees_are_unpacked_as_links_for_a_command_and_beside_each_other_for_a_function(
@@ -158,6 +159,23 @@ def test_what_matches_is_collected(area: Path, work: Path) -> None:
         (work / name).write_bytes(data)
     assert left(area, "out/*") == {name: data for name, data in files.items() if name.startswith("out")}
     assert left(area, "out", "log", "*") == files
+
+
+def test_a_folder_means_everything_in_it_with_its_empty_folders(area: Path, work: Path) -> None:
+    for name in ("out/empty", "out/in ner/emptier/yet", "none"):
+        (work / name).mkdir(parents=True)
+    (work / "out" / "in ner" / "file").write_bytes(b"1")
+    inside = {"out/empty/": b"", "out/in ner/emptier/yet/": b"", "out/in ner/file": b"1"}
+    assert left(area, "out") == left(area, "out/**") == inside
+    assert left(area, "**") == inside | {"none/": b""}
+    assert left(area, "*/in*", "none") == {name: data for name, data in inside.items() if "in ner" in name} | {
+        "none/": b""
+    }
+    with pytest.raises(OutputsRefused, match=r"no file matches 'x'; the folder has: none/, out/empty/, "):
+        collect(area, X, ["x"])
+    (work / "con").mkdir()
+    with pytest.raises(OutputsRefused, match=r"'con' cannot be the name .* Windows cannot have it"):
+        collect(area, X, ["*"])
 
 
 def test_a_pattern_without_a_match_lists_what_the_folder_has(area: Path, work: Path) -> None:

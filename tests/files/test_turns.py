@@ -11,7 +11,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.worker.files import errands as errands_module
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.errands import Dropped, Errands, TookTooLong
+from deskgrid.worker.files.errands import Background, Dropped, TookTooLong
 from deskgrid.worker.files.turns import Turns
 from tests.files.fakes import digest, entry
 from tests.files.test_stage import Rig, failure
@@ -22,8 +22,8 @@ ZEROS = bytes(wire.PART_BYTES)
 
 
 @pytest.fixture
-def errands() -> Iterator[Errands]:
-    made = Errands(lambda: None)
+def errands() -> Iterator[Background]:
+    made = Background(lambda: None)
     yield made
     made.close()
 
@@ -35,7 +35,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.errands.poll()
 
 
-def done(errands: Errands, found: list[Any], count: int = 1) -> bool:
+def done(errands: Background, found: list[Any], count: int = 1) -> bool:
     """Whether so many errands have been passed on, after some time at most."""
 
     def looked() -> bool:
@@ -59,7 +59,7 @@ def test_holders_take_turns_and_what_is_one_holders_stays_in_order() -> None:
         turns.take()
 
 
-def test_what_takes_long_lets_others_have_their_turns(errands: Errands) -> None:
+def test_what_takes_long_lets_others_have_their_turns(errands: Background) -> None:
     other = threading.Event()
     found = list[Any]()
 
@@ -73,7 +73,7 @@ def test_what_takes_long_lets_others_have_their_turns(errands: Errands) -> None:
     assert found == ["short", "long"]
 
 
-def test_what_takes_long_ends_when_it_is_dropped_and_lets_go_of_its_files(errands: Errands) -> None:
+def test_what_takes_long_ends_when_it_is_dropped_and_lets_go_of_its_files(errands: Background) -> None:
     begun, closed = threading.Event(), threading.Event()
     found = list[Any]()
 
@@ -93,7 +93,7 @@ def test_what_takes_long_ends_when_it_is_dropped_and_lets_go_of_its_files(errand
     assert closed.is_set()
 
 
-def test_what_takes_too_long_ends(errands: Errands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_too_long_ends(errands: Background, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errands_module, "LIMIT_S", 0.0)
     found = list[Any]()
 
@@ -106,7 +106,7 @@ def test_what_takes_too_long_ends(errands: Errands, monkeypatch: pytest.MonkeyPa
     assert isinstance(found[0], TookTooLong)
 
 
-def test_a_worker_that_ends_does_not_wait_for_what_takes_long(errands: Errands) -> None:
+def test_a_worker_that_ends_does_not_wait_for_what_takes_long(errands: Background) -> None:
     begun, closed = threading.Event(), threading.Event()
 
     def endless() -> Iterator[None]:

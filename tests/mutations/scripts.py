@@ -11,7 +11,8 @@ from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
-from deskgrid.broker.forecasts.runner import AtOnce, Ticket
+from deskgrid.broker.forecasts.runner import InlineForecaster
+from deskgrid.broker.forecasts.ticket import Ticket
 from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S
@@ -428,7 +429,7 @@ def foretold(seed: int, home: Path) -> None:
         bag = client.submit([b"0"] * 30, runtime=10.0)
         told = [client.ask("eta", bag=bag)["median_s"] for _ in range(20)]
         forecaster = office.sessions.state.forecaster
-        made = len(forecaster.made) if isinstance(forecaster, AtOnce) else -1
+        made = len(forecaster.made) if isinstance(forecaster, InlineForecaster) else -1
         expect(made == 1, "{} forecasts were made at once", made)
         expect(200.0 < told[0] < 700.0, "300 s of work take {}", told[0])
     correction = Correction()

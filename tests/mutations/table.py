@@ -141,7 +141,7 @@ MUTATIONS = (
     Mutation(
         "copy a copy whose original has failed",
         "deskgrid.scheduler.answers:Answers._go_on_alone",
-        "slot.copied_in_vain = ",
+        "slot.do_not_copy = ",
         "_ = ",
         "copy alone",
     ),
@@ -184,7 +184,7 @@ MUTATIONS = (
     Mutation(
         "skip the test of fit when a task is sent",
         "deskgrid.scheduler.placing:Placing._send",
-        "if timed and needs >= (closes - due) * speed - slot.ahead_s:",
+        "if timed and not (closes - due) * speed - slot.ahead_s > needs:",
         "if False:",
         "sunshine",
         first=57,
@@ -1151,7 +1151,7 @@ MUTATIONS = (
     Mutation(
         "say nothing of tasks that fit no window",
         "deskgrid.scheduler.forecast.compare:misfits",
-        "waiting.at_once_s(group) >= longest",
+        "not fits(waiting.at_once_s(group), longest * speed)",
         "False",
         "imagined",
     ),
@@ -1194,8 +1194,8 @@ MUTATIONS = (
     Mutation(
         "foretell tasks in windows that are too short for them",
         "deskgrid.scheduler.forecast.singles:ForecastRun._serve",
-        "each.needs_s >= left or ",
-        "",
+        "(not self._waits[kind] or not fits(each.needs_s, left))",
+        "not self._waits[kind]",
         "foretold",
     ),
     Mutation(

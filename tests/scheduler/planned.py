@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from deskgrid.scheduler.planning.planner import Planner, Prospect
+from deskgrid.scheduler.planning.planner import KnownWindows, Planner
 from deskgrid.scheduler.policies.packing import Packing
 from tests.scheduler.builders import Grid, packing
 
@@ -12,9 +12,9 @@ class Watched(Planner):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[tuple[Prospect, list[float]]] = []
+        self.asked: list[tuple[KnownWindows, list[float]]] = []
 
-    def look(self, prospect: Prospect, runtimes: Sequence[float]) -> int:
+    def look(self, prospect: KnownWindows, runtimes: Sequence[float]) -> int:
         self.asked.append((prospect, list(runtimes)))
         return super().look(prospect, runtimes)
 

@@ -16,7 +16,7 @@ from deskgrid.scheduler.separating import OWN_CATEGORIES
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, LONGEST_REST_S, Avoided, Person, Why
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
-from deskgrid.scheduler.state.failures import STREAK, Failures, _Record
+from deskgrid.scheduler.state.failures import STREAK, Failures, _FailureRecord
 from deskgrid.scheduler.views.explain import explain
 from tests.scheduler.builders import Grid, a_category, fcfs, packing, pgs
 from tests.scheduler.test_views import made
@@ -584,4 +584,4 @@ def test_the_check_finds_what_contradicts_itself(what: str, breaks: Any) -> None
         grid.inside.categories.by_key[CategoryKey()].elsewhere[0] = math.inf
     with pytest.raises(InvariantBroken, match=what):
         grid.scheduler.check(grid.now)
-    assert _Record(0, False).where == set()
+    assert _FailureRecord(0, False).where == set()

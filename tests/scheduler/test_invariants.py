@@ -12,7 +12,7 @@ from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
 from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
-from deskgrid.scheduler.state.failures import _Record
+from deskgrid.scheduler.state.failures import _FailureRecord
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 from tests.scheduler.builders import Grid, pgs
@@ -119,7 +119,7 @@ SPOILT: list[tuple[str, str, Callable[[SchedulerState], object]]] = [
     (
         "crashes of a bag that is gone",
         "bags that failed and are not known",
-        lambda s: s.failures._bags.update({99: _Record(0, False)}),
+        lambda s: s.failures._bags.update({99: _FailureRecord(0, False)}),
     ),
     (
         "work for one in quarantine",

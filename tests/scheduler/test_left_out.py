@@ -1,4 +1,4 @@
-"""Parallel tasks that can start at no time that is known, whatever else ends: they are left out until that changes."""
+"""Parallel tasks that can start in no known window, whatever else ends: they are left out until that changes."""
 
 import math
 from collections.abc import Callable, Sequence

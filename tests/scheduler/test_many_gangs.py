@@ -85,7 +85,7 @@ def test_to_ask_again_counts_in_a_bounded_pass_and_the_next_pass_goes_on() -> No
     assert pass_of(lab, math.inf) == 0
 
 
-# --- tasks that can start at no time that is known -------------------------------------------------------------------
+# --- tasks that can start in no known window -------------------------------------------------------------------
 
 
 def apart(lab: Lab) -> None:

@@ -453,7 +453,7 @@ def test_an_attempt_that_was_taken_back_keeps_its_licence_until_it_is_answered_o
         grid.pc("b")
         grid.expect(a=[task])
         attempt = grid.attempts[task]
-        while not grid.inside.doubts:
+        while not grid.inside.uncertain_licences:
             grid.wait(10.0)
             grid.say_alive()
             assert not [c for c in grid.tell(ev.PassDue()) if isinstance(c, cmd.Assign)]

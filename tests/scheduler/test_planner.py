@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.model import OPEN_ENDED, Window
+from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, WEEK_S, HabitualWindows, Window, Windows
 from deskgrid.scheduler.planning import planner as planner_module
 from deskgrid.scheduler.planning.planner import (
     INTERVALS,
     FilledInterval,
     Interval,
+    KnownWindows,
     Plan,
     Planner,
-    Prospect,
     SlotKey,
     longest_first,
     packed,
@@ -33,12 +33,12 @@ def prospect(
     announced: dict[SlotKey, list[Window]] | None = None,
     now: float = 0.0,
     reserve: float = 0.0,
-) -> Prospect:
-    return Prospect(now, current or {}, announced or {}, reserve)
+) -> KnownWindows:
+    return KnownWindows(now, current or {}, {slot: Windows(its) for slot, its in (announced or {}).items()}, reserve)
 
 
-def rooms_of(prospect: Prospect, least: float = 0.0) -> list[Interval]:
-    return list(islice(prospect.intervals(least), 12))
+def rooms_of(prospect: KnownWindows, least: float = 0.0, until: float = WEEK_S) -> list[Interval]:
+    return [interval for interval in islice(prospect.intervals(least), 12) if interval.start < until]
 
 
 @st.composite
@@ -109,16 +109,32 @@ def test_a_window_after_one_within_another_starts_where_both_have_closed() -> No
     assert rooms_of(view)[:2] == [Interval(5, 30, A), Interval(30, 40, A)]
 
 
-def test_the_last_two_windows_are_taken_to_go_on() -> None:
-    view = prospect({}, {A: [Window(0, 10), Window(12, 20), Window(25, 32)]}, reserve=1)
-    assert rooms_of(view)[2:5] == [Interval(25, 31, A), Interval(38, 44, A), Interval(51, 57, A)]
-    assert all(interval.end - interval.start == 6 for interval in rooms_of(view)[2:])
-    assert rooms_of(view, least=6) == [Interval(0, 9, A), Interval(12, 19, A)]
+def test_announced_windows_are_expected_again_every_week() -> None:
+    view = prospect({}, {A: [Window(0, 10), Window(12, 20)]}, reserve=1)
+    weeks = [Interval(week * WEEK_S, week * WEEK_S + 9, A) for week in range(8)]
+    assert rooms_of(view, least=8, until=OPEN_ENDED) == weeks
+    assert rooms_of(view, until=OPEN_ENDED)[1::2] == [
+        Interval(week.start + 12, week.start + 19, A) for week in weeks[:6]
+    ]
+    assert rooms_of(view, least=9) == []
 
 
-@pytest.mark.parametrize("windows", [[Window(5, 10)], [Window(5, 10), Window(10, 12)], [Window(5, 10), Window(7, 9)]])
-def test_one_window_or_two_that_touch_are_not_taken_to_go_on(windows: list[Window]) -> None:
-    assert len(rooms_of(prospect({}, {A: windows}))) <= 2
+def test_of_more_windows_than_can_be_announced_the_last_two_go_on() -> None:
+    windows = [Window(start, start + 4) for start in range(0, 10 * ANNOUNCED, 10)]
+    many = islice(prospect({}, {A: [*windows[:-1], Window(639, 645)]}, reserve=1).intervals(0.0), ANNOUNCED - 1, 66)
+    assert list(many) == [Interval(639, 644, A), Interval(658, 663, A), Interval(677, 682, A)]
+
+
+def test_windows_by_habit_go_on_as_they_began() -> None:
+    view = KnownWindows(0.0, {}, {A: HabitualWindows([Window(5, 10), Window(12, 17)])}, 0.0)
+    assert rooms_of(view)[:4] == [Interval(5 + 7 * n, 10 + 7 * n, A) for n in range(4)]
+
+
+def test_a_window_without_end_does_not_come_again() -> None:
+    assert rooms_of(prospect({}, {A: [Window(5, 10), Window(12, OPEN_ENDED)]})) == [
+        Interval(5, 10, A),
+        Interval(12, OPEN_ENDED, A),
+    ]
 
 
 def test_an_open_ended_window_is_a_room_without_end() -> None:
@@ -349,7 +365,7 @@ def test_there_is_no_plan_where_the_windows_do_not_suffice() -> None:
     assert planner.best is None
 
 
-def hard() -> tuple[Prospect, list[float]]:
+def hard() -> tuple[KnownWindows, list[float]]:
     """Longest first ends at 14: it puts 6 and 5 beside each other. 12 is best."""
     return prospect({A: Interval(0, OPEN_ENDED, A), B: Interval(0, OPEN_ENDED, B)}), [4.0, 4.0, 4.0, 6.0, 6.0]
 
@@ -408,7 +424,7 @@ def test_a_new_plan_is_made_when_the_old_one_no_longer_holds() -> None:
 
 
 def test_the_cost_of_a_look_is_the_rooms_it_took() -> None:
-    view = prospect({}, {A: [Window(0, 9), Window(10, 19)]})
+    view = KnownWindows(0.0, {}, {A: HabitualWindows([Window(0, 9), Window(10, 19)])}, 0.0)
     planner = Planner()
     assert planner.look(view, [8.0] * 50) == 50
     assert planner.look(view, [8.0] * 50) == 50

@@ -6,6 +6,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.state.tasks import TaskTable
 from tests.scheduler.builders import Grid, a_category, packing, pgs
+from tests.scheduler.conftest import WatchedStates
 
 # --- cancel ---------------------------------------------------------------------------------------------------------
 
@@ -242,8 +243,8 @@ def test_those_that_can_be_cancelled_are_found_in_ranges_and_those_bound_to_slot
         table.move(task, state)
     assert table.open_spans([(0, 8)]) == [(0, 2), (3, 3), (6, 2)]
     assert table.open_spans([(0, 8)], unsent=True) == [(0, 1), (3, 3), (6, 2)]
-    assert [table.elsewhere(first, 3) for first in (0, 2, 3)] == [1, 1, 1]
-    assert table.elsewhere(0, 6) == 2
+    assert [table.bound(first, 3) for first in (0, 2, 3)] == [1, 1, 1]
+    assert table.bound(0, 6) == 2
 
 
 def test_a_small_bag_is_predicted_by_its_own_tasks_beside_many_that_are_bound() -> None:
@@ -257,3 +258,10 @@ def test_a_small_bag_is_predicted_by_its_own_tasks_beside_many_that_are_bound() 
     assert len(grid.inside.bound) == 12
     assert grid.tell(ev.BagPredicted(1, 60.0)) == []
     assert grid.inside.bound[small].sent[0].runtime == 60.0
+
+
+def test_a_change_that_is_not_allowed_is_seen() -> None:
+    states = WatchedStates([State.DONE, State.SENT])
+    states[1] = State.DONE
+    with pytest.raises(AssertionError, match="DONE became"):
+        states[:] = bytes([State.SENT, State.DONE])

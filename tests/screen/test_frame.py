@@ -130,9 +130,9 @@ def test_a_broker_that_is_away_is_said_to_be_and_the_rows_are_dimmed() -> None:
 
 
 def test_a_refusal_of_the_broker_is_a_line_of_the_screen() -> None:
-    refused = seen(lab(7), {STATUS: BrokerAnswer(None, "4000 questions wait already")})
+    refused = seen(lab(7), {STATUS: BrokerAnswer(None, "4000 questions are pending already")})
     for view in ("1", "2"):
-        assert "4000 questions wait already" in Player(refused).type(view).text()
+        assert "4000 questions are pending already" in Player(refused).type(view).text()
 
 
 # --- the time line ---------------------------------------------------------------------------------------------------

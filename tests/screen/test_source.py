@@ -149,8 +149,8 @@ def test_while_the_broker_is_away_the_last_answers_grow_old_and_then_there_are_n
 def test_a_refusal_is_told_and_the_last_rows_stay(opened: Open) -> None:
     broker = Broker(lab(3))
     source = opened(broker)
-    broker.error = RequestFailed("4000 questions wait already")
-    assert eventually(lambda: source.seen().error(STATUS) == "4000 questions wait already")
+    broker.error = RequestFailed("4000 questions are pending already")
+    assert eventually(lambda: source.seen().error(STATUS) == "4000 questions are pending already")
     assert source.seen().snapshot == lab(3)
 
 

@@ -284,7 +284,7 @@ def test_it_sleeps_between_looks() -> None:
 
 def test_a_boundary_that_was_passed_but_not_rung_is_due_at_once() -> None:
     clock = Clock(at("2026-11-16T17:00"))
-    watch = alarm._Watch(NIGHTS, clock)
+    watch = alarm._WatchedBoundary(NIGHTS, clock)
     clock.pass_(3600.0)
     assert watch.wait() == 0.0
     assert watch.passed()
@@ -296,7 +296,7 @@ def test_a_boundary_that_was_passed_but_not_rung_is_due_at_once() -> None:
 @pytest.mark.parametrize("late", [0.0, 3600.0, 1e9])
 def test_apscheduler_is_always_given_a_time_to_come(plan: UptimePlan, late: float) -> None:
     clock = Clock(at("2026-11-16T17:00"))
-    trigger = alarm._Trigger(alarm._Watch(plan, clock))
+    trigger = alarm._Trigger(alarm._WatchedBoundary(plan, clock))
     now = datetime(2026, 11, 16, 17, tzinfo=UTC)
     clock.pass_(late)
     for previous in (None, now):

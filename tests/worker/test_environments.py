@@ -21,7 +21,7 @@ from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.claims import NOT_SENT, Claims
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.files.errands import Background
 from deskgrid.worker.run.folders import WorkerFolder
 from deskgrid.worker.run.scope import LOWEST
 from tests.files.fakes import Store, digest, entry
@@ -49,7 +49,7 @@ class Pc:
         self.area.mkdir(parents=True)
         self.cache = FileCache(self.place / "cache", 2**30)
         self.wheels = WheelStore(self.place / "wheels", most)
-        self.errands = Errands(lambda: None)
+        self.errands = Background(lambda: None)
         self.downloads = Downloads(self.cache, self.errands, numbers)
         self.claims = Claims(numbers)
         self.all = Environments(

@@ -33,7 +33,7 @@ from deskgrid.worker.environments.store import NoRoom, Unpacked, WheelStore
 from deskgrid.worker.files.cache import FileCache, link
 from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.files.errands import Background
 
 # How many wheels are unpacked at a time: more would only share the disk.
 AT_ONCE = max(1, min(4, os.cpu_count() or 1))
@@ -112,7 +112,7 @@ class Environments:
         if self._installer is not None:
             self._installer.let_pass(store.folder)
         self._helpers = Helpers(nice, self._installer)
-        self._errands = Errands(wake, AT_ONCE)
+        self._errands = Background(wake, AT_ONCE)
         self._wanted: dict[str, wire.EnvironmentWanted] = {}
         self._failed: set[str] = set()
         self._making: _Making | None = None

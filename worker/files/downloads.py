@@ -15,7 +15,7 @@ from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files.cache import ContentMismatch, FileCache, Partial, PcAtFault
-from deskgrid.worker.files.errands import Errand, Errands
+from deskgrid.worker.files.errands import Background, Errand
 from deskgrid.worker.files.turns import Turns
 
 # Bytes that are on their way, or wait to be written: enough that neither the network nor the disk waits for the other.
@@ -64,7 +64,7 @@ class Goal:
 class Downloads:
     """``now`` is monotonic seconds."""
 
-    def __init__(self, cache: FileCache, errands: Errands, numbers: Iterator[int]) -> None:
+    def __init__(self, cache: FileCache, errands: Background, numbers: Iterator[int]) -> None:
         """``numbers``: for requests."""
         self._cache = cache
         self._numbers = numbers

@@ -73,7 +73,7 @@ class Errand:
             self._steps.close()
 
 
-class Errands:
+class Background:
     """``wake`` is called from the threads whenever something is done; then the owner calls `poll`.
 
     ``most``: how many threads there may be. With one, what is done for one holder is done in order.

@@ -9,7 +9,7 @@ from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, PcAtFault, bytes_of
 from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Errand, Errands
+from deskgrid.worker.files.errands import Background, Errand
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.run.pool import NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
@@ -47,7 +47,7 @@ class Inputs:
     """``places``: where the folders of tasks are, on the disk of the cache."""
 
     def __init__(
-        self, cache: FileCache, places: Places, errands: Errands, downloads: Downloads, claims: Claims
+        self, cache: FileCache, places: Places, errands: Background, downloads: Downloads, claims: Claims
     ) -> None:
         self._cache = cache
         self._places = places

@@ -6,7 +6,7 @@ from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.errands import Errand, Errands, TookTooLong
+from deskgrid.worker.files.errands import Background, Errand, TookTooLong
 from deskgrid.worker.files.inputs import has_files
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused
@@ -18,7 +18,7 @@ Then = Callable[[JobEnded], None]
 
 
 @dataclass(slots=True, eq=False)
-class _Leaving:
+class _PendingOutputs:
     """An attempt that has ended, and whose files are on their way."""
 
     holder: str
@@ -30,16 +30,16 @@ class _Leaving:
 class OutputFiles:
     """``places``: where the folders of tasks are. ``tidy`` removes the folder of a holder."""
 
-    def __init__(self, places: Places, errands: Errands, uploads: Uploads, tidy: Callable[[str], None]) -> None:
+    def __init__(self, places: Places, errands: Background, uploads: Uploads, tidy: Callable[[str], None]) -> None:
         self._places = places
         self._errands = errands
         self._uploads = uploads
         self._tidy = tidy
-        self._leaving: dict[str, _Leaving] = {}
+        self._leaving: dict[str, _PendingOutputs] = {}
 
     def leave(self, holder: str, ended: JobEnded, patterns: Sequence[str] | None, then: Then) -> None:
         """Send the files of an attempt: those that match, or those that its result names."""
-        leaving = self._leaving[holder] = _Leaving(holder, ended, then)
+        leaving = self._leaving[holder] = _PendingOutputs(holder, ended, then)
         place = self._places.of(holder)
         assert place is not None  # since it was handed on
         leaving.errand = self._errands.do(
@@ -62,7 +62,7 @@ class OutputFiles:
         self._uploads.drop(holder)
         return leaving.ended
 
-    def _collected(self, leaving: _Leaving, found: Collected | Exception) -> None:
+    def _collected(self, leaving: _PendingOutputs, found: Collected | Exception) -> None:
         if self._leaving.get(leaving.holder) is not leaving:
             self._tidy(leaving.holder)
         elif isinstance(found, Exception):
@@ -71,7 +71,7 @@ class OutputFiles:
         else:
             self._uploads.add(leaving.holder, found, lambda reason: self._left(leaving, found.trees, reason))
 
-    def _left(self, leaving: _Leaving, trees: Sequence[bytes], reason: str) -> None:
+    def _left(self, leaving: _PendingOutputs, trees: Sequence[bytes], reason: str) -> None:
         """The files of an attempt are with the broker, or cannot be."""
         ended = leaving.ended
         del self._leaving[leaving.holder]

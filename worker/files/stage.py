@@ -29,7 +29,7 @@ from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, PcAtFault
 from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.files.errands import Background
 from deskgrid.worker.files.inputs import Inputs, has_files
 from deskgrid.worker.files.outputs import OutputFiles, failure
 from deskgrid.worker.files.places import Places
@@ -106,7 +106,7 @@ class FileStage:
         for place in accounts.places:
             task_folder.prepare(place.area, place.account)
         self._places = Places(accounts, processes.end_idle)
-        self._errands = Errands(wake)
+        self._errands = Background(wake)
         numbers = itertools.count(1)
         self._downloads = Downloads(cache, self._errands, numbers)
         self._uploads = Uploads(self._errands, numbers)

@@ -6,7 +6,8 @@ result that is too large for a message. The worker makes what is in ``in``, proc
 What is being made is in ``new``, and what is being removed in ``gone``; tasks reach neither.
 
 Rule 1: nothing outside these folders is ever read or removed, whatever a task left there: names are followed folder by
-folder, and links are not (`deskgrid.worker.run.beneath`). A link to a file inside the folder counts as that file.
+folder, and links are not (`deskgrid.worker.run.beneath`). A link to a file inside the folder counts as that file,
+whether it is relative or absolute. Those that a function left, its process has followed: see `TaskFiles.leave`.
 Rule 2: what a task needs is made where no task can reach it, given to the task's user, and then moved into its place.
 Rule 3: what a task left is read once, and named by what was read. If it changes afterwards, the broker refuses it.
 Rule 4: names, sizes and their sums are looked at before a byte is read; what was never written to a file is not read.
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from deskgrid import wire
 from deskgrid.wire import DIGEST_BYTES, FILE_BYTES, PART_BYTES, PLACE_BYTES, Tree, TreeFile, TreeRefused, check_places
@@ -46,6 +47,13 @@ STEP_FILES = 100
 
 class OutputsRefused(Exception):
     """The files that a task left cannot be its result; one line that says why."""
+
+
+class Names(NamedTuple):
+    """What is in a folder: the paths of everything but folders, and those of the folders that are empty."""
+
+    files: list[str]
+    folders: list[str]
 
 
 class PartOrigin:
@@ -181,16 +189,16 @@ def collect(
     found = Collected()
     if patterns is not None:
         root = f"{IN}/{holder}/{WORK}"
-        paths = yield from _files_in(area, root)
-        yield from _add(found, _Room(area, root, uid), (yield from _matching(paths, patterns)))
+        names = yield from _names_in(area, root)
+        yield from _add(found, _Room(area, root, uid), (yield from _matching(names, patterns)))
         return found
     for name in (OUT, WHOLE):
         root = f"{LEFT}/{holder}/{name}"
         try:
-            paths = yield from _files_in(area, root)
+            names = yield from _names_in(area, root)
         except FileNotFoundError:
             continue
-        yield from _add(found, _Room(area, root, uid), paths)
+        yield from _add(found, _Room(area, root, uid), names)
     return found
 
 
@@ -239,15 +247,15 @@ class _Room:
         return "/".join(found)
 
 
-def _add(found: Collected, room: _Room, paths: Sequence[str]) -> Generator[None, None, None]:
-    """Add a tree of these files."""
+def _add(found: Collected, room: _Room, names: Names) -> Generator[None, None, None]:
+    """Add a tree of these files and folders."""
     try:
-        check_places(paths)
-        real = yield from _measured(room, sorted(paths))
+        check_places(names.files, names.folders)
+        real = yield from _measured(room, sorted(names.files))
         entries = []
         for path, place in real.items():
             entries.append((yield from _read(found, room, path, place)))
-        packed = Tree(tuple(entries)).packed()
+        packed = Tree(tuple(entries), tuple(sorted(names.folders))).packed()
     except TreeRefused as error:
         raise OutputsRefused(str(error)) from error
     digest = sha256(packed).digest()
@@ -325,38 +333,42 @@ def _read_part(descriptor: int, place: int) -> bytes:
     return data
 
 
-def _files_in(area: Path, root: str) -> Generator[None, None, list[str]]:
-    """Return the paths of everything below ``area / root`` but folders.
+def _names_in(area: Path, root: str) -> Generator[None, None, Names]:
+    """Return what is below ``area / root``.
 
     A folder whose path no file of a result can have counts as a file: nobody looks into it.
     """
-    found, folders, seen = list[str](), [""], 0
+    found, folders, seen = Names([], []), [""], 0
     while folders:
-        folder = folders.pop()
+        folder, before = folders.pop(), seen
         with closing(beneath.names_in(area, f"{root}/{folder}".rstrip("/"))) as names:
             for name, is_folder in names:
                 path = f"{folder}/{name}" if folder else name
-                (folders if is_folder and len(os.fsencode(path)) <= PLACE_BYTES else found).append(path)
+                (folders if is_folder and len(os.fsencode(path)) <= PLACE_BYTES else found.files).append(path)
                 seen += 1
                 if seen > NAMES_LIMIT:
                     raise OutputsRefused(f"the task left more than {NAMES_LIMIT:,} files and folders")
                 if seen % beneath.STEP_NAMES == 0:
                     yield
+        if folder and seen == before:
+            found.folders.append(folder)
     return found
 
 
-def _matching(paths: Sequence[str], patterns: Sequence[str]) -> Generator[None, None, list[str]]:
-    """Return the files that match at least one pattern; each pattern has to match one."""
-    chosen = dict[str, None]()
+def _matching(names: Names, patterns: Sequence[str]) -> Generator[None, None, Names]:
+    """Return what matches at least one pattern; each pattern has to match something."""
+    chosen = dict[str, None](), dict[str, None]()
     for pattern in patterns:
-        wanted, found = [part for part in pattern.split("/") if part not in ("", ".")], list[str]()
-        for some in batched(paths):
-            found += [path for path in some if matches(path.split("/"), wanted)]
-            yield
-        if not found:
-            raise OutputsRefused(f"no file matches {pattern!r:.200}; the folder has: {_listed(paths)}")
-        chosen.update(dict.fromkeys(found))
-    return list(chosen)
+        wanted, count = [part for part in pattern.split("/") if part not in ("", ".")], 0
+        for paths, its in zip(names, chosen, strict=True):
+            for some in batched(paths):
+                found = [path for path in some if matches(path.split("/"), wanted)]
+                its.update(dict.fromkeys(found))
+                count += len(found)
+                yield
+        if not count:
+            raise OutputsRefused(f"no file matches {pattern!r:.200}; the folder has: {_listed(names)}")
+    return Names(*map(list, chosen))
 
 
 def matches(path: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -378,7 +390,8 @@ def batched(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     return (items[start : start + beneath.STEP_NAMES] for start in range(0, len(items), beneath.STEP_NAMES))
 
 
-def _listed(paths: Sequence[str]) -> str:
+def _listed(names: Names) -> str:
+    paths = [*names.files, *(f"{folder}/" for folder in names.folders)]
     if not paths:
         return "nothing"
     more = f" and {len(paths) - LISTED:,} more" if len(paths) > LISTED else ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from deskgrid import wire
-from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.files.errands import Background
 from deskgrid.worker.files.task_folder import Collected, PartOrigin
 from deskgrid.worker.files.turns import Turns
 
@@ -38,7 +38,7 @@ class _Upload:
 class Uploads:
     """``now`` is monotonic seconds."""
 
-    def __init__(self, errands: Errands, numbers: Iterator[int]) -> None:
+    def __init__(self, errands: Background, numbers: Iterator[int]) -> None:
         """``numbers``: for requests."""
         self._errands = errands
         self._numbers = numbers

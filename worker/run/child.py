@@ -450,7 +450,12 @@ class TaskFiles:
         return os.path.join(self.area, "in", self._name, "work")
 
     def leave(self, path: str) -> str:
-        """Keep a file or a folder, which is part of the result; return the name that it has there."""
+        """Keep a file or a folder, which is part of the result; return the name that it has there.
+
+        A link to a file in the task's own folder, or in its own one, counts as that file. The worker refuses others.
+        """
+        if not self._left:
+            flush_files()
         path = os.path.abspath(path)
         inside = os.path.relpath(path, self.folder())
         name = os.path.basename(path) if inside.startswith("..") or os.path.isabs(inside) else inside
@@ -458,10 +463,12 @@ class TaskFiles:
         if self._left.setdefault(name, path) != path:
             raise TaskFailure("ValueError", f"two of the files in the result are named {name!r}")
         target = self._room("out", *name.split("/"))
-        if os.path.isdir(path):
-            shutil.copytree(path, target, symlinks=True, copy_function=_link, dirs_exist_ok=True)
+        is_folder = os.path.isdir(path)
+        around = [os.path.realpath(each) for each in (self.folder(), path if is_folder else os.path.dirname(path))]
+        if is_folder:
+            _link_all(path, target, around)
         elif os.path.exists(path):
-            _link(path, target)
+            _link(path, target, around)
         else:
             how = f"write through the File, as in File({name!r}).open('w')"
             raise TaskFailure(
@@ -490,10 +497,34 @@ class TaskFiles:
         return path
 
 
-def _link(source: str, target: str) -> None:
-    """Give a file a second name, or copy it where there can be none."""
+def flush_files() -> None:
+    """Have the files that Python has open get what was written to them."""
+    for each in gc.get_objects():
+        if isinstance(each, io.IOBase):
+            with suppress(Exception):
+                each.flush()
+
+
+def _link_all(source: str, target: str, around: Sequence[str]) -> None:
+    """Make a folder, with everything that is in another one, by `_link`."""
+    os.makedirs(target, exist_ok=True)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            link = _link_all if entry.is_dir(follow_symlinks=False) else _link
+            link(entry.path, os.path.join(target, entry.name), around)
+
+
+def _link(source: str, target: str, around: Sequence[str]) -> None:
+    """Give a file a second name, or copy it where there can be none.
+
+    ``around``: folders; a link to a file in one of them counts as that file.
+    """
     if os.path.lexists(target):
         return  # it was left before
+    if os.path.islink(source):
+        real = os.path.realpath(source)
+        if os.path.isfile(real) and any(real.startswith(os.path.join(folder, "")) for folder in around):
+            source = real
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -870,14 +901,14 @@ def _stamps(paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def pack_files(folder: Path, patterns: Sequence[str], inputs: Mapping[Path, int]) -> bytes:
-    """Pack the files below ``folder`` that match, as a tar archive; empty if there is none.
+    """Pack the files and empty folders below ``folder`` that match, as a tar archive; empty if no file does.
 
     ``inputs``: files that the next attempt has anyway, unless they were changed since then. Raises TaskFailure if they
     are too large, before any is read.
     """
     named = {path for pattern in patterns for path in folder.glob(pattern)}
-    inside = {path for place in named if place.is_dir() and not place.is_symlink() for path in place.rglob("*")}
-    found = {path for path, changed in _stamps(named | inside).items() if inputs.get(path) != changed}
+    named |= {path for place in filter(_is_folder, named) for path in place.rglob("*")}
+    found = {path for path, changed in _stamps(named).items() if inputs.get(path) != changed}
     if not found:
         return b""
     if (size := sum(path.stat().st_size for path in found)) > CHECKPOINT_LIMIT:
@@ -885,9 +916,19 @@ def pack_files(folder: Path, patterns: Sequence[str], inputs: Mapping[Path, int]
     packed = io.BytesIO()
     # Each file with its content, also where two of them are links to the same.
     with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
-        for path in sorted(found):
+        for path in sorted(found | set(filter(_is_empty, named))):
             archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
     return packed.getvalue()
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _is_empty(path: Path) -> bool:
+    with suppress(OSError):  # a folder that its task has locked
+        return _is_folder(path) and not os.listdir(path)
+    return False
 
 
 def checkpoint_too_large(size: int, limit: int) -> TaskFailure:
@@ -910,15 +951,20 @@ def unpack_files(packed: object, folder: Path) -> None:
 
 
 def _replace(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write a file of an archive. It may replace an input, which is read-only, and which other tasks have as well.
+    """Write a file of an archive, or make a folder. A file may replace an input, which is read-only, and not only ours.
 
     What `tarfile` would do itself has no filter before Python 3.11.4: any name would be written.
     """
     target = folder / member.name
     content = archive.extractfile(member) if member.isreg() else None
-    if content is None or not target.parent.resolve().is_relative_to(folder.resolve()):
+    places = (target.parent, target) if member.isdir() else (target.parent,)
+    is_inside = all(place.resolve().is_relative_to(folder.resolve()) for place in places)
+    if not is_inside or (content is None and not member.isdir()):
         raise tarfile.ExtractError(f"{member.name!r} is no file in the task's folder")
     target.parent.mkdir(parents=True, exist_ok=True)
+    if content is None:
+        target.mkdir(exist_ok=True)
+        return
     target.unlink(missing_ok=True)
     with content, target.open("xb") as file:
         shutil.copyfileobj(content, file)
@@ -1004,11 +1050,14 @@ def _pickled_state(state: object) -> bytes:
     try:
         return pickle.dumps(state, HIGHEST)
     except Exception:  # an object of the user's script travels with its code
-        return script.pickle_by_value()(state, protocol=HIGHEST)
+        pickled: bytes = script.rebuilt().dumps(state)
+        return pickled
 
 
 # The modules of deskgrid that tasks load: for what they do, and for what travels.
-_LENT = frozenset(f"deskgrid.{name}" for name in ("checkpoint", "classes", "files", "gang", "raised"))
+_LENT = frozenset(
+    f"deskgrid.{name}" for name in ("checkpoint", "classes", "files", "gang", "raised", "rebuilt", "rebuilt_types")
+)
 
 
 class TaskModules:
@@ -1290,7 +1339,6 @@ class Child:
         self._times_file = times_file
         self._written = 0  # checkpoints in files
         self._times: Sequence[float] | None = None
-        sys.meta_path.append(TaskModules)
         self._files = TaskFiles(area)
         module: Any = types.ModuleType(TASK)
         module.files = self._files
@@ -1327,10 +1375,7 @@ class Child:
         atexit._run_exitfuncs()
         self._templates.clear()
         gc.collect()
-        for each in gc.get_objects():
-            if isinstance(each, io.IOBase):
-                with suppress(Exception):
-                    each.flush()
+        flush_files()
         os._exit(0)
 
     def _start_thread(self, target: Callable[[], None]) -> None:
@@ -1635,7 +1680,8 @@ def die_first() -> None:
 
 def prepare() -> None:
     """Import what every task needs: what the parent of a process has imported, it need not."""
-    script.pickle_by_value()
+    sys.meta_path.append(TaskModules)
+    script.rebuilt().pickler()
     if sys.platform == "linux":
         for name in ("_multiprocessing", "_posixshmem"):
             importlib.import_module(name)

@@ -48,7 +48,8 @@ class WorkerFolder:
 
         ``prepare``: called with the folder whenever it has been made. Raises OSError.
         """
-        place = place or Path(tempfile.gettempdir())
+        # Without links, as a task that asks for its current folder is told it, and as its absolute links name it.
+        place = (place or Path(tempfile.gettempdir())).resolve()
         remove_abandoned(place)
         self.prepare = prepare
         self._lock: int | None

@@ -26,8 +26,16 @@ NAME = "__main__"
 _FOLDER = "deskgrid-script"
 # The module, of `multiprocessing` or of others alike, that prepares what a new process is told.
 _STARTS = "spawn"
-_FOR_PROCESSES = b"""\
+_FOR_PROCESSES = """\
 import pickle
+import sys
+import types
+
+try:
+    import deskgrid.rebuilt
+except ImportError:  # in an environment, where only this part of it is needed
+    sys.modules["deskgrid"] = types.ModuleType("deskgrid")
+    sys.modules["deskgrid"].__path__ = [{!r}]
 
 with open(__file__.removesuffix("py") + "pickle", "rb") as file:
     globals().update(pickle.load(file))
@@ -67,7 +75,8 @@ class Script(types.ModuleType):
         if str(sys._getframe(1).f_globals.get("__name__")).rpartition(".")[2] != _STARTS:
             return
         os.makedirs(self._folder, exist_ok=True)
-        for ending, data in (("pickle", _pickled_globals(vars(self))), ("py", _FOR_PROCESSES)):
+        program = _FOR_PROCESSES.format(os.path.dirname(rebuilt().__file__)).encode()
+        for ending, data in (("pickle", _pickled_globals(vars(self))), ("py", program)):
             new = f"{self._file(ending)}.{threading.get_ident()}"
             with open(new, "wb") as file:
                 file.write(data)
@@ -89,7 +98,7 @@ class Script(types.ModuleType):
 def _pickled_globals(names: Mapping[str, Any]) -> bytes:
     """Pickle the globals of a script, without those that cannot be pickled."""
     chosen = {name: value for name, value in names.items() if name not in _OF_A_MODULE}
-    dumps = pickle_by_value()
+    dumps: Callable[[object], bytes] = rebuilt().dumps
     try:
         return dumps(chosen)
     except Exception:
@@ -102,15 +111,12 @@ def _is_picklable(value: object, dumps: Callable[[object], bytes]) -> bool:
     return False
 
 
-def pickle_by_value() -> Callable[..., bytes]:
-    """Return the pickler for objects that cannot be imported elsewhere; it pickles them by value.
+def rebuilt() -> Any:
+    """Return the module that pickles by value what cannot be imported elsewhere.
 
-    The import is here because the worker also imports this file, and needs cloudpickle only later.
+    The import is here because the worker also imports this file, and needs it, and cloudpickle, only later.
     """
-    import cloudpickle
-
-    dumps: Callable[..., bytes] = cloudpickle.dumps
-    return dumps
+    return importlib.import_module("deskgrid.rebuilt")
 
 
 def know_sources(sources: Mapping[str, bytes]) -> None:
@@ -169,34 +175,33 @@ def dumps(value: object) -> bytes:
     """Pickle a value for the program: by value what only the script has. May raise anything."""
     with suppress(Exception):
         plain = pickle.dumps(value, HIGHEST)
-        if b"__main__" not in plain:  # another program has other classes there
+        if b"__main__" not in plain and rebuilt().PLAIN_OBJECT not in plain:  # another program has others there
             return plain
     return by_value(value)
 
 
 @cache
 def _pickler() -> Any:
-    import cloudpickle
+    base: Any = rebuilt().pickler()
 
-    base = cloudpickle.CloudPickler
+    class OfScript(base):  # type: ignore[misc]  # cloudpickle has no types
+        def reducer_override(self, value: Any) -> Any:
+            """Have the program that reads a class of the script take its own."""
+            if isinstance(value, type) and value.__module__ == NAME and "<locals>" not in value.__qualname__:
+                classes = importlib.import_module("deskgrid.classes")
+                return classes.class_of, (value.__qualname__, classes.members_of(value), _pickled_class(value))
+            return super().reducer_override(value)
 
-    def reducer_override(pickler: Any, value: Any) -> Any:
-        """Have the program that reads a class of the script take its own."""
-        if isinstance(value, type) and value.__module__ == NAME and "<locals>" not in value.__qualname__:
-            classes = importlib.import_module("deskgrid.classes")
-            return classes.class_of, (value.__qualname__, classes.members_of(value), _pickled_class(value))
-        return base.reducer_override(pickler, value)
-
-    return type("OfScript", (base,), {"reducer_override": reducer_override})
+    return OfScript
 
 
 @cache
 def _pickled_class(kind: type) -> bytes:
-    return pickle_by_value()(kind)
+    pickled: bytes = rebuilt().dumps(kind)
+    return pickled
 
 
 def by_value(value: object) -> bytes:
     """Pickle a value with the code of what cannot be imported elsewhere, such as a class of the user's script."""
-    file = io.BytesIO()
-    _pickler()(file, protocol=HIGHEST).dump(value)
-    return file.getvalue()
+    pickled: bytes = rebuilt().dumps(value, _pickler())
+    return pickled

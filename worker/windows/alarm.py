@@ -60,7 +60,7 @@ class Alarm:
     """
 
     def __init__(self, plan: UptimePlan, fire: Callable[[], None], clock: Callable[[], Instant] = read_clocks) -> None:
-        self._watch = _Watch(plan, clock)
+        self._watch = _WatchedBoundary(plan, clock)
         self._fire = fire
         # At INFO APScheduler logs every job that it runs.
         logging.getLogger("apscheduler").setLevel(logging.WARNING)
@@ -96,7 +96,7 @@ class Alarm:
             self._fire()
 
 
-class _Watch:
+class _WatchedBoundary:
     """A plan and its awaited boundary, on both clocks because we do not know which clock the plan follows."""
 
     def __init__(self, plan: UptimePlan, clock: Callable[[], Instant]) -> None:
@@ -145,7 +145,7 @@ def _same(one: Instant | None, other: Instant | None) -> bool:
 class _Trigger(BaseTrigger):
     """Asks APScheduler to run the job at the next boundary."""
 
-    def __init__(self, watch: _Watch) -> None:
+    def __init__(self, watch: _WatchedBoundary) -> None:
         self._watch = watch
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:

@@ -52,7 +52,7 @@ class CirneBerman(HowMany):
         yield from range(max(need.least, min(most, largest)), need.least - 1, -1)
 
 
-class _Turn(NamedTuple):
+class _QueuedJob(NamedTuple):
     slots: int
     seconds: float
     own: bool = False
@@ -66,19 +66,19 @@ class _Schedule:
         self._free = sum([site.idle for site in look.view.sites])
         self._ends = [each for site in look.view.sites for host in site.hosts for each in host.frees]
         heapify(self._ends)
-        self._before: list[_Turn] = []
-        self._after: list[_Turn] = []
+        self._before: list[_QueuedJob] = []
+        self._after: list[_QueuedJob] = []
         some = self._before
         for other in look.queue:
             if other is job:
                 some = self._after
             elif (size := chosen.get(other.task)) is not None:
-                some.append(_Turn(size * other.need.slots, other.need.seconds(other.runtime, size)))
+                some.append(_QueuedJob(size * other.need.slots, other.need.seconds(other.runtime, size)))
 
     def end(self, slots: int, seconds: float, until: float) -> float:
         """When the job would end with so many slots; infinity if that is not before ``until``."""
         now, free, ends = self._now, self._free, self._ends.copy()
-        queue = [*self._before, _Turn(slots, seconds, True), *self._after]
+        queue = [*self._before, _QueuedJob(slots, seconds, True), *self._after]
         while now + seconds < until - ROUNDING:
             started = _starting(queue, now, free, ends)
             for turn in started:
@@ -94,7 +94,7 @@ class _Schedule:
         return inf
 
 
-def _starting(queue: list[_Turn], now: float, free: int, ends: list[tuple[float, int]]) -> list[_Turn]:
+def _starting(queue: list[_QueuedJob], now: float, free: int, ends: list[tuple[float, int]]) -> list[_QueuedJob]:
     """Those of the queue that start now. They leave it."""
     started = []
     for turn in queue:

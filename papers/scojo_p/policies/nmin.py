@@ -8,5 +8,5 @@ class Nmin(HowMany):
     """N_min of SCOJO-P's Table 1, always."""
 
     def size(self, look: DecisionView, job: ParallelJob) -> Size:
-        """The same whenever it is asked."""
+        """Constant."""
         return Size(job.need.least)

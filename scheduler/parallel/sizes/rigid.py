@@ -11,7 +11,7 @@ class Rigid(HowMany):
     """The processor working set of a moldable job; all that a job may have if nothing is known of its speed-up."""
 
     def size(self, look: DecisionView, job: ParallelJob) -> Size:
-        """The same whenever it is asked."""
+        """Constant."""
         return Size(working_set(job.need))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deskgrid.scheduler.forecast.ahead import CERTAIN, USUAL, WEEK_S, Uncertainty, forecast
+from deskgrid.scheduler.forecast.ahead import CERTAIN, USUAL, Uncertainty, forecast
 from deskgrid.scheduler.forecast.picture import (
     Durations,
     Group,
@@ -22,6 +22,7 @@ from deskgrid.scheduler.forecast.picture import (
     widened,
 )
 from deskgrid.scheduler.forecast.preparing import PREPARING_AT_ONCE, ready_at
+from deskgrid.scheduler.model import WEEK_S
 
 OPEN = (PictureWindow(0.0, inf),)
 TEN = Durations((10.0,), 50)
@@ -214,6 +215,12 @@ def test_windows_that_were_announced_come_again_each_week() -> None:
     assert end(picture) == WEEK_S + 110.0
     assert end(replace(picture, bags=(bag(1, group(2, needs_s=9.0)),))) == 120.0
     assert end(replace(picture, pcs=pcs(1, (PictureWindow(0.0, 5.0), PictureWindow(100.0, inf))))) == 130.0
+
+
+def test_windows_of_a_pc_that_announces_as_many_as_it_may_go_on_as_they_end() -> None:
+    spans = (PictureWindow(0.0, 15.0), PictureWindow(20.0, 35.0))
+    often = tuple([replace(pc, again_s=20.0) for pc in pcs(1, spans)])
+    assert end(Picture(often, (bag(1, group(4, needs_s=9.0)),))) == 70.0
 
 
 @pytest.mark.parametrize(

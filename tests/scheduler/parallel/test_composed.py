@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.parallel import reservation
 from deskgrid.scheduler.parallel.base import Aside, Host, Keep, ParallelJob, ParallelPolicy, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.choices import DecisionView, Size
@@ -30,7 +31,7 @@ def began(grid: Grid) -> dict[int, float]:
 
 
 def look_of(grid: Grid, margin: float = 0.0) -> DecisionView:
-    return DecisionView(grid, grid.now, list(grid.waiting), Rigid(), margin)
+    return DecisionView(grid, grid.now, list(grid.waiting), Rigid(), Requirement(margin))
 
 
 def test_first_come_first_served_lets_all_wait_with_the_head() -> None:
@@ -201,6 +202,7 @@ def test_of_jobs_that_came_together_the_largest_is_first() -> None:
     assert [job.task for job in Shortest().order(jobs, 1.0)] == [4, 2, 3, 1]
 
 
+@pytest.mark.slow
 def test_a_large_job_starts_in_the_end_although_small_ones_keep_coming() -> None:
     grid = Grid(hosts_of("A", 4))
     grid.submit([gang(0, 4, 50.0, 0.5), *(gang(number, 2, 4.0, number * 2.0) for number in range(1, 2_000))])
@@ -270,6 +272,7 @@ class Watched:
                 assert free >= ranks * kept.job.need.slots
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(grids(), st.sampled_from(NAMES))
 def test_no_start_breaks_a_window_or_delays_what_is_reserved(grid: Grid, name: str) -> None:
@@ -296,6 +299,7 @@ class Unbounded(Watched):
         yield from self.policy.decide(view)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(grids())
 def test_no_start_is_missed_because_too_few_ranks_seem_to_be_together(grid: Grid) -> None:
@@ -308,12 +312,12 @@ def test_a_site_is_not_swept_for_ranks_that_are_never_together(monkeypatch: pyte
     windows = {host.name: [(0.0, 100.0)] if number % 2 else [(100.0, 200.0)] for number, host in enumerate(hosts)}
     sweeps: list[tuple[int, float]] = []
 
-    class Counted(reservation._Sweep):
+    class Counted(reservation._SiteSweep):
         def __init__(self, horizon: reservation._Horizon, job: ParallelJob, seconds: float, speed: float) -> None:
             super().__init__(horizon, job, seconds, speed)
             sweeps.append((job.task, self.now))
 
-    monkeypatch.setattr(reservation, "_Sweep", Counted)
+    monkeypatch.setattr(reservation, "_SiteSweep", Counted)
     grid = Grid(hosts, windows).submit([gang(1, 6, 10.0), gang(2, 5, 60.0), gang(3, 5, 60.0)])
     grid.play(parallel("easy"))
     assert began(grid) == {2: 0.0, 3: 100.0}

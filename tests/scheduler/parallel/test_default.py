@@ -43,6 +43,7 @@ def labs(seed: int) -> Grid:
     return Grid(hosts, windows).submit(jobs)
 
 
+@pytest.mark.slow
 def test_in_labs_with_windows_the_last_gang_ends_much_sooner_than_with_easy_and_none_is_killed() -> None:
     ratios = []
     for seed in range(5):
@@ -77,7 +78,7 @@ class Timed:
             yield decided
 
 
-@pytest.mark.no_cover  # counting lines would take longer than the decisions
+@pytest.mark.slow
 @pytest.mark.parametrize("waited", [0.0, 1e5])
 @pytest.mark.parametrize("moldable", [False, True])
 def test_a_decision_about_200_gangs_on_200_slots_takes_less_than_10_ms(moldable: bool, waited: float) -> None:

@@ -63,6 +63,7 @@ def test_work_that_is_late_may_end_at_any_moment_when_patience_ended_twice_as_lo
     assert frees(hosts[0], waits, 600.0) == [(610.0, 1), (620.0, 1), (650.0, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["packing", "nmin", "easy"])
 def test_tasks_that_are_always_late_do_not_delay_a_job_for_ever(name: str) -> None:
     """Some small jobs take four times what was predicted: something is always late, and others seem to end sooner."""
@@ -72,6 +73,7 @@ def test_tasks_that_are_always_late_do_not_delay_a_job_for_ever(name: str) -> No
     assert began(grid)[0] < 1.0 + 5 * 200.0 + 200.0
 
 
+@pytest.mark.slow
 def test_a_task_that_never_ends_keeps_others_from_idle_slots_for_no_longer_than_half_the_time() -> None:
     grid = Grid(hosts_of("A", 2)).submit([gang(0, 1, 600.0), gang(1, 2, 1.0, 1.0)])
     grid.submit([gang(number, 1, 10.0, number * 20.0) for number in range(2, 1_000)])

@@ -107,6 +107,7 @@ def covered(predict: Callable[[Prediction], float]) -> float:
     return within / count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(LEVELS)))
 def test_as_many_tasks_as_promised_stay_within_a_quantile(place: int) -> None:
     assert covered(lambda predicted: predicted[place]) == pytest.approx(LEVELS[place], abs=0.015)
@@ -204,6 +205,7 @@ def test_how_predictions_held_for_one_owner_says_nothing_of_another() -> None:
     assert factors("new") != before, "a new owner begins with what holds for most"
 
 
+@pytest.mark.slow
 def test_owners_that_were_used_last_are_remembered() -> None:
     runtimes = Runtimes()
     for place in range(KEPT + 1):

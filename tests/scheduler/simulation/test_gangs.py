@@ -230,6 +230,7 @@ def test_a_gang_in_its_overhead_is_lost_too() -> None:
     assert times(run) == [(0, 0.0, 3.0, False), (0, 4.0, 12.5, True)]
 
 
+@pytest.mark.slow
 def test_a_gang_that_is_lost_each_time_is_given_up() -> None:
     # It says each time that it stays for long.
     timetable = lambda: (RealWindow(10.0 * k, 10.0 * k + 4.0, 10.0 * k + 9.0) for k in range(10_000))  # noqa: E731
@@ -469,6 +470,7 @@ def test_silent_pcs_are_not_simulated_beside_gangs() -> None:
 # --- one that needs the whole site -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("small", "within"),
     [

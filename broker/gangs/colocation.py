@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.parallel.need import Need
 
 # Announced windows of a PC that are looked at: those of the next days.
@@ -37,7 +38,7 @@ class Pc:
         return min(ranks, int(self.memory // need.memory)) if need.memory and self.memory < float("inf") else ranks
 
 
-class Together(NamedTuple):
+class Colocation(NamedTuple):
     """The most ranks that are together for long enough, from when on, and where. None: ``ranks`` is 0."""
 
     ranks: int
@@ -45,26 +46,26 @@ class Together(NamedTuple):
     site: str
 
 
-def most_together(pcs: Iterable[Pc], need: Need, seconds: float, margin_s: float) -> Together:
+def most_together(pcs: Iterable[Pc], need: Need, seconds: float, requirement: Requirement) -> Colocation:
     """Return the most ranks that are together, at the earliest time when there are so many.
 
-    ``seconds``: that they need at speed 1. ``margin_s``: that a window has to be longer.
+    ``seconds``: that they need at speed 1. ``requirement``: what a window has to have left.
     """
     changes: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
     for pc in pcs:
         room = pc.room(need)
-        lasts = seconds / pc.speed + margin_s
+        lasts = requirement.needs(seconds / pc.speed)
         for opens, closes in pc.windows[:WINDOWS] if room else ():
-            if closes - opens > lasts:
+            if fits(lasts, closes - opens):
                 changes[pc.site] += [(max(0.0, opens), room), (closes - lasts, -room)]
-    best = Together(0, 0.0, "")
+    best = Colocation(0, 0.0, "")
     for site, its in changes.items():
         here = 0
         # Where one window can take no start any more when another opens, they are not together.
         for at, ranks in sorted(its):
             here += ranks
             if (here, -at) > (best.ranks, -best.starts_in_s):
-                best = Together(here, at, site)
+                best = Colocation(here, at, site)
     return best
 
 

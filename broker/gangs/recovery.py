@@ -6,7 +6,7 @@ from deskgrid import wire
 from deskgrid.broker.gangs.ends import FAILED, Ends
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankAt, RankFailure, places
 from deskgrid.broker.gangs.meetings import Meetings
-from deskgrid.broker.gangs.speaking import Speaking
+from deskgrid.broker.gangs.rank_messages import RankMessages
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts
 from deskgrid.broker.store.ranks import GangAttemptRow, RankAttemptRow
@@ -15,15 +15,15 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 
 
-class Gathering:
+class GangRecovery:
     """Brings the ranks of attempts together again."""
 
-    def __init__(self, table: GangAttempts, starts: Starts, ends: Ends, speaking: Speaking) -> None:
+    def __init__(self, table: GangAttempts, starts: Starts, ends: Ends, rank_messages: RankMessages) -> None:
         self._table = table
         self._state = table.state
         self._starts = starts
         self._ends = ends
-        self._speaking = speaking
+        self._rank_messages = rank_messages
 
     def restore(self, now: float) -> None:
         """Go on with the attempts in the journal, whose bags and tasks are known by now."""
@@ -43,7 +43,7 @@ class Gathering:
         gang.began = now - max(0.0, self._state.posix(now) - row.began)
         self._table.add(gang)
         for number, ends, line in table.lines(row.task):
-            self._speaking.manager_of(gang).replay(number, ends, line)
+            self._rank_messages.manager_of(gang).replay(number, ends, line)
         if gang.pmi is not None:
             self._table.pmi_bytes[bag.row.owner] += gang.pmi.size
         for rank in ranks:

@@ -11,7 +11,7 @@ from deskgrid.broker.worker_session import WorkerSession
 GATHERED_BYTES = 16 * wire.MEETING_BYTES
 
 
-class Speaking:
+class RankMessages:
     """``ends``: is told when a rank says something that ends its gang."""
 
     def __init__(self, table: GangAttempts, ends: Ends) -> None:

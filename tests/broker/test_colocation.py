@@ -6,8 +6,9 @@ from math import inf
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.gangs.together import Pc, Together, most_together
+from deskgrid.broker.gangs.colocation import Colocation, Pc, most_together
 from deskgrid.broker.need_notes import WAIT
+from deskgrid.scheduler.fitting import NO_MORE
 from deskgrid.scheduler.parallel.need import Need
 from tests.broker.gang_peers import asked_to_prepare, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import ADMIN, Office, OpenOffice
@@ -22,21 +23,21 @@ def pc(*windows: tuple[float, float], site: str = "a", slots: int = 1, speed: fl
 @pytest.mark.parametrize(
     ("pcs", "need", "found"),
     [
-        ([], Need(2, 2), Together(0, 0.0, "")),
-        ([pc((0.0, 101.0)), pc((0.0, inf))], Need(2, 2), Together(2, 0.0, "a")),
-        ([pc((0.0, 100.0)), pc((0.0, inf))], Need(2, 2), Together(1, 0.0, "a")),
-        ([pc((0.0, 150.0)), pc((40.0, 300.0)), pc((60.0, 300.0))], Need(3, 3), Together(2, 40.0, "a")),
-        ([pc((0.0, 500.0)), pc((0.0, 500.0), site="b", slots=2)], Need(2, 2), Together(2, 0.0, "b")),
-        ([pc((0.0, 500.0), slots=3)], Need(1, 1, slots=2), Together(1, 0.0, "a")),
-        ([pc((0.0, 500.0), slots=4, memory=250.0)], Need(4, 4, memory=100), Together(2, 0.0, "a")),
-        ([pc((0.0, 500.0), slots=4, memory=50.0)], Need(1, 1, memory=100), Together(0, 0.0, "")),
-        ([pc((0.0, 500.0))], Need(1, 1, labels=frozenset({"matlab"})), Together(0, 0.0, "")),
-        ([pc((0.0, 150.0), speed=0.5)], Need(1, 1), Together(0, 0.0, "")),
-        ([pc((0.0, 50.0), (100.0, 300.0)), pc((100.0, 300.0))], Need(2, 2), Together(2, 100.0, "a")),
+        ([], Need(2, 2), Colocation(0, 0.0, "")),
+        ([pc((0.0, 101.0)), pc((0.0, inf))], Need(2, 2), Colocation(2, 0.0, "a")),
+        ([pc((0.0, 100.0)), pc((0.0, inf))], Need(2, 2), Colocation(1, 0.0, "a")),
+        ([pc((0.0, 150.0)), pc((40.0, 300.0)), pc((60.0, 300.0))], Need(3, 3), Colocation(2, 40.0, "a")),
+        ([pc((0.0, 500.0)), pc((0.0, 500.0), site="b", slots=2)], Need(2, 2), Colocation(2, 0.0, "b")),
+        ([pc((0.0, 500.0), slots=3)], Need(1, 1, slots=2), Colocation(1, 0.0, "a")),
+        ([pc((0.0, 500.0), slots=4, memory=250.0)], Need(4, 4, memory=100), Colocation(2, 0.0, "a")),
+        ([pc((0.0, 500.0), slots=4, memory=50.0)], Need(1, 1, memory=100), Colocation(0, 0.0, "")),
+        ([pc((0.0, 500.0))], Need(1, 1, labels=frozenset({"matlab"})), Colocation(0, 0.0, "")),
+        ([pc((0.0, 150.0), speed=0.5)], Need(1, 1), Colocation(0, 0.0, "")),
+        ([pc((0.0, 50.0), (100.0, 300.0)), pc((100.0, 300.0))], Need(2, 2), Colocation(2, 100.0, "a")),
     ],
 )
-def test_the_most_ranks_that_are_together_at_the_earliest(pcs: list[Pc], need: Need, found: Together) -> None:
-    assert most_together(pcs, need, 100.0, 0.0) == found
+def test_the_most_ranks_that_are_together_at_the_earliest(pcs: list[Pc], need: Need, found: Colocation) -> None:
+    assert most_together(pcs, need, 100.0, NO_MORE) == found
 
 
 def why(office: Office, bag: str) -> list[str]:

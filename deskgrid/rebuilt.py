@@ -1,0 +1,368 @@
+"""What a script defines, by value: the pickler takes it apart, and it is made again where it is loaded.
+
+cloudpickle calls the metaclass of a class again. That runs code of the script a second time, without the arguments that
+it had, and some members come out differently. Here `type` makes the class, without members, and then it gets those as
+they were. So members may refer to their class, and nothing of the script runs: no metaclass, no `__init_subclass__`, no
+`__set_name__`, no `__new__` of an enum.
+
+Rule: this file imports nothing else of ours, because the process that runs tasks loads it, too.
+"""
+
+import abc
+import copyreg
+import enum
+import functools
+import importlib
+import io
+import operator
+import pickle
+import sys
+import types
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any
+
+from deskgrid.rebuilt_types import Done, Types, tracker
+
+MAIN = "__main__"
+# What cloudpickle writes for the file of any function, from 3.1.3 on.
+_NO_FILE = "<dynamic-code>"
+# A type that Python code has made, or could have.
+_IS_HEAP_TYPE = 1 << 9
+# In a pickle: a plain `object()`, which may be a sentinel.
+PLAIN_OBJECT = b"\x06object\x94"
+
+
+# --- made again -------------------------------------------------------------------------------------------------------
+
+# The ids of classes that are getting their members.
+_unfinished: set[int] = set()
+
+
+class _Whole:
+    """A member that gets hold of a class which `type` makes, and stops that.
+
+    Members are told their names when the class is whole, just before `__init_subclass__` of its bases would run.
+    """
+
+    kind: Any = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.kind = owner
+        raise RuntimeError
+
+
+def _class(key: str, again: bool, make: tuple[type[type], str, tuple[type, ...]], members: Mapping[str, Any]) -> Any:
+    """Return the class with this key, without members if it was not here. ``again``: it gets them in any case.
+
+    ``make``: metaclass, name, bases.
+    """
+    known = tracker()._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
+    if known is None:
+        whole, (metaclass, name, bases) = _Whole(), make
+        try:
+            type.__new__(metaclass, name, bases, {"": whole, **members})
+        except Exception:
+            if whole.kind is None:
+                raise
+        type.__delattr__(whole.kind, "")
+        if isinstance(whole.kind, abc.ABCMeta):
+            abc._abc_init(whole.kind)  # type: ignore[attr-defined]  # what `ABCMeta.__new__` does besides
+        known = tracker()._lookup_class_or_track(key, whole.kind)
+        again = again or known is whole.kind
+    if again:
+        _unfinished.add(id(known))
+    return known
+
+
+def _set(kind: type, members: Mapping[str, object]) -> None:
+    if id(kind) in _unfinished:
+        for name, value in members.items():
+            type.__setattr__(kind, name, value)
+
+
+def _finish(kind: Any, state: tuple[list[None], list[type]]) -> None:
+    if id(kind) in _unfinished:
+        for each in state[1]:
+            abc.ABCMeta.register(kind, each)
+        _unfinished.discard(id(kind))
+
+
+def _member(kind: Any, key: str | int) -> Any:
+    """Return a member of an enum by its name, or by its value if it is a combination of flags."""
+    if isinstance(key, str):
+        return kind._member_map_[key]
+    return kind(key)
+
+
+def _bare_member(kind: Any, key: str | int, base: Any, args: tuple[Any, ...]) -> Any:
+    """Return a member of an enum that is being made, or the one that is there."""
+    table = vars(kind)["_member_map_" if isinstance(key, str) else "_value2member_map_"]
+    return base.__new__(kind, *args) if table is None or key not in table else table[key]
+
+
+def _fill_member(member: Any, state: Any) -> None:
+    if id(type(member)) in _unfinished:
+        attributes, slots = state if isinstance(state, tuple) else (state, None)
+        object.__getattribute__(member, "__dict__").update(attributes or {})
+        for name, value in (slots or {}).items():
+            object.__setattr__(member, name, value)
+
+
+# Those of scripts that are not the `__main__` here, by name and type.
+_sentinels: dict[tuple[str, int], object] = {}
+
+
+def _sentinel(kind: type, name: str, stays: bool) -> object:
+    """Return the object of this type that `__main__` has by this name; if it has none, the one that stands for it."""
+    main: dict[str, object] = vars(sys.modules[MAIN])
+    if type(main.get(name)) is kind:
+        return main[name]
+    if stays:
+        main[name] = object.__new__(kind)
+        return main[name]
+    return _sentinels.setdefault((name, id(kind)), object.__new__(kind))
+
+
+# --- taken apart ------------------------------------------------------------------------------------------------------
+
+
+def _class_taken_apart(kind: Any, again: bool, more: list[Done]) -> tuple[Any, ...]:
+    """Return how to make a class. ``more``: what is done when it is there."""
+    members = {name: value for name, value in vars(kind).items() if not _is_made_by_type(kind, name, value)}
+    slots = tuple([name for name, value in vars(kind).items() if _is_slot(kind, name, value)])
+    # Where their order comes from, too. What the metaclass has a descriptor for is there: it could not be set.
+    metaclass: Any = type(kind)
+    taken = _names_taken(metaclass)
+    first = {name: members.pop(name) if name in taken else None for name in list(members)}
+    first["__qualname__"] = kind.__qualname__
+    if "__slots__" in members:
+        first["__slots__"] = slots
+    if sys.version_info >= (3, 14) and (annotations := _annotations(kind)):
+        members["__annotations__"] = annotations
+    turns: list[dict[str, Any]] = [{}, {}, {}, {}]
+    for name, value in members.items():
+        turns[_turn(name, value)][name] = value
+    steps = [Done(_set, kind, each) for each in turns if each]
+    made = tracker()._get_or_create_tracker_id(kind), again, (metaclass, kind.__name__, kind.__bases__), first
+    return _class, made, (more + steps, _registered(kind)), None, None, _finish
+
+
+def _registered(kind: Any) -> list[type]:
+    """Return the classes that were registered with an abstract one."""
+    if not isinstance(kind, abc.ABCMeta):
+        return []
+    return [found for each in abc._get_dump(kind)[0] if (found := each()) is not None]  # type: ignore[attr-defined]
+
+
+def _is_slot(kind: type, name: str, value: object) -> bool:
+    if name in ("__dict__", "__weakref__"):
+        return isinstance(value, types.GetSetDescriptorType)
+    return isinstance(value, types.MemberDescriptorType) and value.__objclass__ is kind and value.__name__ == name
+
+
+def _is_made_by_type(kind: type, name: str, value: object) -> bool:
+    return name in _MADE_BY_TYPE or _is_slot(kind, name, value)
+
+
+_MADE_BY_TYPE = frozenset({"_abc_impl", "__annotate_func__", "__annotations_cache__", "__classdictcell__"})
+
+
+# What `type` has descriptors for that may be set.
+_SETTABLE = frozenset({"__doc__", "__annotations__", "__abstractmethods__", "__type_params__"})
+
+
+@cache
+def _names_taken(metaclass: type) -> frozenset[str]:
+    """Return the names for which a metaclass has data descriptors: setting them would not set a member."""
+    descriptors = {name: value for each in reversed(metaclass.__mro__) for name, value in vars(each).items()}
+    return frozenset(name for name, value in descriptors.items() if hasattr(type(value), "__set__")) - _SETTABLE
+
+
+_BEHAVIOUR = (FunctionType, staticmethod, classmethod, property)
+_OF_GENERICS = ("__parameters__", "__type_params__", "__orig_bases__")
+
+
+def _turn(name: str, value: object) -> int:
+    """Return when a member is set: objects of the class may be among its members, and need its methods."""
+    if name in _OF_GENERICS:
+        return 0
+    return 3 if not isinstance(value, _BEHAVIOUR) else 1 if name.startswith("__") else 2
+
+
+def _annotations(value: Any) -> dict[str, Any]:
+    """Return annotations, as text if some name in them is not there: Python 3.14 looks only when it is asked."""
+    annotationlib = importlib.import_module("annotationlib")
+    with suppress(Exception):
+        return dict(annotationlib.get_annotations(value))
+    return dict(annotationlib.get_annotations(value, format=annotationlib.Format.STRING))
+
+
+def _member_taken_apart(member: Any) -> tuple[Any, ...]:
+    """Return how to make a member of an enum that is being made."""
+    kind = type(member)
+    key = member._name_ if member._name_ in kind._member_map_ else member._value_
+    base = _plain_base(kind)
+    if base is object:
+        args: tuple[Any, ...] = ()
+    elif hasattr(base, "__getnewargs__"):
+        args = base.__getnewargs__(member)
+    else:
+        reduced: Any = object.__reduce_ex__(member, 2)
+        args = reduced[1][1:] if reduced[0] is copyreg.__newobj__ else reduced[1]  # type: ignore[attr-defined]
+    return _bare_member, (kind, key, base, args), object.__getstate__(member), None, None, _fill_member
+
+
+def _plain_base(kind: type) -> Any:
+    """Return the nearest base whose `__new__` is no Python code."""
+    return next(each for each in kind.__mro__ if isinstance(vars(each).get("__new__"), types.BuiltinFunctionType))
+
+
+def sentinel(value: object, *, stays: bool) -> tuple[Any, ...] | None:
+    """Return how to find an object without state by its name, if it has one: a sentinel is told by its identity."""
+    kind = type(value)
+    if kind is not object:
+        if not kind.__flags__ & _IS_HEAP_TYPE or kind.__reduce_ex__ is not object.__reduce_ex__:
+            return None
+        if kind.__reduce__ is not object.__reduce__ or _plain_base(kind) is not object:
+            return None
+        if object.__getstate__(value) is not None:
+            return None
+    module = sys.modules.get(MAIN if kind is object else kind.__module__)
+    names = list(vars(module).items()) if module is not None else []
+    name = next((name for name, each in names if each is value), None)
+    if name is None:
+        return None
+    return (_sentinel, (kind, name, stays)) if module is sys.modules[MAIN] else (getattr, (module, name))
+
+
+# The wrapper that `functools.lru_cache` makes, and a function as `functools.singledispatch` makes them: with this code.
+_CACHED: Any = type(functools.lru_cache(len))
+_DISPATCHER: Any = functools.singledispatch(len)
+# Where what a dispatcher has registered is kept: any name will do.
+_REGISTERED = "__registered__"
+
+
+def _cached(value: Any) -> tuple[Any, ...]:
+    parameters = value.cache_parameters()
+    info = functools._CacheInfo
+    return _CACHED, (value.__wrapped__, parameters["maxsize"], parameters["typed"], info), vars(value)
+
+
+def _dispatching(value: Any, make: Any, function: object, registry: Mapping[type, object]) -> tuple[Any, ...]:
+    """Return how to make a dispatcher: from the function for everything, with those for other types."""
+    others = [(kind, each) for kind, each in registry.items() if kind is not object]
+    calls = [Done(operator.call, operator.methodcaller("register", kind, each), value) for kind, each in others]
+    return make, (function,), {_REGISTERED: calls}
+
+
+def _of_functools(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
+    """Return how to make what a decorator of `functools` has made, which only brings locks and weak references."""
+    if kind is FunctionType and value.__code__ is _DISPATCHER.__code__ and is_by_value(value):
+        registry = vars(value)["registry"]
+        return _dispatching(value, functools.singledispatch, registry[object], registry)
+    if kind is _CACHED and is_by_value(value):
+        return _cached(value)
+    if kind is functools.cached_property:  # has a lock in Python 3.11
+        return kind, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
+    if kind is functools.singledispatchmethod:
+        return _dispatching(value, kind, value.func, value.dispatcher.registry)
+    return None
+
+
+def _with_its_file(code: CodeType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Have code keep the name of its file, which a traceback needs."""
+    make, args, *rest = reduced
+    named = [code.co_filename if isinstance(each, str) and each == _NO_FILE else each for each in args]
+    return make, tuple(named), *rest
+
+
+def _with_annotations(function: FunctionType) -> FunctionType:
+    """Return a function whose annotations can be asked for: itself, or a copy."""
+    with suppress(Exception):
+        _ = function.__annotations__
+        return function
+    args = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    copied = FunctionType(*args)
+    functools.update_wrapper(copied, function, ("__module__", "__qualname__", "__doc__"))
+    copied.__kwdefaults__, copied.__annotations__ = function.__kwdefaults__, _annotations(function)
+    vars(copied).pop("__wrapped__")
+    return copied
+
+
+@cache
+def pickler() -> Any:
+    """Return the pickler, a class."""
+    import cloudpickle  # here, because a program that only reads results may not need it
+    from cloudpickle import cloudpickle as inner
+
+    base: Any = cloudpickle.CloudPickler
+
+    def is_by_value(value: object) -> bool:
+        return inner._lookup_module_and_qualname(value) is None
+
+    def is_made_here(kind: Any) -> bool:
+        """Whether `type` has made it, and no module has it by its name."""
+        return _plain_base(type(kind)) is type and not inner._should_pickle_by_reference(kind)
+
+    class ByValue(base):  # type: ignore[misc]  # cloudpickle has no types
+        # Whether a class that is there gets its members anew, and a sentinel is found by its name from then on.
+        renews = False
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self._types = Types()
+            # The ids of enums that were begun.
+            self._begun: set[int] = set()
+
+        def reducer_override(self, value: Any) -> Any:
+            kind = type(value)
+            if kind is Done:
+                return value.call
+            if issubclass(kind, type):
+                return self._reduced_class(value)
+            if kind is FunctionType:
+                return _of_functools(value, kind, is_by_value) or super().reducer_override(value)
+            if kind is CodeType:
+                return _with_its_file(value, inner._code_reduce(value))
+            if isinstance(kind, enum.EnumType) and is_made_here(kind):
+                return self._reduced_member(value)
+            reduced = _of_functools(value, kind, is_by_value) or self._types.taken_apart(value, kind)
+            return reduced or sentinel(value, stays=self.renews) or NotImplemented
+
+        def _reduced_class(self, kind: Any) -> Any:
+            if not kind.__flags__ & _IS_HEAP_TYPE or kind in inner._BUILTIN_TYPE_NAMES or not is_made_here(kind):
+                return super().reducer_override(kind)
+            if isinstance(kind, enum.EnumType):
+                self._begun.add(id(kind))
+            return _class_taken_apart(kind, self.renews, self._named(kind))
+
+        def _named(self, value: Any) -> list[Done]:
+            """Return what is done so that a class is found by its name."""
+            return []
+
+        def _reduced_member(self, member: Any) -> Any:
+            kind = type(member)
+            if id(kind) in self._begun:
+                return _member_taken_apart(member)
+            if member._name_ in kind._member_map_:
+                return _member, (kind, member._name_)
+            return _member, (kind, member._value_)
+
+        def _dynamic_function_reduce(self, function: FunctionType) -> Any:
+            asked = _with_annotations(function) if sys.version_info >= (3, 14) else function
+            reduced = super()._dynamic_function_reduce(asked)
+            if parameters := getattr(function, "__type_params__", ()):
+                reduced[2][1]["__type_params__"] = parameters
+            return reduced
+
+    return ByValue
+
+
+def dumps(value: object, make: Any = None) -> bytes:
+    """Pickle ``value``, which may raise anything. ``make``: makes the pickler."""
+    file = io.BytesIO()
+    (make or pickler())(file, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return file.getvalue()
