@@ -1,13 +1,13 @@
 """The experiments of a paper: a panel each, with a line for each policy, or bars where the cases are no numbers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from deskgrid.papers.base import Experiment, Paper, TrialRow
-from deskgrid.sleepbench.pictures.means import Spread, spread
-from deskgrid.sleepbench.pictures.style import INK, drawing, looks, new_figure
+from deskgrid.sleepbench.pictures.means import spread
+from deskgrid.sleepbench.pictures.style import draw_bars, draw_line, drawing, looks, new_figure
 
 # Inches: the height of a panel; the height of the legend.
 PANEL_HEIGHT = 2.6
@@ -47,12 +47,13 @@ def _draw(axes: Axes, experiment: Experiment, rows: Sequence[TrialRow], colours:
         values = {case: [row.value for row in rows if (row.case, row.policy) == (case, policy)] for case in cases}
         known = {case: spread(some) for case, some in values.items() if some}
         if numbers(cases):
-            _draw_line(axes, policy, known, colours[policy])
+            points = {float(case): each for case, each in known.items()}
+            draw_line(axes, policy, points, colours[policy], MARKER)
         else:
             step = GROUP / len(policies)
             offset = step * (place - (len(policies) - 1) / 2)
             bars = {cases.index(case) + offset: each for case, each in known.items()}
-            _draw_bars(axes, policy, bars, step * BAR, colours[policy][0])
+            draw_bars(axes, policy, bars, step * BAR, color=colours[policy][0])
     if not numbers(cases):
         axes.set_xticks(range(len(cases)), cases)
         axes.tick_params(axis="x", length=0)
@@ -66,35 +67,3 @@ def _draw(axes: Axes, experiment: Experiment, rows: Sequence[TrialRow], colours:
 def numbers(cases: Sequence[str]) -> bool:
     """Whether the cases are points on an axis."""
     return all(case.replace(".", "", 1).isdigit() for case in cases)
-
-
-def _deviations(spreads: Iterable[Spread]) -> list[float] | None:
-    """The error bars; None if there is only one run, which has none."""
-    found = [each.deviation for each in spreads]
-    return found if any(found) else None
-
-
-def _draw_line(axes: Axes, policy: str, known: dict[str, Spread], look: tuple[str, str]) -> None:
-    axes.errorbar(
-        [float(case) for case in known],
-        [each.mean for each in known.values()],
-        yerr=_deviations(known.values()),
-        color=look[0],
-        marker=look[1],
-        markersize=MARKER,
-        linewidth=1.1,
-        elinewidth=0.6,
-        label=policy,
-    )
-
-
-def _draw_bars(axes: Axes, policy: str, bars: Mapping[float, Spread], width: float, colour: str) -> None:
-    axes.bar(
-        list(bars),
-        [each.mean for each in bars.values()],
-        width,
-        yerr=_deviations(bars.values()),
-        color=colour,
-        error_kw={"elinewidth": 0.7, "capthick": 0.7, "ecolor": INK},
-        label=policy,
-    )

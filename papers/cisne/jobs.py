@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
+from deskgrid.papers.cisne.policies.where import CisneNeed
 from deskgrid.papers.printed import table_of
-from deskgrid.scheduler.parallel.need import Need
 
 
 class Kind(NamedTuple):
@@ -48,9 +48,9 @@ class LabJob:
         return self.link * self.communicates / self.seconds
 
     @property
-    def need(self) -> Need:
+    def need(self) -> CisneNeed:
         """What the scheduler is told."""
-        return Need(self.kind.size, self.kind.size, gang=True, cpu=round(self.cpu, 3))
+        return CisneNeed(self.kind.size, self.kind.size, gang=True, cpu=round(self.cpu, 3))
 
 
 def drawn_jobs(seed: str) -> list[LabJob]:

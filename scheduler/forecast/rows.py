@@ -104,7 +104,7 @@ def _licences(row: Row) -> tuple[tuple[str, int], ...]:
 def _of_need(need: Need) -> Row:
     if need == SINGLE:
         return ()
-    return need.least, need.most, need.slots, need.memory, sorted(need.labels), _packed(need), need.gang, need.cpu
+    return need.least, need.most, need.slots, need.memory, sorted(need.labels), _packed(need), need.gang
 
 
 def _packed(need: Need) -> Row:

@@ -13,7 +13,6 @@ class Need:
     chooses when it starts. ``slots``: how many slots of one PC each rank occupies. ``memory``: bytes that each rank
     needs. ``labels``: what its PCs must have. ``speedup``: of a moldable task; None: its runtime is that of the whole.
     ``gang``: it was asked for as a gang, and is placed as one, even if it has one rank.
-    ``cpu``: the part of its time in which it computes, where that is known; the rest it communicates.
     """
 
     least: int = 1
@@ -23,7 +22,6 @@ class Need:
     labels: frozenset[str] = frozenset()
     speedup: Speedup | None = None
     gang: bool = False
-    cpu: float = 1.0
 
     @property
     def parallel(self) -> bool:

@@ -6,11 +6,10 @@ from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from deskgrid.sleepbench.pictures.means import Means, Name, Spread, means, of_the_paper, policies_of, scenarios_of
-from deskgrid.sleepbench.pictures.style import COLUMN, INK, WIDTH, drawing, looks, new_figure
+from deskgrid.sleepbench.pictures.style import COLUMN, INK, WIDTH, draw_bars, drawing, looks, new_figure
 from deskgrid.sleepbench.scenarios import PAPER_MIN, Row
 
 HEIGHT = 3.2
@@ -84,23 +83,10 @@ def _draw_bars(axes: Axes, all_of_them: Sequence[Series]) -> None:
     step = GROUP / len(all_of_them)
     for place, series in enumerate(all_of_them):
         offset = step * (place - (len(all_of_them) - 1) / 2)
-        _draw_series(axes, series, offset, step * BAR, colours[series.policy])
-
-
-def _draw_series(axes: Axes, series: Series, offset: float, width: float, colour: str) -> BarContainer:
-    present = [(place + offset, value) for place, value in enumerate(series.values) if value]
-    deviations = [value.deviation for _, value in present]
-    return axes.bar(
-        [x for x, _ in present],
-        [value.mean for _, value in present],
-        width,
-        yerr=deviations if any(deviations) else None,
-        color=pale(colour) if series.paper else colour,
-        edgecolor=colour,
-        linewidth=0.7,
-        error_kw={"elinewidth": 0.7, "capthick": 0.7, "ecolor": INK},
-        label=series.label,
-    )
+        bars = {at + offset: value for at, value in enumerate(series.values) if value}
+        colour = colours[series.policy]
+        shade = pale(colour) if series.paper else colour
+        draw_bars(axes, series.label, bars, step * BAR, color=shade, edgecolor=colour, linewidth=0.7)
 
 
 def pale(colour: str) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from deskgrid.sleepbench.pictures.means import Means, Name, Spread, called, means, policies_of, scenarios_of
-from deskgrid.sleepbench.pictures.style import INK, drawing, looks, new_figure
+from deskgrid.sleepbench.pictures.style import INK, draw_line, drawing, looks, new_figure
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 
 # Inches: the height of a row of panels; the height of the legend and of the labels at the bottom.
@@ -66,24 +66,14 @@ def _draw_row(row: Sequence[Axes], scenario: Name, points: Points, policies: Seq
 def _draw_lines(
     axes: Axes, scenario: Name, points: Points, policies: Sequence[str], value: Callable[[Means], Spread]
 ) -> None:
-    for place, (policy, (colour, marker)) in enumerate(looks(policies).items()):
+    for place, (policy, look) in enumerate(looks(policies).items()):
         values = {
             factor: value(each)
             for factor, some in points.items()
             for each in some
             if (each.scenario, each.policy) == (scenario, policy)
         }
-        axes.errorbar(
-            list(values),
-            [each.mean for each in values.values()],
-            yerr=[each.deviation for each in values.values()],
-            color=colour,
-            marker=marker,
-            markersize=MARKER + LARGER * (len(policies) - 1 - place),
-            linewidth=1.1,
-            elinewidth=0.6,
-            label=policy,
-        )
+        draw_line(axes, policy, values, look, MARKER + LARGER * (len(policies) - 1 - place))
 
 
 def _set_axes(axes: Axes, factors: Sequence[float]) -> None:

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from deskgrid.sleepbench.pictures.means import Spread
 
 # Inches: the width of two columns of a journal's page, and of one. Text of 8 points is still readable at half that
 # size.
@@ -102,3 +105,37 @@ def looks(policies: Sequence[str]) -> dict[str, tuple[str, str]]:
     others = [policy for policy in policies if policy not in LOOKS]
     spare = {policy: SPARE[place % len(SPARE)] for place, policy in enumerate(others)}
     return {policy: LOOKS.get(policy) or spare[policy] for policy in policies}
+
+
+def draw_line(axes: Axes, label: str, values: Mapping[float, Spread], look: tuple[str, str], size: float) -> None:
+    """A line through means, with their deviations. ``size``: of its markers."""
+    axes.errorbar(
+        list(values),
+        [each.mean for each in values.values()],
+        yerr=_deviations(values),
+        color=look[0],
+        marker=look[1],
+        markersize=size,
+        linewidth=1.1,
+        elinewidth=0.6,
+        label=label,
+    )
+
+
+def draw_bars(axes: Axes, label: str, values: Mapping[float, Spread], width: float, **colours: Any) -> None:
+    """Bars of means, with their deviations."""
+    axes.bar(
+        list(values),
+        [each.mean for each in values.values()],
+        width,
+        yerr=_deviations(values),
+        error_kw={"elinewidth": 0.7, "capthick": 0.7, "ecolor": INK},
+        label=label,
+        **colours,
+    )
+
+
+def _deviations(values: Mapping[float, Spread]) -> list[float] | None:
+    """None if there is only one run, which has none."""
+    found = [each.deviation for each in values.values()]
+    return found if any(found) else None

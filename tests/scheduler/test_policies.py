@@ -143,6 +143,11 @@ def test_an_installed_package_adds_a_policy() -> None:
     assert grid.priority() == [first]
 
 
+@pytest.mark.usefixtures("installed")
+def test_an_installed_policy_that_cannot_be_loaded_counts_until_it_is_used() -> None:
+    assert single_policy_names() == ["packing", "pgs", "longest", "fcfs", "bare", "gone", "last", "odd"]
+
+
 def test_a_policy_may_take_whatever_options_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     def maker(**options: Any) -> LastComeFirstServed:
         return LastComeFirstServed(options["slots_ahead"])

@@ -6,6 +6,7 @@ slots). Of several sites, the one is chosen where the PCs that the job gets are 
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 
@@ -13,6 +14,14 @@ from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, Sharing, Size
 from deskgrid.scheduler.parallel.hosts import first, in_order
+from deskgrid.scheduler.parallel.need import Need
+
+
+@dataclass(frozen=True, slots=True)
+class CisneNeed(Need):
+    """``cpu``: the part of its time in which a task computes, if that is known; the rest it communicates."""
+
+    cpu: float = 1.0
 
 
 class Normal:
@@ -50,8 +59,8 @@ class Uniform(Normal):
         cpu: defaultdict[Host, list[float]] = defaultdict(list)
         for running in site.running:
             for host, ranks in running.ranks:
-                cpu[host] += [running.job.need.cpu] * ranks
-        mine = job.need.cpu
+                cpu[host] += [_computes(running.job)] * ranks
+        mine = _computes(job)
 
         def order(host: Host) -> tuple[float, ...]:
             theirs = cpu.get(host)
@@ -59,6 +68,10 @@ class Uniform(Normal):
             return (host.slots - host.idle) / host.processors, -unlike, host.load
 
         return order
+
+
+def _computes(job: ParallelJob) -> float:
+    return job.need.cpu if isinstance(job.need, CisneNeed) else 1.0
 
 
 def _load(host: Host) -> float:

@@ -386,7 +386,7 @@ class Unknown:
         Need(2, 4, 1, 0, frozenset(), Amdahl(0.1), True),
         Need(1, 4, speedup=Downey(3.0, 1.0)),
         Need(1, 4, speedup=Measured(((2, 1.5), (4, 2.0)))),
-        Need(slots=2, memory=100, labels=frozenset({"a", "b"}), cpu=0.5),
+        Need(slots=2, memory=100, labels=frozenset({"a", "b"})),
     ],
 )
 def test_needs_go_through_json(need: Need) -> None:

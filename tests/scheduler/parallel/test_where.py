@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskgrid.papers.cisne.policies.where import CisneNeed
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, RunningJob, Site
 from deskgrid.scheduler.parallel.choices import DecisionView, Sharing, Size
@@ -99,7 +100,7 @@ def test_cisne_occupies_no_more_slots_than_its_multiprogramming_level() -> None:
 
 
 def test_cisne_uniform_puts_unlike_jobs_together() -> None:
-    talks = Need(2, 2, gang=True, cpu=0.1)
+    talks = CisneNeed(2, 2, gang=True, cpu=0.1)
     grid = Grid(hosts_of("A", 4, 2)).submit(
         [gang(1, 2, 10.0), ParallelJob(2, talks, 10.0, 0.0), gang(3, 2, 10.0), ParallelJob(4, talks, 10.0, 0.0)]
     )
