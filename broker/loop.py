@@ -18,16 +18,16 @@ import time
 from collections.abc import Callable
 
 from deskgrid import wire
-from deskgrid.broker.garbage import Garbage
+from deskgrid.broker.model.garbage import Garbage
+from deskgrid.broker.model.state import Leaving
+from deskgrid.broker.peers.sessions import Sessions
+from deskgrid.broker.peers.watchers import RECEIPT_S
 from deskgrid.broker.port.fair_queue import SHORT_S, FairQueue, ReadMessage
 from deskgrid.broker.port.penalties import Penalties
 from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.port.value_writer import ValueWriter
-from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.state import Leaving
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import Journal, JournalFull
-from deskgrid.broker.watchers import RECEIPT_S
 from deskgrid.durations import duration
 
 log = logging.getLogger("deskgrid.broker")

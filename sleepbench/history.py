@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from deskgrid.broker.needs import need_of
+from deskgrid.broker.model.needs import need_of
 from deskgrid.broker.store.etas import estimates_in
 from deskgrid.broker.store.journal import NAME
 from deskgrid.broker.store.result_blocks import recorded

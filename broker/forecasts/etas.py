@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from deskgrid.broker.bags import OpenBag, ToldEstimate
-from deskgrid.broker.forecasts.runner import Forecaster
-from deskgrid.broker.forecasts.ticket import LATE, Ends, Ticket
-from deskgrid.broker.need_notes import WAIT
-from deskgrid.broker.operations import PARKED, Operation, Operations, Slices
-from deskgrid.broker.query_catalog import Json
-from deskgrid.broker.state import BrokerState
+from deskgrid.broker.model.bags import OpenBag, ToldEstimate
+from deskgrid.broker.model.forecaster import Forecaster
+from deskgrid.broker.model.need_notes import WAIT
+from deskgrid.broker.model.query_catalog import Json
+from deskgrid.broker.model.state import BrokerState
+from deskgrid.broker.model.ticket import LATE, Ends, Ticket
 from deskgrid.broker.store.rows import ToldEtaRow
+from deskgrid.broker.work.operations import PARKED, Operation, Operations, Slices
 from deskgrid.durations import precise
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.ahead import RUNS
@@ -38,7 +38,7 @@ OLD_S = 60.0
 # How long a question waits for a forecast; and how long a view of the grid does, which can do without. Seconds.
 WAIT_S = 15.0
 GLANCE_S = 0.5
-# The units of a row that is looked at (`deskgrid.broker.operations`).
+# The units of a row that is looked at (`deskgrid.broker.work.operations`).
 ROW_UNITS = 4
 # The units of a bag whose estimate is read from a forecast.
 READ_UNITS = 50

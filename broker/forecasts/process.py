@@ -22,8 +22,8 @@ from time import monotonic, process_time, sleep
 from types import FrameType
 from typing import Any
 
-from deskgrid.broker.forecasts.ticket import LATE, Json, Ticket
-from deskgrid.broker.pending import LATER, pending
+from deskgrid.broker.model.pending import LATER, pending
+from deskgrid.broker.model.ticket import LATE, Json, Ticket
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from deskgrid.broker.forecasts.ticket import LATE, Json
+from deskgrid.broker.model.ticket import LATE, Json
 from deskgrid.scheduler.forecast.ahead import by_bag, played
 from deskgrid.scheduler.forecast.changes import ImaginedChange
 from deskgrid.scheduler.forecast.compare import (
@@ -71,7 +71,7 @@ def _longer(each: LongerWindows) -> Json:
 
 
 def change_of(row: Mapping[str, Any]) -> ImaginedChange:
-    """A change, as `deskgrid.broker.query_catalog` checked it."""
+    """A change, as `deskgrid.broker.model.query_catalog` checked it."""
     windows = [
         (each["pcs"], tuple(zip(each["starts_s"], each["lasts_s"], strict=False))) for each in row.get("windows") or ()
     ]

@@ -11,14 +11,14 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.forecasts.etas import NOTHING_KNOWN, PART, ROW_UNITS, Etas, answered, is_unknown, runs_for
-from deskgrid.broker.forecasts.ticket import LATE, Ticket
-from deskgrid.broker.operations import PARKED, Slices
-from deskgrid.broker.pending import LATER, pending
-from deskgrid.broker.query_catalog import AskError, Json
-from deskgrid.broker.state import BrokerState
-from deskgrid.broker.workers import WorkerSessions
+from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.pending import LATER, pending
+from deskgrid.broker.model.query_catalog import AskError, Json
+from deskgrid.broker.model.state import BrokerState
+from deskgrid.broker.model.ticket import LATE, Ticket
+from deskgrid.broker.work.operations import PARKED, Slices
+from deskgrid.broker.work.workers import WorkerSessions
 from deskgrid.scheduler.forecast.correction import Estimate, stage_of
 from deskgrid.scheduler.forecast.look import Look, predicted
 from deskgrid.scheduler.forecast.picture import Group, Picture, PictureBag

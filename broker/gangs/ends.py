@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from deskgrid import wire
-from deskgrid.broker.crash_report import with_crash_sites
 from deskgrid.broker.gangs.ending import account_of, result_of
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankFailure
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts
+from deskgrid.broker.model.crash_report import with_crash_sites
+from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.rows import ResultRow
-from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, Outcome
 

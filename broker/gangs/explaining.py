@@ -7,9 +7,9 @@ from deskgrid.broker.gangs.colocation import Colocation, Pc, most_pcs, most_toge
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts
-from deskgrid.broker.need_notes import WAIT
-from deskgrid.broker.needs import MPI, labels_of
-from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.broker.model.need_notes import WAIT
+from deskgrid.broker.model.needs import MPI, labels_of
+from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import State

@@ -6,9 +6,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from deskgrid import wire
-from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.gangs.meetings import Meetings
 from deskgrid.broker.gangs.pmi import PmiServer
+from deskgrid.broker.model.bags import OpenBag
 from deskgrid.scheduler.model import Attempt
 
 

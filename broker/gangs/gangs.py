@@ -13,8 +13,8 @@ from deskgrid.broker.gangs.rank_messages import RankMessages
 from deskgrid.broker.gangs.recovery import GangRecovery
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts, Handle
-from deskgrid.broker.state import BrokerState
-from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.broker.model.state import BrokerState
+from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.scheduler.model import Attempt
 
 # What workers say of ranks.

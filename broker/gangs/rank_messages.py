@@ -5,7 +5,7 @@ from deskgrid.broker.gangs.ends import Ends
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.pmi import KEPT_BYTES_OF_OWNER, LINE_BYTES, PmiError, PmiServer
 from deskgrid.broker.gangs.table import GangAttempts
-from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.broker.model.worker_session import WorkerSession
 
 # Values that ranks of all gangs have gathered, or are gathering. Bytes.
 GATHERED_BYTES = 16 * wire.MEETING_BYTES

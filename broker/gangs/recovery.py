@@ -9,8 +9,8 @@ from deskgrid.broker.gangs.meetings import Meetings
 from deskgrid.broker.gangs.rank_messages import RankMessages
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts
+from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.ranks import GangAttemptRow, RankAttemptRow
-from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 

@@ -7,8 +7,8 @@ from deskgrid import wire
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankAt, places
 from deskgrid.broker.gangs.meetings import Meetings
 from deskgrid.broker.gangs.table import GangAttempts
+from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.ranks import GangAttemptRow, RankAttemptRow
-from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 
@@ -23,7 +23,7 @@ PAUSE_S, PAUSE_MOST_S = 1.0, 120.0
 # The session that the journal has for the attempt of a parallel task as a whole: that of no worker. The sessions that
 # were given its ranks are with these.
 OF_RANKS = " "
-# Bytes of work that may wait for a worker, as in `deskgrid.broker.attempts`.
+# Bytes of work that may wait for a worker, as in `deskgrid.broker.work.attempts`.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
 
 

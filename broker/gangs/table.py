@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import NamedTuple
 
 from deskgrid import wire
-from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankAt
 from deskgrid.broker.gangs.meetings import MeetingAnswer
-from deskgrid.broker.state import BrokerState
-from deskgrid.broker.worker_session import WorkerSession
+from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.state import BrokerState
+from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 

@@ -11,7 +11,7 @@ import math
 from deskgrid.broker.auth.rate_limit import RateLimit
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import How, WindowEnd, WindowRow
-from deskgrid.broker.wall_clock import WallClock
+from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.wire import SECONDS_LIMIT, Join
 
 # How often the broker records that it runs, even when nothing happens. If it is killed, the ends of the open windows

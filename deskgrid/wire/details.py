@@ -11,7 +11,7 @@ class EventRow(TypedDict):
 
     number: int  # grows with each event, also across restarts of the broker
     age_s: float
-    event: str  # "worker-joined"; broker/event_log.py lists all
+    event: str  # "worker-joined"; broker/model/event_log.py lists all
     facts: dict[str, str]  # "name": the worker; the others depend on the event
 
 

@@ -1,7 +1,7 @@
 """When the environment of a bag is ready on each PC of a picture.
 
-Rule: as the broker has it prepared (`deskgrid.broker.environments`): on a few PCs at a time, first on those that are
-there first, and of these on those that stay longest.
+Rule: as the broker has it prepared (`deskgrid.broker.work.environments`): on a few PCs at a time, first on those that
+are there first, and of these on those that stay longest.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ from deskgrid.scheduler.state.grid import SchedulerState
 
 # Tasks that one step of a bounded pass moves: a few milliseconds.
 SLICE_TASKS = 2_500
-# As many as an owner may have by the options of bags (`deskgrid.broker.gates`).
+# As many as an owner may have by the options of bags (`deskgrid.broker.work.gates`).
 OWN_CATEGORIES = 64
 
 

@@ -170,8 +170,8 @@ def test_a_new_folder_is_told_to_find_its_place() -> None:
         ("papers/tla/policies/__init__.py", "deskgrid.papers.tla.clusters"),
         ("deskgrid/wire/codec.py", "deskgrid.scheduler.model"),
         ("deskgrid/wire/codec.py", "zmq"),
-        ("broker/sessions.py", "zmq.Poller"),
-        ("broker/sessions.py", "pickle.loads"),
+        ("broker/peers/sessions.py", "zmq.Poller"),
+        ("broker/peers/sessions.py", "pickle.loads"),
         ("deskgrid/client/grid.py", "deskgrid.scheduler.model"),
         ("deskgrid/screen/watch.py", "zmq"),
         ("deskgrid/cli/front.py", "zmq"),
@@ -196,7 +196,7 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
         ("scheduler/model.py", "deskgrid.scheduler.policies.pgs.PGS"),
         ("broker/server.py", "zmq"),
         ("broker/server.py", "deskgrid.broker"),
-        ("broker/sessions.py", "deskgrid.scheduler.model.Attempt"),
+        ("broker/peers/sessions.py", "deskgrid.scheduler.model.Attempt"),
         ("deskgrid/cli/front.py", "deskgrid.worker.windows.weekly"),
         ("worker/agent.py", "deskgrid.wire.Hello"),
         ("worker/run/child.py", "pickle"),
@@ -223,15 +223,25 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     assert not its
 
 
-def test_the_rooms_of_the_scheduler_stand_on_each_other() -> None:
-    """A room is a module or a folder. Policies know no state, and what handles an event places no task."""
+def _rooms(place: str) -> dict[str, set[str]]:
+    """The modules and folders of a folder, and which others of them each imports."""
     rooms: dict[str, set[str]] = {}
-    for file in files("scheduler/"):
+    for file in files(place):
         found = {our_file(each.name) or "" for each in imports(tree(file), file)}
-        others = {_room(other) for other in found if other.startswith("scheduler/")}
+        others = {_room(other) for other in found if other.startswith(place)}
         rooms.setdefault(_room(file), set()).update(others - {_room(file)})
+    return rooms
+
+
+def test_policies_know_no_state_and_what_handles_an_event_places_no_task() -> None:
+    rooms = _rooms("scheduler/")
     assert "state" not in rooms["policies"] | rooms["queues"]
     assert "placing" not in rooms["handlers"]
+
+
+@pytest.mark.parametrize("place", ["broker/", "scheduler/"])
+def test_rooms_stand_on_each_other_and_in_no_circle(place: str) -> None:
+    rooms = _rooms(place)
     while leaves := [room for room, others in rooms.items() if not others & rooms.keys()]:
         for room in leaves:
             del rooms[room]
@@ -239,5 +249,5 @@ def test_the_rooms_of_the_scheduler_stand_on_each_other() -> None:
 
 
 def _room(file: str) -> str:
-    """The room of a file of the scheduler."""
+    """The room that a file is in."""
     return file.split("/")[1].removesuffix(".py")

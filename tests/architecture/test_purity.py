@@ -11,7 +11,7 @@ PURE = (
     "papers/rhap/policies/",
     "papers/scojo_p/policies/",
     "papers/cisne/policies/",
-    "broker/sessions.py",
+    "broker/peers/sessions.py",
     "worker/session.py",
     "worker/windows/uptime.py",
     "worker/windows/weekly.py",

@@ -11,13 +11,14 @@ from typing import Any
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.live_output import PATIENCE_S
+from deskgrid.broker.forecasts.inline import InlineForecaster
+from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.state import BrokerState, GridFacts, Leaving
+from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.server import python_minor
-from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.state import BrokerState, GridFacts, Leaving
 from deskgrid.broker.store.journal import Journal
-from deskgrid.broker.wall_clock import WallClock
+from deskgrid.broker.store.wall_clock import WallClock
+from deskgrid.broker.work.live_output import PATIENCE_S
 from deskgrid.scheduler.policies import make_policy
 from tests.peers import BareWorker, Client
 
@@ -71,6 +72,7 @@ class Office:
         self.journal = Journal(home)
         facts = GridFacts("b" * 12, python_minor(), "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, WallClock(wall))
         state = BrokerState(facts, self.journal, self.windows, make_policy(policy, **options))
+        state.forecaster = InlineForecaster()
         self.sessions = Sessions(state, keep_days)
         try:
             self.sessions.restore(self.now)

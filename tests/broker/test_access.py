@@ -10,7 +10,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import ROLES, Credential, CredentialError, Known, checked_credential
-from deskgrid.broker.query_catalog import QUESTIONS
+from deskgrid.broker.model.query_catalog import QUESTIONS
 from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, LAB, Office, OpenOffice
 from tests.peers import Client
@@ -120,7 +120,7 @@ def state(office: Office) -> object:
 
 def test_every_operation_is_decided_and_tried(office: Office) -> None:
     names = office.sessions.queries.names
-    assert names == set(QUESTIONS), "give each query a line in QUESTIONS (broker/query_catalog.py)"
+    assert names == set(QUESTIONS), "give each query a line in QUESTIONS (broker/model/query_catalog.py)"
     tried = {"owner": set(OF_A_BAG), "admin": set(OF_ADMINS), "everyone": set(OF_EVERYONE)}
     decided = {access: {what for what in QUESTIONS if QUESTIONS[what].access == access} for access in tried}
     assert decided == tried, "give each query a line in the tables of this file"

@@ -3,8 +3,8 @@
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import attempts as attempts_module
-from deskgrid.broker import holders as holders_module
+from deskgrid.broker.work import attempts as attempts_module
+from deskgrid.broker.work import holders as holders_module
 from deskgrid.wire import SECONDS_LIMIT
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.peers import BareWorker

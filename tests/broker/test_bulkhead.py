@@ -12,11 +12,11 @@ import pytest
 
 from deskgrid import Grid, wire
 from deskgrid.broker import loop as loop_module
-from deskgrid.broker.clients import Clients
-from deskgrid.broker.orders import Orders
+from deskgrid.broker.peers.clients import Clients
+from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.penalties import FAULTS
-from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.workers import NAMESAKES_LIMIT, WorkerSessions
+from deskgrid.broker.work.orders import Orders
+from deskgrid.broker.work.workers import NAMESAKES_LIMIT, WorkerSessions
 from tests.live import LiveGrid, live_grid
 from tests.peers import COMMAND, PATIENCE_S, BareWorker, SocketLine
 from tests.waiting import eventually

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import quotas
-from deskgrid.broker.attempts import NO_PROGRESS
-from deskgrid.broker.checkpoints import EACH_S
-from deskgrid.broker.sessions import HOLD_LEASES
+from deskgrid.broker.model import quotas
+from deskgrid.broker.peers.sessions import HOLD_LEASES
 from deskgrid.broker.store.window_log import FIRST_LOSS_S
+from deskgrid.broker.work.attempts import NO_PROGRESS
+from deskgrid.broker.work.checkpoints import EACH_S
 from deskgrid.scheduler.model import State
 from deskgrid.wire.saving import LEAD_LEAST_S, LEAD_MOST_S, lead_s, reserve_s
 from tests.broker.office import LEASE_S, Office, OpenOffice

@@ -1,7 +1,7 @@
 """Bags whose client went away before it had submitted all tasks: they say so, and are closed in bounded time."""
 
 from deskgrid import wire
-from deskgrid.broker.clients import CLIENT_GONE_S, SWEEP_S
+from deskgrid.broker.peers.clients import CLIENT_GONE_S, SWEEP_S
 from tests.broker.office import Office, OpenOffice
 from tests.peers import Client
 

@@ -6,12 +6,12 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import event_log
+from deskgrid.broker.answers.task_list import TASK_ROWS
+from deskgrid.broker.answers.task_logs import OUTPUT_ROWS
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.event_log import EVENT_ROWS, FACT_CHARACTERS, KEPT, SEEN_BY, EventLog
-from deskgrid.broker.task_list import TASK_ROWS
-from deskgrid.broker.task_logs import OUTPUT_ROWS
-from deskgrid.broker.worker_health import EVENTS
+from deskgrid.broker.model import event_log
+from deskgrid.broker.model.event_log import EVENT_ROWS, FACT_CHARACTERS, KEPT, SEEN_BY, EventLog
+from deskgrid.broker.work.worker_health import EVENTS
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.live import ROOT
 from tests.peers import BareWorker, Client
@@ -40,7 +40,9 @@ def events(client: Client, what: str = "events", after: int | None = None) -> li
 def test_every_note_is_decided() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "broker").rglob("*.py"))
     noted = (set(re.findall(r'tate\.note\(\s*f?"([a-z-]+)', code)) - {"disk-"}).union(EVENTS.values())
-    assert noted - SEEN_BY.keys() == LOG_ONLY, "give each note a line in SEEN_BY (broker/event_log.py), or in LOG_ONLY"
+    assert noted - SEEN_BY.keys() == LOG_ONLY, (
+        "give each note a line in SEEN_BY (broker/model/event_log.py), or in LOG_ONLY"
+    )
     assert {what for what in SEEN_BY if not what.startswith("disk-")} <= noted
 
 

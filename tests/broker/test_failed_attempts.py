@@ -1,6 +1,6 @@
 """Failed attempts of tasks that are tried again: the newest ones are kept, in bounded memory."""
 
-from deskgrid.broker.failed_attempts import KEPT_BYTES, MOST_BYTES, ROW_BYTES, FailedAttempts
+from deskgrid.broker.model.failed_attempts import KEPT_BYTES, MOST_BYTES, ROW_BYTES, FailedAttempts
 from tests.broker.records import result_row
 
 

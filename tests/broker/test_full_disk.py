@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.query_catalog import QUESTIONS
+from deskgrid.broker.model.query_catalog import QUESTIONS
 from deskgrid.broker.store import disk as disk_module
 from deskgrid.broker.store.disk import CALM_S, LOOK_S, RELIEF, RESERVE_BYTES, TRIAL_MOST_S, TRIAL_S, Disk
 from deskgrid.broker.store.journal import Journal, JournalFull

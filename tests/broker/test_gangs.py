@@ -10,8 +10,8 @@ from deskgrid import wire
 from deskgrid.broker.gangs import rank_messages
 from deskgrid.broker.gangs.pmi import LINE_BYTES
 from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S, SLOW_TRANSFER
-from deskgrid.broker.quotas import BYTES_LIMIT
-from deskgrid.broker.state import TRANSFER_BYTES_PER_S
+from deskgrid.broker.model.quotas import BYTES_LIMIT
+from deskgrid.broker.model.state import TRANSFER_BYTES_PER_S
 from deskgrid.scheduler.state.rests import FIRST_REST_S, SILENT_REST_S
 from deskgrid.wire import LARGE_BYTES, Outcome
 from tests.broker.gang_peers import RankWorker, asked_to_prepare, begun, gang_bag, rank_worker, settled_in

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import gates as gates_module
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.home_files import FILE_BYTES, LICENCES, SHARES, licences_file, shares_file
-from deskgrid.broker.operations import TURN_UNITS
-from deskgrid.broker.usage import WRITE_S
+from deskgrid.broker.model.home_files import FILE_BYTES, LICENCES, SHARES, licences_file, shares_file
+from deskgrid.broker.work import gates as gates_module
+from deskgrid.broker.work.operations import TURN_UNITS
+from deskgrid.broker.work.usage import WRITE_S
 from deskgrid.scheduler.queues.shares import HALF_LIFE_S
 from tests.broker.gang_peers import rank_worker, settled_in
 from tests.broker.office import Office, OfficeLine, OpenOffice

@@ -10,11 +10,11 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import learning
-from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, OF_ONE, ObservedRuntimes
-from deskgrid.broker.learning import WRITE_S, Learning, WeekHere
+from deskgrid.broker.model import learning
+from deskgrid.broker.model.bags import ASSUMED_RUNTIME_S, LATEST, OF_ONE, ObservedRuntimes
+from deskgrid.broker.model.learning import WRITE_S, Learning, WeekHere
 from deskgrid.broker.store.rows import LearnedRow
-from deskgrid.broker.wall_clock import WallClock
+from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.prediction import kept
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client

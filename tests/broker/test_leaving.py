@@ -5,10 +5,10 @@ from typing import Any, cast
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.attempts import REMEMBERED_S
 from deskgrid.broker.loop import Loop
+from deskgrid.broker.peers.watchers import RECEIPT_S
 from deskgrid.broker.port.send_queue import Parts
-from deskgrid.broker.watchers import RECEIPT_S
+from deskgrid.broker.work.attempts import REMEMBERED_S
 from tests.broker.office import Office
 from tests.peers import BareWorker, Client
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import attempts as attempts_module
-from deskgrid.broker import clients as clients_module
-from deskgrid.broker import watchers as watchers_module
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.peers import clients as clients_module
+from deskgrid.broker.peers import watchers as watchers_module
 from deskgrid.broker.port import connections as limits
 from deskgrid.broker.port import send_queue as send_queue_module
 from deskgrid.broker.port.connections import Connections
 from deskgrid.broker.port.send_queue import MESSAGE_BYTES, OutstandingBytes, Parts, SendQueue, SendResult
+from deskgrid.broker.work import attempts as attempts_module
 from tests.broker.office import Office, OfficeLine
 from tests.peers import BareWorker
 

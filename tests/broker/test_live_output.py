@@ -5,9 +5,9 @@ import json
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import live_output
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.live_output import KEPT_BYTES, KEPT_CHUNKS, PATIENCE_S, RENEW_S, WATCH_S
+from deskgrid.broker.work import live_output
+from deskgrid.broker.work.live_output import KEPT_BYTES, KEPT_CHUNKS, PATIENCE_S, RENEW_S, WATCH_S
 from tests.broker.gang_peers import begun
 from tests.broker.office import Office
 from tests.peers import BareWorker, Client

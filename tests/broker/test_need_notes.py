@@ -7,7 +7,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.gangs.explaining import LONGER
-from deskgrid.broker.need_notes import WAIT, lacks_text, need_note
+from deskgrid.broker.model.need_notes import WAIT, lacks_text, need_note
 from deskgrid.wire import TaskOptions
 from tests.broker.office import Office, OpenOffice
 from tests.peers import COMMAND

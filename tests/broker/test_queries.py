@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.live_output import PATIENCE_S
+from deskgrid.broker.work.live_output import PATIENCE_S
 from deskgrid.scheduler.state.pauses import AT_ONCE
 from tests.broker.office import ADMIN, Office
 from tests.peers import BareWorker, Client

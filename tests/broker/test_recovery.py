@@ -4,7 +4,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.sessions import HOLD_LEASES
+from deskgrid.broker.peers.sessions import HOLD_LEASES
 from deskgrid.broker.store.files import Damaged
 from deskgrid.scheduler.handlers.trust import WIDER_S
 from tests.broker.office import LEASE_S, Office, OpenOffice

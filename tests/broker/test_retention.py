@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import clients as clients_module
-from deskgrid.broker.retention import CALLS_DAYS, DAY_S, LOOK_S
+from deskgrid.broker.peers import clients as clients_module
+from deskgrid.broker.work.retention import CALLS_DAYS, DAY_S, LOOK_S
 from tests.broker.office import OpenOffice
 from tests.peers import BareWorker, Client
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import operations as operations_module
-from deskgrid.broker import orders as orders_module
-from deskgrid.broker import overview as overview_module
-from deskgrid.broker import quotas as quotas_module
+from deskgrid.broker.answers import overview as overview_module
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.operations import CHEAP_UNITS, Operation, SharedResult, Slices
-from deskgrid.broker.retention import DAY_S
+from deskgrid.broker.model import quotas as quotas_module
+from deskgrid.broker.work import operations as operations_module
+from deskgrid.broker.work import orders as orders_module
+from deskgrid.broker.work.operations import CHEAP_UNITS, Operation, SharedResult, Slices
+from deskgrid.broker.work.retention import DAY_S
 from deskgrid.scheduler.queues import longest_first
 from tests.broker.office import ADMIN, CLIENT, Office, OpenOffice
 from tests.peers import Client

@@ -9,10 +9,10 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.need_notes import WAIT
+from deskgrid.broker.answers.time_notes import NO_WORKER
+from deskgrid.broker.model.need_notes import WAIT
+from deskgrid.broker.peers.watchers import RECEIPT_S
 from deskgrid.broker.server import python_minor
-from deskgrid.broker.time_notes import NO_WORKER
-from deskgrid.broker.watchers import RECEIPT_S
 from tests.broker.office import ADMIN, Office
 from tests.peers import COMMAND, Client
 

@@ -9,11 +9,11 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import quotas as quotas_module
-from deskgrid.broker import transfers as transfers_module
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.state import TRANSFER_BYTES_PER_S
-from deskgrid.broker.transfers import HOLD_BYTES, SWEEP_S, UPLOADS_KEPT_S
+from deskgrid.broker.model import quotas as quotas_module
+from deskgrid.broker.model.state import TRANSFER_BYTES_PER_S
+from deskgrid.broker.peers import transfers as transfers_module
+from deskgrid.broker.peers.transfers import HOLD_BYTES, SWEEP_S, UPLOADS_KEPT_S
 from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine, OpenOffice
 from tests.peers import COMMAND, BareWorker, Client, Peer
 
@@ -345,7 +345,7 @@ def test_the_digest_of_a_template_lets_nobody_else_use_it(open_office: OpenOffic
 def test_templates_that_were_sent_are_forgotten_one_by_one_unless_a_bag_has_them(
     office: Office, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deskgrid.broker.clients.SENT_TEMPLATES", 2)
+    monkeypatch.setattr("deskgrid.broker.peers.clients.SENT_TEMPLATES", 2)
     store(client, "bag", ONE)
     client.submit([b"0"])
     for _ in range(3):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deskgrid.broker import clients
+from deskgrid.broker.peers import clients
 from tests.live import ROOT, LiveGrid, live_grid
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually

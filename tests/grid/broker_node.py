@@ -12,13 +12,14 @@ from typing import Any, cast
 from deskgrid import wire
 from deskgrid.broker import loop
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.forecasts.inline import InlineForecaster
+from deskgrid.broker.model.state import BrokerState, GridFacts
+from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.connections import LAST_WORD_S
 from deskgrid.broker.port.fair_queue import ReadMessage
 from deskgrid.broker.port.send_queue import Parts
-from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.state import BrokerState, GridFacts
 from deskgrid.broker.store.journal import Journal, JournalFull
-from deskgrid.broker.wall_clock import WallClock
+from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.policies import Policy
 from tests.grid.brief import Brief
 from tests.grid.fakes import WALL_S, FakeWindows
@@ -270,6 +271,7 @@ class BrokerNode:
         journal.no_room = self._no_room
         journal.waits = self.lives % 2 == 1
         state = BrokerState(facts, journal, self.windows, self._policy())
+        state.forecaster = InlineForecaster()
         self._loop = Loop(self, Sessions(state, self.keep_days), journal)
         self.port.listening = True
         self._wakeup.set(self.world.now)

@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from deskgrid.broker import operations, orders
 from deskgrid.broker.store import purge
+from deskgrid.broker.work import operations, orders
 from deskgrid.wire import Readiness, TaskOptions
 from tests.grid.builders import bag
 from tests.grid.clients import ClientNode

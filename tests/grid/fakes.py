@@ -272,7 +272,7 @@ def _done_before(job: Job) -> float:
 
 
 class FakeWindows:
-    """The broker's file of planned windows (`deskgrid.broker.state.WindowsSource`): name without number -> JSON."""
+    """The broker's file of planned windows (`WindowsSource` in the broker's state): name without number -> JSON."""
 
     def __init__(self) -> None:
         self.tables: dict[str, str] = {}

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.store.journal import Journal
 
 # Where the broker is when it fails: at a message of somebody whose name begins with this, or settling.

@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.clients import CLIENT_GONE_S, SWEEP_S
+from deskgrid.broker.peers.clients import CLIENT_GONE_S, SWEEP_S
 from deskgrid.client.conversation import Reply
 from tests.grid.builders import bag, executions
 from tests.grid.clients import ClientNode

@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any
 
 from deskgrid import wire
-from deskgrid.broker.query_catalog import QUESTIONS
+from deskgrid.broker.model.query_catalog import QUESTIONS
 from tests.grid.builders import TEMPLATE
 from tests.grid.grid import MakePlan, VirtualGrid, cycle
 from tests.grid.hostile import Hostile

@@ -9,10 +9,10 @@ from collections import Counter
 import msgpack
 
 from deskgrid import wire
-from deskgrid.broker.attempts import REMEMBERED_S
-from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.result_blocks import recorded
+from deskgrid.broker.work.attempts import REMEMBERED_S
 from deskgrid.scheduler.core import CRASH_LIMIT
 from tests.broker.records import bytes_in
 from tests.grid.environments import EnvironmentBook

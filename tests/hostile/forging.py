@@ -21,7 +21,7 @@ import msgpack
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Role
-from deskgrid.broker.query_catalog import QUESTIONS
+from deskgrid.broker.model.query_catalog import QUESTIONS
 from deskgrid.broker.server import python_minor
 from tests.fuzz.frames import CHANGES, NUMBERS, SECONDS, WRONG, declared, whole
 

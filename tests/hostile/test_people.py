@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.home_files import LICENCES
+from deskgrid.broker.model.home_files import LICENCES
 from deskgrid.scheduler.placing.copying import AGAIN_S
 from tests.broker.office import LEASE_S, Office, OfficeLine
 from tests.counting import COUNTS

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 from deskgrid import wire
-from deskgrid.broker import operations, quotas
+from deskgrid.broker.model import quotas
+from deskgrid.broker.work import operations
 from deskgrid.scheduler.prediction.kept import KEPT
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.worker.run.templates import TEMPLATE_BYTES, Remembered

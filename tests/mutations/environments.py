@@ -5,7 +5,7 @@ from pathlib import Path
 from threading import Lock
 
 from deskgrid import wire
-from deskgrid.broker.environments import AGAIN_S
+from deskgrid.broker.work.environments import AGAIN_S
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.worker.environments import install
 from deskgrid.worker.environments.environments import Environments, _Making

@@ -10,15 +10,15 @@ from typing import Any
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
-from deskgrid.broker.forecasts.runner import InlineForecaster
-from deskgrid.broker.forecasts.ticket import Ticket
-from deskgrid.broker.home_files import LICENCES
-from deskgrid.broker.learning import Learning
-from deskgrid.broker.retention import DAY_S, LOOK_S
+from deskgrid.broker.forecasts.inline import InlineForecaster
+from deskgrid.broker.model.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.model.home_files import LICENCES
+from deskgrid.broker.model.learning import Learning
+from deskgrid.broker.model.ticket import Ticket
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow
-from deskgrid.broker.wall_clock import WallClock
+from deskgrid.broker.store.wall_clock import WallClock
+from deskgrid.broker.work.retention import DAY_S, LOOK_S
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast

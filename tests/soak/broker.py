@@ -18,11 +18,12 @@ from typing import Any, cast
 
 from deskgrid.broker import loop
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.forecasts.inline import InlineForecaster
+from deskgrid.broker.model.state import BrokerState, GridFacts
+from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.send_queue import Parts
-from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.state import BrokerState, GridFacts
 from deskgrid.broker.store.journal import NAME, Journal
-from deskgrid.broker.wall_clock import WallClock
+from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from tests.grid.broker_node import credential_of
 from tests.grid.fakes import WALL_S, FakeWindows
@@ -141,9 +142,9 @@ def _main(pipe: "Connection[Any, Any]", home: Path, pace: Pace) -> None:
         wall=WallClock(WALL_S),
     )
     with closing(Journal(home)) as journal:
-        the_loop = Loop(
-            Sessions(BrokerState(facts, journal, FakeWindows(), make_policy(DEFAULT)), pace.keep_days), journal
-        )
+        state = BrokerState(facts, journal, FakeWindows(), make_policy(DEFAULT))
+        state.forecaster = InlineForecaster()
+        the_loop = Loop(Sessions(state, pace.keep_days), journal)
         while True:
             try:
                 asked = pipe.recv()

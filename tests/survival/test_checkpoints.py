@@ -73,7 +73,7 @@ def test_a_task_that_outlasts_every_window_is_done_in_pieces_and_hardly_a_step_t
     monkeypatch.setattr(saving, "LEAD_LEAST_S", 0.5)
     monkeypatch.setattr(saving, "_MORE_S", 0.3)
     monkeypatch.setattr(saving, "_BEGIN_S", 0.1)
-    for where in ("deskgrid.worker.checkpoints", "deskgrid.broker.bags"):
+    for where in ("deskgrid.worker.checkpoints", "deskgrid.broker.model.bags"):
         monkeypatch.setattr(f"{where}.FIRST_COST_S", 0.05)
     window_s, log = 6.0, tmp_path / "log"
     count = int(2.5 * window_s / STEP_S)

@@ -1,0 +1,1 @@
+"""The conversations with workers and clients."""
