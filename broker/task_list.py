@@ -5,8 +5,8 @@ import re
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.state import BrokerState
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.wire.details import TaskRow
 
 # Rows in one answer, and how many tasks are looked at for one unit (`deskgrid.broker.operations`).

@@ -9,7 +9,7 @@ from deskgrid.broker.operations import Slices
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import UsageRow
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.state.shares import decayed
+from deskgrid.scheduler.queues.shares import decayed
 
 # Seconds between two records of what was used.
 WRITE_S = 1.0

@@ -4,7 +4,7 @@ Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
 Rule 2: an illegal event raises and changes nothing; a stale but legal one (an old attempt's answer, say) is ignored.
 Placements are decided only at `PassDue`, once for everything that had arrived.
 
-The state is in `deskgrid.scheduler.grid`. Decisions are made in `bags` (tasks come, and are given up),
+The state is in `deskgrid.scheduler.state.grid`. Decisions are made in `bags` (tasks come, and are given up),
 `workers` (windows open and close), `answers` (attempts end), `placing` (a pass) and `trust` (silent workers). This
 module gives each event to the one that handles it.
 """
@@ -15,31 +15,31 @@ from typing import Any
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.answers import Answers
-from deskgrid.scheduler.bags import Bags
-from deskgrid.scheduler.blame import Blame
-from deskgrid.scheduler.comparing import correct_moved
-from deskgrid.scheduler.elsewhere import over
-from deskgrid.scheduler.gangs import GangHandler
-from deskgrid.scheduler.grid import SchedulerState
-from deskgrid.scheduler.invariants import check
+from deskgrid.scheduler.checks.invariants import check
+from deskgrid.scheduler.handlers.answers import Answers
+from deskgrid.scheduler.handlers.bags import Bags
+from deskgrid.scheduler.handlers.blame import Blame
+from deskgrid.scheduler.handlers.comparing import correct_moved
+from deskgrid.scheduler.handlers.gangs import GangHandler
+from deskgrid.scheduler.handlers.people import People
+from deskgrid.scheduler.handlers.retrying import over
+from deskgrid.scheduler.handlers.trust import Trust
+from deskgrid.scheduler.handlers.workers import Workers
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State
 from deskgrid.scheduler.parallel.need import SINGLE, Need
-from deskgrid.scheduler.people import People
-from deskgrid.scheduler.placing import Placing
+from deskgrid.scheduler.placing.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.earlier import EarlierBags
 from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.prediction.prediction_error import outlived
 from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans
 from deskgrid.scheduler.state.avoided import Kind, Rest, person_of
-from deskgrid.scheduler.state.prediction_error import outlived
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.quarantine import Quarantined
-from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.views.windows import best_window, has_longer_window, longest_window
-from deskgrid.scheduler.workers import Workers
 
 # A task that has crashed its process this many times is given up, because it would crash again. Departures never count.
 CRASH_LIMIT = 3

@@ -105,7 +105,7 @@ class Windows(tuple[Window, ...]):
 
     @cached_property
     def period_s(self) -> float:
-        """After how many seconds they come again (`deskgrid.scheduler.beyond`); 0.0: they do not."""
+        """After how many seconds they come again (`deskgrid.scheduler.prediction.beyond`); 0.0: they do not."""
         if self and self[-1].closes == OPEN_ENDED:
             return 0.0
         return WEEK_S if len(self) < ANNOUNCED else self[-1].opens - self[-2].opens

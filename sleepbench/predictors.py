@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from deskgrid.scheduler.prediction.calibration import LEVELS
+from deskgrid.scheduler.prediction.prediction_error import PredictionError, ratios
 from deskgrid.scheduler.prediction.runtimes import Features, Prediction, Runtimes
-from deskgrid.scheduler.state.prediction_error import PredictionError, ratios
 from deskgrid.sleepbench.workloads.task_log import LoggedTask
 
 # What is predicted while nothing is known: the broker assumes the same. Seconds.

@@ -20,8 +20,9 @@ BATCH_BYTES = 2**20
 BATCH_ROWS = 10_000
 # Results in one message of a worker. Handling one costs far more than decoding it: up to 40 microseconds for a crash.
 RESULTS_ROWS = 500
-# Attempts that one worker may hold. The scheduler hands out no more (`deskgrid.scheduler.placing.WORKER_TASKS`). When a
-# worker introduces itself and names all of them at once, they fit into CONTROL_BYTES.
+# Attempts that one worker may hold. The scheduler hands out no more (WORKER_TASKS in
+# `deskgrid.scheduler.placing.placing`). When a worker introduces itself and names all of them at once, they fit into
+# CONTROL_BYTES.
 HELD_ROWS = 8_192
 # The longest message of a worker or a client, not counting the large payloads behind it: a batch, its last row, and the
 # other columns of 10,000 rows. Honest peers send no longer message, and one would hold up the loop.

@@ -1,6 +1,6 @@
 """One run of a forecast for grids with parallel tasks, and for tasks that need memory or labels.
 
-Rule 1: at each moment parallel tasks come first, and single tasks get what is left (`deskgrid.scheduler.gang_placing`).
+Rule 1: at each moment parallel tasks come first, and single tasks get the rest (`deskgrid.scheduler.placing.gangs`).
 A gang takes all its slots at once, of PCs of one site that have its labels and memory, and whose windows last.
 Rule 2: while the first in turn waits, slots are reserved for it, from the time at which it can begin. Other tasks run
 there only as long as they do not delay it (EASY backfilling).

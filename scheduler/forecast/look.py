@@ -24,7 +24,6 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
     Preparing,
 )
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import WhichNext
@@ -35,6 +34,7 @@ from deskgrid.scheduler.policies.base import Policy, least_required
 from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.prediction.runtimes import first_ratios
 from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Away, Traits, Worker
 
 # Rows that are looked at in one piece: a few milliseconds.

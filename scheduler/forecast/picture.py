@@ -88,7 +88,7 @@ class PicturePC:
 
     @property
     def period_s(self) -> float:
-        """After how long its spans come again (`deskgrid.scheduler.beyond`); 0.0 if none of them was announced."""
+        """After how long its spans come again (`deskgrid.scheduler.prediction.beyond`); 0.0: none was announced."""
         return self.again_s if self.spans and self.spans[-1].opens > 0.0 and self.spans[-1].closes < inf else 0.0
 
     @property

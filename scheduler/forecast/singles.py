@@ -18,11 +18,11 @@ from itertools import chain
 from math import exp, inf, log
 from random import Random
 
-from deskgrid.scheduler.beyond import place_of
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.caps import InUse
 from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
 from deskgrid.scheduler.forecast.plan import DRAWN, DrawnGroup, RunPlan
+from deskgrid.scheduler.prediction.beyond import place_of
 
 # A bag drifts: each of so many parts of it has a factor of its own.
 PARTS = 4

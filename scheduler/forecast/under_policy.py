@@ -15,11 +15,11 @@ from math import inf
 from random import Random
 from statistics import median
 
-from deskgrid.scheduler.beyond import beyond
 from deskgrid.scheduler.forecast.picture import Durations, Picture, PictureBag, PicturePC, PictureTask
 from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.beyond import beyond
 from deskgrid.scheduler.simulation.runs import Arrival, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.simulator import Simulator
 from deskgrid.scheduler.simulation.timetable import RealWindow, Timetable

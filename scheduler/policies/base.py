@@ -10,11 +10,11 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import Windows
-from deskgrid.scheduler.planning.turn import Turn
+from deskgrid.scheduler.policies.planning.turn import Turn
+from deskgrid.scheduler.prediction.prediction_error import PredictionError
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import RatioSpread
 from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue, RegularQueue
-from deskgrid.scheduler.state.prediction_error import PredictionError
 
 
 class Place(NamedTuple):

@@ -1,9 +1,9 @@
 """Packing: plan whole windows, present and to come, and fill each as exactly as the waiting tasks allow.
 
-All tasks wait longest first. As long as tasks and windows are few enough, there is a plan
-(`deskgrid.scheduler.planning.planner`): which runtimes go into which window, so that the last task ends as early as
-possible. The policy looks at the plan again when something unforeseen happens. Each time it tries for an earlier end,
-and it keeps the best plan until it finds a better one.
+All tasks wait longest first. As long as tasks and windows are few enough, there is a plan (`planning.planner`): which
+runtimes go into which window, so that the last task ends as early as possible. The policy looks at the plan again when
+something unforeseen happens. Each time it tries for an earlier end, and it keeps the best plan until it finds a better
+one.
 
 If there is too much to plan, or too little is known of the coming windows, there is no plan. Then a slot gets the
 longest task that fits. So does a slot for which the plan has no task: a task that starts now ends no later than it
@@ -21,11 +21,18 @@ from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.model import Window, Windows
 from deskgrid.scheduler.parallel.base import ParallelPolicy
 from deskgrid.scheduler.parallel.default import default_policy
-from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, KnownWindows, Planner, SlotKey
-from deskgrid.scheduler.planning.turn import choose
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, UpcomingWindows, View
 from deskgrid.scheduler.policies.chances import chances
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
+from deskgrid.scheduler.policies.planning.planner import (
+    INTERVALS,
+    FilledInterval,
+    Interval,
+    KnownWindows,
+    Planner,
+    SlotKey,
+)
+from deskgrid.scheduler.policies.planning.turn import choose
 from deskgrid.scheduler.policies.reserved import AMPLE
 from deskgrid.scheduler.queues.waiting import Entry
 

@@ -2,7 +2,7 @@
 
 Each has queues of its own.
 
-Grid Engine calls this a job category. A policy is given the categories whose turn it is (`deskgrid.scheduler.turns`).
+Grid Engine calls this a job category. A policy is given those whose turn it is (`deskgrid.scheduler.placing.turns`).
 A category whose limit is reached, or whose licences are in use, costs a pass one look, however many tasks wait there.
 So does one whose tasks suit no worker with room. A grid with a single owner and no such bags has a single
 category.
@@ -17,9 +17,9 @@ from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.regular import Regular
+from deskgrid.scheduler.queues.shares import Account
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.queues.waiting import WaitingQueue
-from deskgrid.scheduler.state.shares import Account
 
 # The order of checkpointable tasks.
 LONGEST_FIRST = "longest-first"
@@ -29,10 +29,10 @@ Needs = tuple[tuple[str, int], ...]
 
 class CategoryKey(NamedTuple):
     """What the bags of a category have in common. ``bag``: if it is a category of its own, because it has a limit, or
-    because it fails on some workers only (`deskgrid.scheduler.separating`).
+    because it fails on some workers only (`deskgrid.scheduler.handlers.separating`).
 
     ``priority``: bags of higher numbers come first among those of their owner. ``piece``: for checkpointable tasks, how
-    many seconds a piece has at least. They wait longest first, whatever the policy (`deskgrid.scheduler.pieces`).
+    many seconds a piece has at least. They wait longest first, whatever the policy is (`scheduler/placing/pieces.py`).
     ``environment``: names what must be ready on a worker for these tasks; empty: nothing. ``need``: memory and labels
     that they need; `GANGS` for all parallel tasks, whatever they need; None: nothing. ``files``: they need files, so a
     PC may have no room for them (`deskgrid.scheduler.state.avoided`).
@@ -96,10 +96,10 @@ class Licences:
 
 class Category:
     """``out``: how many of its tasks are on slots, or run on workers that have not come back yet. ``elsewhere``: tasks
-    that have failed, and wait for another worker (`deskgrid.scheduler.elsewhere`), and since when.
+    that have failed, and wait for another worker (`scheduler/placing/elsewhere.py`), and since when.
 
-    ``probing``: the probes that may still come first (`deskgrid.scheduler.probes`), by bag. ``parallel``: its tasks
-    wait as jobs (`deskgrid.scheduler.queues.jobs`), not in its queues.
+    ``probing``: by bag, the probes that may still come first (`deskgrid.scheduler.placing.probes`). ``parallel``: its
+    tasks wait as jobs (`deskgrid.scheduler.state.jobs`), not in its queues.
     """
 
     __slots__ = (

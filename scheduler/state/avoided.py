@@ -2,8 +2,8 @@
 
 Rule 1: each failure begins a rest, twice as long as the one before. In the meantime, other workers get this work.
 Rule 2: there are three kinds of work: tasks of a category for which there was no room; a bag whose tasks fail there but
-not elsewhere, and which has a category of its own from then on (`deskgrid.scheduler.separating`); and a person's work
-in an environment in which processes do not start there, or do not answer.
+not elsewhere, and which has a category of its own from then on (`deskgrid.scheduler.handlers.separating`); and a
+person's work in an environment in which processes do not start there, or do not answer.
 Rule 3: any other end of a task, except a crash, shows that there is room: the next rest is short. A bag or an
 environment works again when a task of it is done there. That also ends the rest.
 Rule 4: a worker cannot end its rest by joining anew. When its rest has been over for `LONGEST_REST_S`, the failure is

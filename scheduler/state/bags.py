@@ -10,11 +10,11 @@ from operator import not_
 from deskgrid.scheduler.model import ENDED, State, agree, near
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.prediction.earlier import NO_PAST, Past
+from deskgrid.scheduler.prediction.prediction_error import ENOUGH
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown
 from deskgrid.scheduler.prediction.spread import EXACT, RatioSpread
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
-from deskgrid.scheduler.state.prediction_error import ENOUGH
 
 # Runs of tasks by their states, found at C speed.
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))

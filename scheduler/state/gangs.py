@@ -14,7 +14,7 @@ from typing import NamedTuple
 from deskgrid.scheduler.parallel.base import Host, RunningJob, Site
 from deskgrid.scheduler.parallel.need import label_of
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
-from deskgrid.scheduler.queues.jobs import JobQueue
+from deskgrid.scheduler.state.jobs import JobQueue
 from deskgrid.scheduler.state.slots import Gang, Slot, Worker
 
 _ends = attrgetter("ends")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime
+from deskgrid.scheduler.prediction.prediction_error import ratios
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places, joined
 from deskgrid.scheduler.state.bags import OPEN, UNSENT, Bag, TaskBatch
-from deskgrid.scheduler.state.prediction_error import ratios
 from deskgrid.scheduler.state.progress import IDLE_LIMIT, ProgressTable
 
 # Looked up once: enum members are slow to look up in Python 3.11, and this one is needed for each task.

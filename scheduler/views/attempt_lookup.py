@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Sent
 
 

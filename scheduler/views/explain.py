@@ -5,12 +5,12 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import ROUNDING, State, Window
+from deskgrid.scheduler.queues.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.avoided import Rest
 from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.quarantine import Quarantined
-from deskgrid.scheduler.state.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.views.windows import lacks, longest_window
 

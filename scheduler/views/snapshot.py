@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Window
 from deskgrid.scheduler.prediction.hours import Habit, usual
 from deskgrid.scheduler.prediction.spread import closings
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Slot, Worker
 
 # Rows that are looked at in one piece: a few milliseconds.

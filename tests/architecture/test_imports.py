@@ -221,3 +221,23 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         for file in roots:
             del its[file]
     assert not its
+
+
+def test_the_rooms_of_the_scheduler_stand_on_each_other() -> None:
+    """A room is a module or a folder. Policies know no state, and what handles an event places no task."""
+    rooms: dict[str, set[str]] = {}
+    for file in files("scheduler/"):
+        found = {our_file(each.name) or "" for each in imports(tree(file), file)}
+        others = {_room(other) for other in found if other.startswith("scheduler/")}
+        rooms.setdefault(_room(file), set()).update(others - {_room(file)})
+    assert "state" not in rooms["policies"] | rooms["queues"]
+    assert "placing" not in rooms["handlers"]
+    while leaves := [room for room, others in rooms.items() if not others & rooms.keys()]:
+        for room in leaves:
+            del rooms[room]
+    assert not rooms
+
+
+def _room(file: str) -> str:
+    """The room of a file of the scheduler."""
+    return file.split("/")[1].removesuffix(".py")

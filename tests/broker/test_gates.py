@@ -15,7 +15,7 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.home_files import FILE_BYTES, LICENCES, SHARES, licences_file, shares_file
 from deskgrid.broker.operations import TURN_UNITS
 from deskgrid.broker.usage import WRITE_S
-from deskgrid.scheduler.state.shares import HALF_LIFE_S
+from deskgrid.scheduler.queues.shares import HALF_LIFE_S
 from tests.broker.gang_peers import rank_worker, settled_in
 from tests.broker.office import Office, OfficeLine, OpenOffice
 from tests.broker.test_events import ERROR

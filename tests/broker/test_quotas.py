@@ -10,7 +10,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker import quotas as quotas_module
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.scheduler.trust import WIDER_S
+from deskgrid.scheduler.handlers.trust import WIDER_S
 from tests.broker.office import CLIENT, Office, OpenOffice
 from tests.peers import COMMAND, Client
 

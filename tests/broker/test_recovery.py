@@ -6,7 +6,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.sessions import HOLD_LEASES
 from deskgrid.broker.store.files import Damaged
-from deskgrid.scheduler.trust import WIDER_S
+from deskgrid.scheduler.handlers.trust import WIDER_S
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.broker.records import result_of, result_row
 

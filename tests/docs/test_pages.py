@@ -30,6 +30,7 @@ from tests.docs.pages import (
 )
 from tests.live import ROOT
 
+PICTURE = "docs/pictures/architecture.svg"
 GLOSSARY = "docs/reference/glossary.md"
 # What is installed.
 SOURCE = ("broker", "deskgrid", "papers", "scheduler", "sleepbench", "worker")
@@ -73,7 +74,6 @@ def test_every_command_and_every_name_is_in_the_reference() -> None:
     assert [name for name in main.commands if f"### deskgrid {name}\n" not in page] == []
     page = text_of("docs/reference/python.md")
     assert [name for name in deskgrid.__all__ if not re.search(rf"^#+ {name}$|\b{name}\b", page, re.MULTILINE)] == []
-    assert not re.search(r"^:::", page, re.MULTILINE)
 
 
 def test_a_page_that_is_out_of_date_is_found() -> None:
@@ -116,6 +116,11 @@ def test_no_page_has_the_marks_of_a_merge(page: str) -> None:
     assert not re.search(r"^(<{7} |={7}$|>{7} )", text_of(page), re.MULTILINE)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_asks_a_tool_that_is_not_there_for_a_part_of_it(page: str) -> None:
+    assert not re.search(r"^:::", text_of(page), re.MULTILINE), "docs/written.py writes what comes from the program"
+
+
 @pytest.mark.parametrize("block", [block for block in ALL_BLOCKS if block.language in RUN], ids=str)
 def test_a_block_that_is_not_run_says_why(block: Block) -> None:
     reason = block.note("not run")
@@ -147,6 +152,23 @@ def test_a_link_leads_somewhere(page: str) -> None:
 def test_a_file_or_folder_that_is_named_exists(page: str) -> None:
     named = [code for code in inline_code(page) if re.fullmatch(rf"(?:{FOLDERS})/[\w./-]*", code)]
     assert [path for path in named if not exists(path)] == []
+
+
+def defines(file: str, name: str) -> bool:
+    """Whether a module has a function, a class or a variable of that name; only the last part of the name counts."""
+    last = name.split(".")[-1]
+    return re.search(rf"^ *(def {last}\(|class {last}\b|{last}(: .*)? = )", text_of(file), re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_says_is_in_a_file_is_defined_there(page: str) -> None:
+    named = re.findall(r"`([\w.]+)` in\s`((?:\w+/)+\w+\.py)`", text_of(page))
+    assert [(name, file) for name, file in named if not defines(file, name)] == []
+
+
+def test_what_is_not_defined_in_a_file_is_found() -> None:
+    assert defines("scheduler/fitting.py", "Requirement.needs")
+    assert not defines("scheduler/policies/base.py", "Requirement.needs")
 
 
 def test_a_name_of_the_code_among_the_limits_is_one() -> None:
@@ -209,6 +231,12 @@ def rows_of_the_map() -> list[str]:
 def test_the_map_of_the_code_has_a_row_for_each_folder_at_the_top() -> None:
     code = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("[a-z]*/*.py")}
     assert sorted(rows_of_the_map()) == sorted(code)
+
+
+def test_the_picture_of_the_house_names_places_that_exist() -> None:
+    named = re.findall(r"\b(?:\w+/)+(?:\w+\.py)?", " ".join(re.findall(r">([^<]+)</text>", text_of(PICTURE))))
+    assert len(named) > 5
+    assert [place for place in named if not exists(place)] == []
 
 
 def test_each_folder_of_the_source_says_what_it_is_for() -> None:

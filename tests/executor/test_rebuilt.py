@@ -16,6 +16,7 @@ import pytest
 
 from deskgrid.client.by_value import pickle_by_value
 from deskgrid.rebuilt import dumps
+from deskgrid.worker.run.child import _pickled_state
 from deskgrid.worker.run.script import Script
 from tests.executor.rig import value
 from tests.executor.scripts import SCRIPT, Scripts
@@ -663,3 +664,9 @@ def test_code_keeps_the_name_of_its_file_and_its_lines(pickled: Callable[[object
     codes = [(each.__code__, also.__code__) for each, also in ((outer, again), (outer(), again()))]
     assert [code.co_filename for _, code in codes] == [__file__, __file__]
     assert [list(code.co_lines()) for _, code in codes] == [list(code.co_lines()) for code, _ in codes]
+
+
+def test_a_sentinel_in_a_checkpoint_is_the_same_object_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = object()
+    monkeypatch.setitem(vars(sys.modules["__main__"]), "MISSING", missing)
+    assert pickle.loads(_pickled_state({"best": missing}))["best"] is missing

@@ -4,12 +4,14 @@ A lambda at the top of a file is pickled with its code, as a function inside a t
 """
 
 import _thread
+import asyncio
 import atexit
 import builtins
 import contextvars
 import decimal
 import faulthandler
 import gc
+import importlib
 import json
 import locale
 import logging
@@ -70,6 +72,14 @@ def move_to_tokyo() -> Task:
     def task() -> None:
         os.environ["TZ"] = "Asia/Tokyo"
         time.tzset()
+
+    return task
+
+
+def change_variables_of_c() -> Task:
+    def task() -> None:
+        os.putenv("LEAKED", "secret")
+        os.unsetenv("PATH")
 
     return task
 
@@ -193,6 +203,10 @@ CHANGED: dict[str, tuple[Task, Task]] = {
         lambda: decimal.getcontext().traps.update({decimal.Inexact: True}),
         lambda: str(decimal.Decimal(1) / 3),
     ),
+    "how much of a traceback is shown": (
+        a_moment_later(lambda: vars(sys).update(tracebacklimit=0)),
+        lambda: vars(sys).get("tracebacklimit"),
+    ),
     "how far it gives way": (lambda: os.nice(3), lambda: os.getpriority(os.PRIO_PROCESS, 0)),
     "standard input": (lambda: os.close(0), lambda: (os.fstat(0).st_rdev, os.read(0, 1))),
     "what Python reads from standard input": (a_moment_later(lambda: (sys.stdin.close(),)), lambda: [*sys.stdin]),
@@ -210,6 +224,12 @@ CHANGED: dict[str, tuple[Task, Task]] = {
         lambda: warnings.warn("mind", stacklevel=1),
     ),
     "what is said after a crash": (faulthandler.disable, faulthandler.is_enabled),
+    "what is said at a signal": (
+        lambda: faulthandler.register(signal.SIGUSR1),
+        lambda: (
+            subprocess.run(["sh", "-c", "grep SigCgt /proc/$PPID/status; true"], check=True, capture_output=True).stdout
+        ),
+    ),
     "what is said of garbage": (lambda: gc.set_debug(gc.DEBUG_SAVEALL), gc.get_debug),
     "how large the stack of a thread is": (lambda: threading.stack_size(2**16), threading.stack_size),
     "how long numbers may be": (
@@ -221,6 +241,80 @@ CHANGED: dict[str, tuple[Task, Task]] = {
         lambda: sys.get_asyncgen_hooks().firstiter,
     ),
     "how C libraries are loaded": (lambda: sys.setdlopenflags(os.RTLD_LAZY), sys.getdlopenflags),
+    "what imports": (lambda: setattr(builtins, "__import__", None), lambda: __import__("colorsys").__name__),
+    "what finds modules": (lambda: sys.meta_path.__delitem__(slice(None)), lambda: [*map(str, sys.meta_path)]),
+    "what finds modules, replaced": (
+        lambda: vars(sys).update(meta_path=[], path_hooks=[]),
+        lambda: ([*map(str, sys.meta_path)], importlib.import_module("colorsys").__name__),
+    ),
+    "what reads folders of modules": (
+        lambda: sys.path_hooks.__delitem__(slice(None)),
+        lambda: [*map(str, sys.path_hooks)],
+    ),
+    "modules": (
+        lambda: [sys.modules.pop(name) for name in ("pickle", "os", "socket")],
+        lambda: [id(sys.modules[name]) for name in ("pickle", "os", "socket")],
+    ),
+    "all modules": (
+        lambda: [sys.modules.pop(name) for name in [*sys.modules]],
+        lambda: [sys.modules[name].__name__ for name in ("sys", "os", "pickle")],
+    ),
+    "variables of C": (
+        change_variables_of_c(),
+        lambda: sorted(subprocess.run(["/usr/bin/env"], check=True, capture_output=True).stdout.splitlines()),
+    ),
+    "how processes are started": (
+        a_moment_later(lambda: multiprocessing.set_start_method("spawn", force=True)),
+        lambda: multiprocessing.get_start_method(allow_none=True),
+    ),
+    "where logs go": (
+        lambda: logging.getLogger().addHandler(logging.NullHandler()),
+        lambda: [*map(str, logging.getLogger().handlers)],
+    ),
+    "logs, configured": (
+        lambda: logging.basicConfig(level=logging.DEBUG, filename="/dev/null"),
+        lambda: (logging.basicConfig(level=logging.INFO), logging.getLogger().level)[1],
+    ),
+    "which logs there are": (
+        a_moment_later(lambda: logging.getLogger().addFilter(lambda _: False)),
+        lambda: logging.getLogger().filters,
+    ),
+    "warnings in logs": (
+        a_moment_later(lambda: logging.captureWarnings(True)),
+        lambda: (logging.captureWarnings(True), warnings.showwarning.__module__)[1],  # type: ignore[func-returns-value]
+    ),
+    "where compiled modules go": (
+        a_moment_later(lambda: vars(sys).update(pycache_prefix="/nowhere", dont_write_bytecode=True)),
+        lambda: (sys.pycache_prefix, sys.dont_write_bytecode),
+    ),
+    "what breakpoints do": (
+        a_moment_later(lambda: vars(sys).update(breakpointhook=None)),
+        lambda: sys.breakpointhook is sys.__breakpointhook__,
+    ),
+    "where coroutines come from": (
+        lambda: sys.set_coroutine_origin_tracking_depth(3),
+        sys.get_coroutine_origin_tracking_depth,
+    ),
+    "what is kept from the garbage": (
+        gc.freeze,
+        lambda: gc.get_freeze_count() <= vars(types).setdefault("kept_count", gc.get_freeze_count()),
+    ),
+    "who is told of garbage": (
+        a_moment_later(lambda: gc.callbacks.append(lambda *_: None)),
+        lambda: len(gc.callbacks),
+    ),
+    "how loops are made": (
+        a_moment_later(lambda: asyncio.set_event_loop_policy(type("Other", (asyncio.DefaultEventLoopPolicy,), {})())),
+        lambda: type(asyncio.get_event_loop_policy()).__name__,
+    ),
+    "the loop": (
+        a_moment_later(lambda: asyncio.set_event_loop(None)),
+        lambda: asyncio.get_event_loop_policy().get_event_loop().is_closed(),
+    ),
+    "the loop that runs": (
+        a_moment_later(lambda: asyncio._set_running_loop(asyncio.new_event_loop())),
+        lambda: asyncio._get_running_loop() is None,
+    ),
     "standard input, replaced": (
         lambda: os.dup2(os.open(sys.executable, os.O_RDONLY), 0),
         lambda: os.read(0, 1),
@@ -237,6 +331,10 @@ if sys.platform == "linux":
         "the processors": (
             lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
             lambda: sorted(os.sched_getaffinity(0)),
+        ),
+        "its name": (
+            a_moment_later(lambda: Path("/proc/self/comm").write_text("other")),
+            lambda: Path("/proc/self/comm").read_text(),
         ),
         "the scheduler": (
             lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)),
@@ -337,6 +435,54 @@ def test_a_limit_that_cannot_be_raised_again_replaces_the_process(rig: Rig) -> N
 
     first, _, third = run(rig, os.getpid, forbidden, lambda: (os.getpid(), resource.getrlimit.__name__)[0])
     assert first != third
+
+
+def test_an_audit_hook_which_nobody_can_remove_replaces_the_process(rig: Rig) -> None:
+    def listen() -> int:
+        sys.addaudithook(lambda *_: None)
+        return os.getpid()
+
+    assert len(set(run(rig, listen, listen, os.getpid, os.getpid))) == 3
+
+
+class AddsHook:
+    """Adds an audit hook when it is unpickled, as a module may when it is imported."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, ("import sys; sys.addaudithook(lambda *_: None)",)
+
+
+def test_an_audit_hook_of_a_module_counts_as_found(rig: Rig) -> None:
+    hook = AddsHook()
+    digest = rig.know(python_template(lambda: (hook, os.getpid())))
+    assert len({value(ended)[1] for ended in rig.run(digest, call(), call(), call())}) == 1
+
+
+def test_what_finds_a_module_that_a_task_has_imported_stays(rig: Rig) -> None:
+    """Such as `six`, whose modules another task may import."""
+
+    def add() -> None:
+        sys.meta_path.insert(0, type("Finder", (), {"find_spec": staticmethod(lambda *_: None)}))  # type: ignore[arg-type]
+
+    def names() -> list[str]:
+        return [str(getattr(each, "__name__", each)) for each in sys.meta_path]
+
+    def remove() -> None:
+        sys.meta_path.clear()
+
+    before, _, after, _, again = run(rig, names, add, names, remove, names)
+    assert sorted(after) == sorted(["Finder", *before])
+    assert again == ["Finder", *before]
+
+
+def test_after_a_crash_the_stack_is_where_the_end_of_the_output_is(rig: Rig) -> None:
+    def elsewhere() -> None:
+        with open("/dev/null", "w") as file:
+            faulthandler.enable(file)
+
+    digest = rig.know(python_template(lambda place: [elsewhere, os.abort][place]()))
+    _, crashed = rig.run(digest, call(0), call(1))
+    assert b"Fatal Python error: Aborted" in crashed.stderr
 
 
 def test_a_thread_that_is_left_replaces_the_process(rig: Rig) -> None:

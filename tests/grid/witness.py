@@ -150,7 +150,10 @@ class Witness:
         scheduler.check(now)
         up = {name for name, worker in sessions.workers.by_name.items() if worker.state == "up"}
         expect(
-            up == set(scheduler.grid.slots.workers), "up are {}, with slots {}", up, set(scheduler.grid.slots.workers)
+            up == set(scheduler.grid.slots.workers),
+            "up are {}, with slots {}",
+            up,
+            set(scheduler.grid.slots.workers),
         )
         for peer, worker in sessions.workers.by_peer.items():
             known = sessions.workers.by_name.get(worker.name) is worker and worker.peer == peer

@@ -7,7 +7,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.home_files import LICENCES
-from deskgrid.scheduler.copying import AGAIN_S
+from deskgrid.scheduler.placing.copying import AGAIN_S
 from tests.broker.office import LEASE_S, Office, OfficeLine
 from tests.counting import COUNTS
 from tests.hostile.forging import account

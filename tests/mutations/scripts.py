@@ -33,10 +33,10 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
 )
 from deskgrid.scheduler.model import Attempt, Outcome, State
+from deskgrid.scheduler.placing.probes import BAGS
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.earlier import EarlierBags, Past
 from deskgrid.scheduler.prediction.ratios import Ratios
-from deskgrid.scheduler.probes import BAGS
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.failures import STREAK

@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ MARK = b"m" * 16
 def of_scope(seed: int, home: Path) -> None:
     """What a task changes in its process is as it was; what it put in the place of its folder is not emptied."""
     surroundings = scope.Surroundings()
-    umask, cwd = os.umask(0o77), os.getcwd()
+    umask, cwd, finder = os.umask(0o77), os.getcwd(), sys.meta_path.pop()
     try:
         os.environ["DESKGRID_OF_A_TASK"] = "secret"
         os.chdir(home)
@@ -34,10 +35,12 @@ def of_scope(seed: int, home: Path) -> None:
         expect(surroundings.restore(True), "a process cannot be as it was")
         expect(random.random() != first, "the seed of a task is that of the next one")
         expect("DESKGRID_OF_A_TASK" not in os.environ, "a task finds variables of another one")
+        expect(finder in sys.meta_path, "a task finds no modules, because another one has removed what does")
         expect(os.getcwd() == cwd, "a task begins in the folder of another one")
         expect(os.umask(0o77) == umask, "a task has the umask of another one")
     finally:
         os.environ.pop("DESKGRID_OF_A_TASK", None)
+        sys.meta_path += [finder] if finder not in sys.meta_path else []
         os.chdir(cwd)
         os.umask(umask)
         os.close(surroundings._folder)

@@ -10,18 +10,18 @@ import pytest
 from tests.mutations.choosing import TABLE, changed_files, chosen, last_landing
 from tests.mutations.mutating import Mutation
 
-SLOT, BAG = "scheduler/state/slots.py", "scheduler/bags.py"
+SLOT, BAG = "scheduler/state/slots.py", "scheduler/handlers/bags.py"
 MUTATIONS = (
     Mutation("of slots", "deskgrid.scheduler.state.slots:Slots.x", "a", "b", "probes"),
-    Mutation("of bags", "deskgrid.scheduler.bags:Bags.x", "a", "b", "crowd"),
-    Mutation("of bags in a storm", "deskgrid.scheduler.bags:Bags.y", "a", "b"),
+    Mutation("of bags", "deskgrid.scheduler.handlers.bags:Bags.x", "a", "b", "crowd"),
+    Mutation("of bags in a storm", "deskgrid.scheduler.handlers.bags:Bags.y", "a", "b"),
 )
 ROWS = """
 from tests.mutations.mutating import Mutation
 MUTATIONS = (
     Mutation("of slots", "deskgrid.scheduler.state.slots:Slots.x", "a", "b", "probes"),
-    Mutation("of bags", "deskgrid.scheduler.bags:Bags.x", "a", "another", "crowd"),
-    Mutation("of bags in a storm", "deskgrid.scheduler.bags:Bags.y", "a", "b"),
+    Mutation("of bags", "deskgrid.scheduler.handlers.bags:Bags.x", "a", "another", "crowd"),
+    Mutation("of bags in a storm", "deskgrid.scheduler.handlers.bags:Bags.y", "a", "b"),
 )
 """
 

@@ -10,14 +10,14 @@ from typing import Any
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, State
+from deskgrid.scheduler.placing.view import PolicyView
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.scheduler.policy_view import PolicyView
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, Licences
+from deskgrid.scheduler.queues.shares import Shares
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.queues.waiting import ReadableQueue
-from deskgrid.scheduler.state.shares import Shares
+from deskgrid.scheduler.state.grid import SchedulerState
 from tests.scheduler.watched import Watched
 
 

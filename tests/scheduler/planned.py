@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from deskgrid.scheduler.planning.planner import KnownWindows, Planner
 from deskgrid.scheduler.policies.packing import Packing
+from deskgrid.scheduler.policies.planning.planner import KnownWindows, Planner
 from tests.scheduler.builders import Grid, packing
 
 

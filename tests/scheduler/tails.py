@@ -5,8 +5,8 @@ from typing import Any
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.copying import BEHIND
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
+from deskgrid.scheduler.placing.copying import BEHIND
 from tests.scheduler.builders import Grid, pgs
 
 RUNTIME = 100.0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from deskgrid.scheduler import caution
+from deskgrid.scheduler.placing import caution
 from tests.scheduler.builders import Grid, fcfs, packing
 
 # How long the windows of a PC lasted: its habit. The median is 1000 s; 15 % of them end before 400 s, 70 % before 1300.

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.copying import AGAIN_S, ENOUGH, LEAST_S, LOOKS, SOONER, pace
 from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.placing.copying import AGAIN_S, LEAST_S, LOOKS, SOONER
 from deskgrid.scheduler.state.avoided import Person
 from deskgrid.scheduler.state.looks import ENTRIES
+from deskgrid.scheduler.state.pace import ENOUGH, pace
 from deskgrid.scheduler.state.quarantine import Quarantined
 from tests.scheduler.builders import fcfs, packing, pgs
 from tests.scheduler.tails import DUE_S, RUNTIME, Tail, running

@@ -4,6 +4,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.handlers.trust import FIRST_SLOTS, WIDER_S
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state import deadlines
@@ -12,7 +13,6 @@ from deskgrid.scheduler.state.deadlines import FACTOR, GRACE_S, GROWTH, UNPROVEN
 from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.scheduler.state.looks import ENTRIES
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S
-from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.builders import Grid, fcfs
 
 LONG = 10_000.0

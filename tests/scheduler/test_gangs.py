@@ -8,18 +8,18 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.gang_invariants import check_gangs
-from deskgrid.scheduler.gang_placing import AGAIN_S
+from deskgrid.scheduler.checks.gang_invariants import check_gangs
 from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Outcome, State
 from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.parallel.speedup import Amdahl
+from deskgrid.scheduler.placing.gangs import AGAIN_S
 from deskgrid.scheduler.policies import Policy
-from deskgrid.scheduler.queues import jobs
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
+from deskgrid.scheduler.state import jobs
 from deskgrid.scheduler.state.avoided import Person
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.scheduler.views.snapshot import worker_view

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
 from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
 from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.state.failures import _FailureRecord
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 from tests.scheduler.builders import Grid, pgs

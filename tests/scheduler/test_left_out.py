@@ -12,8 +12,8 @@ from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.possible import Possible, PossibleHost
 from deskgrid.scheduler.parallel.speedup import Amdahl
-from deskgrid.scheduler.queues import jobs
-from deskgrid.scheduler.queues.jobs import JobQueue
+from deskgrid.scheduler.state import jobs
+from deskgrid.scheduler.state.jobs import JobQueue
 from tests.scheduler.test_cost import cost
 from tests.scheduler.test_gangs import PAIR, Lab
 from tests.scheduler.test_many_gangs import apart, pass_of

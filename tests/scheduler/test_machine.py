@@ -15,17 +15,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.copying import SLOTS_A_COPY
 from deskgrid.scheduler.core import CRASH_LIMIT
+from deskgrid.scheduler.handlers.trust import FIRST_SLOTS, WIDER_S
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.placing.copying import SLOTS_A_COPY
 from deskgrid.scheduler.policies import Policy, make_policy, policy_names
+from deskgrid.scheduler.prediction.prediction_error import ENOUGH
 from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
-from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
-from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
 

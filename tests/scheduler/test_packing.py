@@ -9,7 +9,6 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Window, Windows
-from deskgrid.scheduler.planning.planner import FilledInterval, Interval
 from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
 from deskgrid.scheduler.policies.packing import (
     INTERVAL_COST_S,
@@ -19,6 +18,7 @@ from deskgrid.scheduler.policies.packing import (
     TASK_COST_S,
     WINDOW_COST_S,
 )
+from deskgrid.scheduler.policies.planning.planner import FilledInterval, Interval
 from deskgrid.scheduler.policies.reserved import AMPLE
 from tests.scheduler.builders import Grid
 from tests.scheduler.planned import Planned

@@ -7,10 +7,10 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome
-from deskgrid.scheduler.planning.planner import INTERVALS
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.policies.packing import LONG_PAUSE, SLOT_COST_S, TASKS
-from deskgrid.scheduler.state.prediction_error import ENOUGH
+from deskgrid.scheduler.policies.planning.planner import INTERVALS
+from deskgrid.scheduler.prediction.prediction_error import ENOUGH
 from tests.scheduler.builders import Grid, packing
 from tests.scheduler.planned import Planned
 from tests.scheduler.test_cost import cost

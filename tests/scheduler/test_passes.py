@@ -8,7 +8,7 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import IllegalEvent, Outcome, State
-from deskgrid.scheduler.placing import AHEAD_TASKS, POSTPONED_RUNS
+from deskgrid.scheduler.placing.placing import AHEAD_TASKS, POSTPONED_RUNS
 from deskgrid.scheduler.policies import Requirement, make_policy, policy_names
 from deskgrid.scheduler.queues import longest_first
 from deskgrid.scheduler.queues.longest_first import PASSES

@@ -7,12 +7,12 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.answers import RESTART_S
+from deskgrid.scheduler.handlers.answers import RESTART_S
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.placing.turns import CATEGORIES, LOOK_S
 from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.queues.shares import HALF_LIFE_S, LEAD_S, decayed
 from deskgrid.scheduler.queues.task_ranges import spans_of
-from deskgrid.scheduler.state.shares import HALF_LIFE_S, LEAD_S, decayed
-from deskgrid.scheduler.turns import CATEGORIES, LOOK_S
 from deskgrid.scheduler.views.explain import Restraint, WaitingCounts, restraint, waiting_of
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 from tests.scheduler.test_views import made

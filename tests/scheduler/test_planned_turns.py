@@ -6,12 +6,12 @@ from math import inf
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.planning.planner import FilledInterval, Interval, Plan
-from deskgrid.scheduler.planning.turn import LOOKED_AT, Turn, choose
+from deskgrid.scheduler.policies.planning.planner import FilledInterval, Interval, Plan
+from deskgrid.scheduler.policies.planning.turn import LOOKED_AT, Turn, choose
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.longest_first import LongestFirst
+from deskgrid.scheduler.queues.shares import PLANNED_LEAD_S
 from deskgrid.scheduler.queues.task_ranges import grouped
-from deskgrid.scheduler.state.shares import PLANNED_LEAD_S
 from tests.scheduler.builders import Grid, packing
 
 ANN, BOB = CategoryKey("ann"), CategoryKey("bob")

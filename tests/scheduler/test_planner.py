@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, WEEK_S, HabitualWindows, Window, Windows
-from deskgrid.scheduler.planning import planner as planner_module
-from deskgrid.scheduler.planning.planner import (
+from deskgrid.scheduler.policies.planning import planner as planner_module
+from deskgrid.scheduler.policies.planning.planner import (
     INTERVALS,
     FilledInterval,
     Interval,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskgrid.scheduler.model import Outcome
-from deskgrid.scheduler.state.prediction_error import ENOUGH, REMEMBERED, PredictionError, outlived, ratios
+from deskgrid.scheduler.prediction.prediction_error import ENOUGH, REMEMBERED, PredictionError, outlived, ratios
 from tests.scheduler.builders import Grid
 
 

@@ -5,9 +5,9 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.prediction.prediction_error import OUTLIVED
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.failures import STREAK
-from deskgrid.scheduler.state.prediction_error import OUTLIVED
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from tests.scheduler.builders import Grid
 

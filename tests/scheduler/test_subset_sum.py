@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.planning.subset_sum import LONGEST, MANY, SPREAD, STEPS, best_subset, candidates, fill
+from deskgrid.scheduler.policies.planning.subset_sum import LONGEST, MANY, SPREAD, STEPS, best_subset, candidates, fill
 
 RUNTIMES = st.lists(st.floats(0.0, 100.0), max_size=9).map(sorted)
 INTERVALS = st.floats(0.01, 300.0)

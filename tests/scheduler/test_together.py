@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler.model import Attempt
-from deskgrid.scheduler.placing import AHEAD_TASKS, WORKER_TASKS, Placing
+from deskgrid.scheduler.placing.placing import AHEAD_TASKS, WORKER_TASKS, Placing
 from deskgrid.scheduler.policies.packing import TASKS
 from deskgrid.scheduler.policies.placement import TOGETHER_S, TOGETHER_TASKS
 from deskgrid.scheduler.queues.by_arrival import OldestFirst

@@ -7,8 +7,8 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.copying import AGAIN_S
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.placing.copying import AGAIN_S
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from tests.scheduler.tails import DUE_S, RUNTIME, Tail, copied, stop
 

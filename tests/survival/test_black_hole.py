@@ -11,7 +11,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.client.grid import Grid
-from deskgrid.scheduler.trust import FIRST_SLOTS
+from deskgrid.scheduler.handlers.trust import FIRST_SLOTS
 from tests.live import HEARTBEAT_S, BrokerProcess, LiveWorker
 from tests.peers import PATIENCE_S, BareWorker, SocketLine, enrolled
 from tests.waiting import eventually

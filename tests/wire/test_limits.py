@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.scheduler import placing
+from deskgrid.scheduler.placing import placing
 from deskgrid.wire import fields
 from deskgrid.wire.codec import FIELDS
 from deskgrid.wire.table import BEGIN, END, markdown

@@ -951,7 +951,7 @@ def unpack_files(packed: object, folder: Path) -> None:
 
 
 def _replace(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write a file of an archive, or make a folder. A file may replace an input, which is read-only, and not only ours.
+    """Write a file or make a folder of an archive. A file may replace an input: read-only, and other tasks have it too.
 
     What `tarfile` would do itself has no filter before Python 3.11.4: any name would be written.
     """
@@ -1047,11 +1047,12 @@ class Piece:
 
 
 def _pickled_state(state: object) -> bytes:
-    try:
-        return pickle.dumps(state, HIGHEST)
-    except Exception:  # an object of the user's script travels with its code
-        pickled: bytes = script.rebuilt().dumps(state)
-        return pickled
+    with suppress(Exception):
+        plain = pickle.dumps(state, HIGHEST)
+        if script.rebuilt().PLAIN_OBJECT not in plain:
+            return plain
+    pickled: bytes = script.rebuilt().dumps(state)  # an object of the user's script travels with its code
+    return pickled
 
 
 # The modules of deskgrid that tasks load: for what they do, and for what travels.

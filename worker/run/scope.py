@@ -8,6 +8,7 @@ at only if that module has been imported.
 """
 
 import _thread
+import builtins
 import faulthandler
 import gc
 import importlib
@@ -22,13 +23,15 @@ import time
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import wraps
+from functools import cache, partial, wraps
+from operator import attrgetter
 from typing import Any
 
 # Without an enum for each number, as `signal.getsignal` makes.
 _getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 # As they are before `watch` has them noticed.
 _set_wakeup_fd, _setlocale = signal.set_wakeup_fd, importlib.import_module("_locale").setlocale
+_putenv, _unsetenv = os.putenv, os.unsetenv
 SIGKILL, _WNOHANG = getattr(signal, "SIGKILL", 9), getattr(os, "WNOHANG", 1)
 # The signals of POSIX; later ones are for programs that use them on purpose.
 _SIGNALS = range(1, 32) if sys.platform != "win32" else ()
@@ -45,7 +48,7 @@ LOWEST = 19
 # Linux: the processor and the disk only when nobody else wants them. See ioprio_set(2).
 _IDLE_DISK = 3 << 13
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30}
-_SUBREAPER, _DUMPABLE, _DEATH_SIGNAL = 36, 4, 1
+_SUBREAPER, _DUMPABLE, _DEATH_SIGNAL, _SET_NAME, _GET_NAME, _NAME_BYTES = 36, 4, 1, 15, 16, 16
 # Numpy's, when it has just been imported.
 _FLOATING = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 # Decimal's: digits, rounding, exponents, capitals, clamping, and which signals are errors.
@@ -72,7 +75,7 @@ class Surroundings:
     def __init__(self) -> None:
         self._folder = -1
         # How many modules there were, and whether none of them has state to look at.
-        self._known, self._is_plain = -1, False
+        self._known, self._is_plain = 0, False
         self._threads = _thread._count()
         self.note()
 
@@ -86,14 +89,16 @@ class Surroundings:
             self._folder = os.open(".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         self._environ = os.environ
         self._variables = dict(_variables())
+        _watched.begin()
         self._umask = os.umask(0)
         os.umask(self._umask)
         self._handlers = list(map(_getsignal, _SIGNALS))
         if sys.platform != "win32":
             self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        self._state = _state()
+        self._looked_at, self._state = _copied(_looked_at()), _state()
         self._seldom = [read() for read, _ in _SELDOM]
         self._limits = _read_limits()
+        self._loaded = dict(sys.modules)
         self._modules = {name: read() for name, (read, _, _) in _MODULES.items() if name in sys.modules}
         reseed()
 
@@ -109,28 +114,35 @@ class Surroundings:
         if not touched and self._is_as_noted():
             return _thread._count() <= self._threads
         try:
+            if len(sys.modules) != self._known:
+                self._restore_modules()
+            for name in list(_watched.called):
+                if name in _UNDONE:
+                    _UNDONE[name]()
             self._restore_process()
             self._restore_python()
             reseed()
         except Exception:  # such as a limit that only root can raise again, or a module that a task has taken apart
             return False
-        _watched.touched = False
+        _watched.called.clear()
         return _thread._count() <= self._threads
 
     def _is_as_noted(self) -> bool:
         """Whether a task has changed nothing that nobody notices, within no time."""
-        modules = sys.modules
-        if len(modules) != self._known:
-            self._known = len(modules)
-            self._is_plain = _CHANGEABLE.isdisjoint(modules)
         return (
-            self._is_plain
+            len(sys.modules) == self._known
+            and self._is_plain
             and os.environ is self._environ
-            and sys.path == self._state[0]
-            and self._state[1] == _FILTERS
-            and _ROOT.level == self._state[2]
-            and _ROOT.manager.disable == self._state[3]
+            and _looked_at() == self._looked_at
         )
+
+    def _restore_modules(self) -> None:
+        """Have the modules that were there be there. Others have come, or some have gone."""
+        vars(sys)["modules"] = modules = _LOADED
+        for name, module in self._loaded.items():
+            if name not in modules:
+                modules[name] = module
+        self._known, self._is_plain = len(modules), _CHANGEABLE.isdisjoint(modules)
 
     def _restore_process(self) -> None:
         if sys.platform == "win32":
@@ -144,7 +156,7 @@ class Surroundings:
                 for each, now, before in zip(_RLIMITS, limits, self._limits, strict=True):
                     if now != before:
                         resource.setrlimit(each, before)
-        if os.environ is not self._environ or _variables() != self._variables:
+        if _watched.variables or os.environ is not self._environ or _variables() != self._variables:
             self._restore_variables()
         os.umask(self._umask)
         _set_wakeup_fd(-1)
@@ -161,8 +173,16 @@ class Surroundings:
         for name, value in self._variables.items():
             if _variables().get(name) != value:
                 os.environ[decode(name)] = decode(value)
+        for given in _watched.variables:  # C has them, too
+            its: Any = os.fsencode(given) if os.supports_bytes_environ else given.upper()
+            _unsetenv(its) if its not in self._variables else _putenv(its, self._variables[its])
+        _watched.variables.clear()
 
     def _restore_python(self) -> None:
+        if _looked_at() != self._looked_at:
+            for write, before in zip(_LOOKED_AT, self._looked_at, strict=True):
+                write(before)
+            self._looked_at = _copied(_looked_at())  # with what finds modules that have come
         if _state() != self._state:
             for write, before in zip(_SET, self._state, strict=True):
                 write(before)
@@ -170,8 +190,7 @@ class Surroundings:
             if read() != before:
                 write(before)
         faulthandler.cancel_dump_traceback_later()
-        with warnings.catch_warnings():  # both ends of it make void what was shown once: it is shown again
-            pass
+        _forget_shown_warnings()
         for name, (read, write, fresh) in _MODULES.items():
             if name in sys.modules and read() != (before := self._modules.get(name, fresh)):
                 write(before)
@@ -181,22 +200,34 @@ class _Watched:
     """Whether Python code has changed what takes so little time to change that it pays off to notice only then."""
 
     def __init__(self) -> None:
-        self.touched = True
+        # What was called, such as "os.chdir"; and the variables that were given to C, or taken from it.
+        self.called = set[str]()
+        self.variables = set[Any]()
+
+    def begin(self) -> None:
+        """What was called so far counts as found. One looks once all the same: something may have gone unnoticed."""
+        self.called = {"something"}
+        self.variables.clear()
 
     def watch(self, module: Any, *names: str) -> None:
         """Notice when one of these functions is called."""
         for name in names:
             if (function := getattr(module, name, None)) is not None:
-                noticing = self._noticing(function)
+                noticing = self._noticing(function, f"{module.__name__}.{name}")
                 for place in (module, sys.modules.get(function.__module__)):
                     if getattr(place, name, None) is function:  # such as `posix`, which pickles name
                         setattr(place, name, noticing)
 
-    def _noticing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _noticing(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        of_variables = name in ("os.putenv", "os.unsetenv")
+
         @wraps(function)
         def called(*given: Any, **options: Any) -> Any:
-            self.touched = True
-            return function(*given, **options)
+            self.called.add(name)
+            found = function(*given, **options)
+            if of_variables:
+                self.variables.add(given[0])
+            return found
 
         for group in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
             if function in group:
@@ -209,7 +240,7 @@ _watched = _Watched()
 
 def may_have_changed(elapsed: float) -> bool:
     """Whether an attempt that took so long, in seconds, may have changed more than what one looks at after each."""
-    return elapsed > QUICK_S or _watched.touched
+    return elapsed > QUICK_S or bool(_watched.called)
 
 
 def watch() -> None:
@@ -223,11 +254,12 @@ def watch() -> None:
     _watched.watch(threading, "settrace", "setprofile", "settrace_all_threads", "setprofile_all_threads")
     _watched.watch(os, "setuid", "seteuid", "setreuid", "setresuid", "setgid", "setegid", "setregid", "setresgid")
     _watched.watch(os, "setgroups", "initgroups", "chroot")
-    _watched.watch(sys, "settrace", "setprofile", "setrecursionlimit", "setswitchinterval")
+    _watched.watch(sys, "settrace", "setprofile", "setrecursionlimit", "setswitchinterval", "addaudithook")
     _watched.watch(sys, "set_int_max_str_digits", "setdlopenflags", "set_asyncgen_hooks")
+    _watched.watch(sys, "set_coroutine_origin_tracking_depth")
     _watched.watch(threading, "stack_size")
-    _watched.watch(faulthandler, "dump_traceback_later", "disable")
-    _watched.watch(gc, "set_threshold", "enable", "disable", "set_debug")
+    _watched.watch(faulthandler, "dump_traceback_later", "disable", "enable", "register")
+    _watched.watch(gc, "set_threshold", "enable", "disable", "set_debug", "freeze")
     _watched.watch(locale, "setlocale")
     _watched.watch(time, "tzset")
 
@@ -258,27 +290,53 @@ def _call(module: str, name: str) -> Callable[..., Any]:
 
 _FILTERS: Any = warnings.filters
 _ROOT = logging.root
+_LOADED = sys.modules
+
+
+def _looked_at() -> tuple[Any, ...]:
+    """State of Python that a task may change within no time, and that nobody notices but by a look at it."""
+    logs = _ROOT.manager._disable, _ROOT.level, _ROOT.handlers  # type: ignore[attr-defined]  # quicker than a property
+    return sys.path, _FILTERS, *logs, sys.meta_path, sys.path_hooks, __import__
+
+
+def _copied(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([list(each) if type(each) is list else each for each in state])
 
 
 def _state() -> tuple[Any, ...]:
-    """State of Python that a task may change; first what is noticed only by a look at it."""
-    limits = sys.getrecursionlimit(), sys.getswitchinterval()
-    looked_at = list(sys.path), list(_FILTERS), _ROOT.level, _ROOT.manager.disable
-    return *looked_at, limits, sys.gettrace(), sys.getprofile(), gc.isenabled()
+    """Other state of Python that a task may change."""
+    return sys.getrecursionlimit(), sys.getswitchinterval(), sys.gettrace(), sys.getprofile(), gc.isenabled()
 
 
-def _set_limits(limits: tuple[int, float]) -> None:
-    sys.setrecursionlimit(limits[0])
-    sys.setswitchinterval(limits[1])
+def _bring_back(name: str, before: list[Any]) -> None:
+    """Have a list of `sys` hold what it held. What modules have added stays: they need it."""
+    now = getattr(sys, name)
+    if not all(each in now for each in before):
+        now[:] = [*before, *(each for each in now if each not in before)]
 
 
-# How each part of this state is set.
-_SET: tuple[Callable[[Any], Any], ...] = (
+def _set_handlers(before: list[logging.Handler]) -> None:
+    for handler in _ROOT.handlers:
+        if handler not in before:
+            with suppress(Exception):  # it may be of the task's own making
+                handler.flush()
+    _ROOT.handlers[:] = before
+
+
+# How each part of what is looked at is set, and of the other state.
+_LOOKED_AT: tuple[Callable[[Any], Any], ...] = (
     lambda path: sys.path.__setitem__(slice(None), path),
     lambda filters: _FILTERS.__setitem__(slice(None), filters),
-    _ROOT.setLevel,
     logging.disable,
-    _set_limits,
+    _ROOT.setLevel,
+    _set_handlers,
+    lambda finders: _bring_back("meta_path", finders),
+    lambda hooks: _bring_back("path_hooks", hooks),
+    lambda importing: setattr(builtins, "__import__", importing),
+)
+_SET: tuple[Callable[[Any], Any], ...] = (
+    sys.setrecursionlimit,
+    sys.setswitchinterval,
     sys.settrace,
     sys.setprofile,
     lambda on: gc.enable() if on else gc.disable(),
@@ -289,12 +347,23 @@ def _read_locale() -> Any:
     return _setlocale(locale.LC_ALL)
 
 
-def _read_hooks() -> Any:
-    return sys.excepthook, sys.unraisablehook, sys.displayhook, threading.excepthook, warnings.showwarning
+def _of(place: Any, *names: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Return how to read, and to set, attributes: one, or several."""
+
+    def write(values: Any) -> None:
+        for name, value in zip(names, values if len(names) > 1 else [values], strict=True):
+            setattr(place, name, value)
+
+    return partial(attrgetter(*names), place), write
 
 
-def _write_hooks(hooks: Any) -> None:
-    sys.excepthook, sys.unraisablehook, sys.displayhook, threading.excepthook, warnings.showwarning = hooks
+def _catch_warnings() -> None:
+    with warnings.catch_warnings():
+        pass
+
+
+# Make void which warnings were shown once. Python has a function for that, or does it at both ends of a context.
+_forget_shown_warnings: Callable[[], None] = getattr(warnings, "_filters_mutated", _catch_warnings)
 
 
 def _read_input() -> Any:
@@ -312,16 +381,55 @@ def _set_fault_handler(on: bool) -> None:
 
 
 def _read_user() -> Any:
-    """Who this process is, and below which folder it sees files."""
+    """Who this process is."""
     if sys.platform == "win32":
         return None
     else:
-        root = os.stat("/")
-        return os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups(), root.st_dev, root.st_ino
+        return os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()
 
 
 def _write_user(before: Any) -> None:
     raise PermissionError("nobody can become root again")
+
+
+def _forget_signals() -> None:
+    """Have faulthandler print nothing at signals that are for programs."""
+    for number in _SIGNALS:
+        with suppress(RuntimeError):  # one of a crash, which is not for programs
+            vars(faulthandler)["unregister"](number)  # which Windows does not have
+
+
+def _replace_the_process() -> None:
+    raise PermissionError("nobody can take that back")
+
+
+# What is done about calls after which there is nothing to compare.
+_UNDONE: dict[str, Callable[[], Any]] = {
+    "faulthandler.enable": lambda: _set_fault_handler(True),
+    "faulthandler.register": _forget_signals,
+    "gc.freeze": gc.unfreeze,
+    "os.chroot": _replace_the_process,
+    "sys.addaudithook": _replace_the_process,
+}
+
+
+@cache
+def _prctl() -> tuple[Any, Any]:
+    """Return a function of Linux, and a place for the name of this process; nothing if Python cannot call C here."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        return ctypes.CDLL(None).prctl, ctypes.create_string_buffer(_NAME_BYTES)
+    return None, None
+
+
+def _read_name() -> Any:
+    prctl, name = _prctl()
+    return name if prctl is None or prctl(_GET_NAME, name) else name.value
+
+
+def _write_name(name: bytes) -> None:
+    _prctl()[0](_SET_NAME, name)
 
 
 # State that few tasks change, and that is looked at only after others than quick ones: how to read it, and to set it.
@@ -330,7 +438,15 @@ _SELDOM: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (threading.gettrace, threading.settrace),
     (threading.getprofile, threading.setprofile),
     (_read_locale, lambda name: _setlocale(locale.LC_ALL, name)),
-    (_read_hooks, _write_hooks),
+    _of(sys, "excepthook", "unraisablehook", "displayhook", "breakpointhook", "pycache_prefix", "dont_write_bytecode"),
+    _of(threading, "excepthook"),
+    _of(warnings, "showwarning", "formatwarning"),
+    _of(logging, "_warnings_showwarning", "raiseExceptions", "lastResort"),
+    _of(_ROOT, "disabled"),
+    (lambda: vars(sys).get("tracebacklimit"), partial(vars(sys).__setitem__, "tracebacklimit")),
+    (lambda: list(gc.callbacks), lambda callbacks: gc.callbacks.__setitem__(slice(None), callbacks)),
+    (lambda: list(_ROOT.filters), lambda filters: _ROOT.filters.__setitem__(slice(None), filters)),
+    (sys.get_coroutine_origin_tracking_depth, sys.set_coroutine_origin_tracking_depth),
     (_read_input, _write_input),
     (faulthandler.is_enabled, _set_fault_handler),
     (gc.get_debug, gc.set_debug),
@@ -349,6 +465,7 @@ if sys.platform != "win32":
     ]
 if sys.platform == "linux":
     _SELDOM += [
+        (_read_name, _write_name),
         (lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
         (lambda: os.sched_getscheduler(0), lambda how: os.sched_setscheduler(0, how, os.sched_param(0))),
     ]
@@ -366,18 +483,47 @@ def _write_decimal(values: Any) -> None:
     decimal.setcontext(decimal.Context(*plain, [], [getattr(decimal, error) for error in errors]))
 
 
+def _read_loops() -> Any:
+    events = sys.modules["asyncio.events"]
+    policy = getattr(events, "_event_loop_policy", None)
+    local = getattr(policy, "_local", None)
+    return policy, getattr(local, "_loop", None), getattr(local, "_set_called", False), events._get_running_loop()
+
+
+def _write_loops(before: Any) -> None:
+    events: Any = sys.modules["asyncio.events"]
+    policy, loop, was_set, running = before
+    events._set_running_loop(running)
+    if hasattr(events, "_event_loop_policy"):
+        events._event_loop_policy = policy
+    if (local := getattr(policy, "_local", None)) is not None:
+        local._loop, local._set_called = loop, was_set
+
+
+def _processes() -> Any:
+    return sys.modules["multiprocessing.context"]._default_context
+
+
 # State that a module keeps: how to read it, how to set it, and what it is when the module has just been imported.
 _MODULES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "socket": (_call("socket", "getdefaulttimeout"), _call("socket", "setdefaulttimeout"), None),
     "tempfile": (lambda: sys.modules["tempfile"].tempdir, _set("tempfile", "tempdir"), None),
     "decimal": (_read_decimal, _write_decimal, _DECIMAL),
+    "asyncio.events": (_read_loops, _write_loops, (None, None, False, None)),
+    "multiprocessing.context": (
+        lambda: _processes()._actual_context,
+        lambda before: setattr(_processes(), "_actual_context", before),
+        None,
+    ),
     "_tracemalloc": (_call("_tracemalloc", "is_tracing"), lambda _: sys.modules["_tracemalloc"].stop(), False),
     "numpy": (_call("numpy", "geterr"), lambda how: sys.modules["numpy"].seterr(**how), _FLOATING),
 }
 
 
+# Modules whose state a task cannot change within no time without being noticed, or hardly ever does.
+_NOTICED = {"socket", "asyncio.events", "multiprocessing.context"}
 # Modules whose state a task can change within no time, so it is always looked at once they are imported.
-_CHANGEABLE = {*_MODULES, "random", "numpy.random", "torch", "resource"} - {"socket"}
+_CHANGEABLE = {*_MODULES, "random", "numpy.random", "torch", "resource"} - _NOTICED
 
 
 def reseed() -> None:

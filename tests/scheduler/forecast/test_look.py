@@ -29,9 +29,9 @@ from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.earlier import Vote
+from deskgrid.scheduler.prediction.prediction_error import ENOUGH
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.state.quarantine import Quarantined
 from tests.scheduler.builders import Grid, at_work, fcfs, packing, pgs
 

@@ -14,11 +14,11 @@ import math
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.state.bags import TaskBatch
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.looks import Looks
-from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.state.pace import pace
+from deskgrid.scheduler.state.slots import Slot
 
 # An attempt is behind after this many times its predicted runtime, but not before it has taken LEAST_S: a copy of a
 # shorter task would hardly begin before its original ends.
@@ -28,8 +28,6 @@ LEAST_S = 1.0
 SOONER = 0.8
 # One slot in this many may run a copy.
 SLOTS_A_COPY = 10
-# How many tasks a worker must have done before it counts as faster or slower than others: one slow task says little.
-ENOUGH = 3
 # How soon to look again at an attempt that could not be copied, although it was due. Seconds.
 AGAIN_S = 5.0
 # Attempts that one pass looks at, and idle slots that it looks at for each of them, at most: some milliseconds in all.
@@ -37,21 +35,8 @@ LOOKS = 50
 CHOICES = 100
 
 
-def learn_pace(batch: TaskBatch, worker: Worker, task: int, took_s: float) -> None:
-    """Note how long ``worker`` took for a task of ``batch``, and how long such a task takes on average."""
-    if batch.bag.copies:
-        worker.done += 1
-        worker.took_s += took_s
-        worker.usual_s += batch.runtime(task) * batch.bag.pace
-
-
-def pace(worker: Worker) -> float:
-    """How long ``worker`` takes for a task, as a multiple of what is usual: below 1.0 for a fast PC."""
-    return worker.took_s / worker.usual_s if worker.done >= ENOUGH and worker.usual_s else 1.0
-
-
 class Copying:
-    """Chooses what to copy, and where. `deskgrid.scheduler.placing` carries it out."""
+    """Chooses what to copy, and where. `deskgrid.scheduler.placing.placing` carries it out."""
 
     def __init__(self, grid: SchedulerState) -> None:
         self._grid = grid

@@ -17,15 +17,15 @@ from itertools import islice
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.elsewhere import others_could
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.handlers.retrying import others_could
+from deskgrid.scheduler.handlers.separating import Separating
 from deskgrid.scheduler.model import Outcome
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.separating import Separating
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, Person, Why, person_of
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
 from deskgrid.scheduler.state.failures import STREAK
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker
 
 # Outcomes that count against a task.

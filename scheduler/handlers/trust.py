@@ -13,7 +13,7 @@ Rule 6: a worker is doubted only if it has said, after an answer was due, that i
 not arrive, its answers may not arrive either, and its lease decides. No worker is doubted for a task without a timeout
 while no other worker could do the task.
 Rule 7: a gang is stopped as a whole if one of its workers is overdue, and the slot there owes the answer.
-Rule 8: whose fault a failure is, is decided in `deskgrid.scheduler.blame`.
+Rule 8: whose fault a failure is, is decided in `deskgrid.scheduler.handlers.blame`.
 Rule 9: a worker that has never answered gets one task on each of a few slots, and soon on all of them. Its first answer
 lifts this limit.
 """
@@ -23,11 +23,11 @@ from collections.abc import Sequence
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.blame import Blame
-from deskgrid.scheduler.gangs import GangHandler
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.handlers.blame import Blame
+from deskgrid.scheduler.handlers.gangs import GangHandler
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import NEVER, Gang, Slot, Worker
 
 # How many slots of a new worker are used at once, as many as a common PC has, and after how many seconds that number

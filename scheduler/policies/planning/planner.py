@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from deskgrid.scheduler.beyond import beyond
 from deskgrid.scheduler.fitting import NO_MORE, fits
 from deskgrid.scheduler.model import Windows
-from deskgrid.scheduler.planning.relaxation import done_at
-from deskgrid.scheduler.planning.subset_sum import fill
+from deskgrid.scheduler.policies.planning.relaxation import done_at
+from deskgrid.scheduler.policies.planning.subset_sum import fill
+from deskgrid.scheduler.prediction.beyond import beyond
 
 # A slot of a worker: its name, and which one.
 SlotKey = tuple[str, int]

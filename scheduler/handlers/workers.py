@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.comparing import correct, killed
-from deskgrid.scheduler.gangs import GangHandler
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.handlers.comparing import correct, killed
+from deskgrid.scheduler.handlers.gangs import GangHandler
+from deskgrid.scheduler.handlers.trust import Trust
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Window, Windows
-from deskgrid.scheduler.state.prediction_error import ratios
+from deskgrid.scheduler.prediction.prediction_error import ratios
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import (
     UPTIME_JITTER_S,
     Away,
@@ -23,8 +24,7 @@ from deskgrid.scheduler.state.slots import (
     rated,
     uptime_end,
 )
-from deskgrid.scheduler.suitable import free_memory
-from deskgrid.scheduler.trust import Trust
+from deskgrid.scheduler.state.suitable import free_memory
 
 # What others use of a PC is looked at again when it has changed by this much of its processors.
 LOAD_STEP = 0.02

@@ -9,8 +9,8 @@ task.
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.prediction.spread import closings
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Slot
 
 # What an idle slot counts on, one after the other: as parts of the windows that close before that instant.

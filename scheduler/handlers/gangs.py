@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.parallel.base import ParallelJob, RunningJob
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Gang, Sent, Slot, Worker
 
 

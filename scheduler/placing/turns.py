@@ -6,7 +6,7 @@ Rule 2: of each share, only the categories of the highest priority have a turn.
 Rule 3: a category from which the policy took nothing more has had its turn in this pass, and the next ones follow. So
 no slot stays idle because of this.
 Rule 4: a task that fits only rare windows has its turn first, whoever it belongs to (`RareWindowClaims`).
-Rule 5: a plan for everybody's tasks may put others first (`deskgrid.scheduler.planning.turn`), within limits (`turn`).
+Rule 5: a plan for everybody's tasks may put others first, within limits (`deskgrid.scheduler.policies.planning.turn`).
 With a single category, which is the usual case, there is one turn, and nothing is computed.
 """
 
@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.planning.turn import Turn
+from deskgrid.scheduler.policies.planning.turn import Turn
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
+from deskgrid.scheduler.queues.shares import LEAD_S, PLANNED_LEAD_S, GridShare
 from deskgrid.scheduler.queues.waiting import ReadableQueue
 from deskgrid.scheduler.state.avoided import Avoided
-from deskgrid.scheduler.state.shares import LEAD_S, PLANNED_LEAD_S, GridShare
+from deskgrid.scheduler.state.grid import SchedulerState
 
 # The most categories in one turn: a policy asks each of them for every task that it places.
 CATEGORIES = 32

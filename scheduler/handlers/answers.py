@@ -2,8 +2,8 @@
 
 Rule 1: a task is done if and only if the answer was of its newest attempt, or of one of two that count.
 Rule 2: a departure or a loss never counts against a task, nor does a PC without room or on which nothing starts;
-crashes and errors do. A task that fails is tried on another PC next (`deskgrid.scheduler.elsewhere`); one that fails
-again and again pauses.
+crashes and errors do. A task that fails is tried on another PC next (`deskgrid.scheduler.handlers.retrying`); one that
+fails again and again pauses.
 Rule 3: if a task has a copy, the first success of the two counts, and the other attempt is stopped. If one of the two
 fails, the other goes on, and the failure does not count against the task.
 """
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.blame import Blame
-from deskgrid.scheduler.comparing import ran
-from deskgrid.scheduler.copying import learn_pace
-from deskgrid.scheduler.elsewhere import try_again
-from deskgrid.scheduler.gangs import GangHandler
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.handlers.blame import Blame
+from deskgrid.scheduler.handlers.comparing import ran
+from deskgrid.scheduler.handlers.gangs import GangHandler
+from deskgrid.scheduler.handlers.retrying import try_again
+from deskgrid.scheduler.handlers.trust import Trust
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.prediction.speeds import SHORTEST
+from deskgrid.scheduler.state.grid import SchedulerState
+from deskgrid.scheduler.state.pace import learn_pace
 from deskgrid.scheduler.state.pauses import pause_after
 from deskgrid.scheduler.state.slots import Gang, Slot
-from deskgrid.scheduler.trust import Trust
 
 # What an attempt that ends its process is charged for the next one to start: measured on a busy PC of two cores, from
 # the end of one task to the beginning of the next. Seconds.

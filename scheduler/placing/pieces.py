@@ -13,13 +13,13 @@ from math import inf
 
 from deskgrid.scheduler.commands import Assignment
 from deskgrid.scheduler.fitting import Requirement, fits
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import ROUNDING, Attempt, State
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Sent, Slot
-from deskgrid.scheduler.suitable import promise
+from deskgrid.scheduler.state.suitable import promise
 
 
 class Pieces:

@@ -1,7 +1,6 @@
 """The scheduler's state: tasks, workers with their slots, the queues, and where each task is; and how tasks move.
 
-It decides nothing. `deskgrid.scheduler.bags`, `workers`, `answers`, `placing` and `trust` decide. They share only this
-state.
+It decides nothing: `deskgrid.scheduler.handlers` and `deskgrid.scheduler.placing` do. They share only this state.
 """
 
 import heapq
@@ -14,10 +13,11 @@ from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.earlier import EarlierBags
 from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.prediction.prediction_error import PredictionError
 from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.queues.categories import Categories, Category, Needs
-from deskgrid.scheduler.queues.jobs import JobQueue
+from deskgrid.scheduler.queues.shares import Shares
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
 from deskgrid.scheduler.state.avoided import Avoided
@@ -25,11 +25,10 @@ from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.deadlines import Deadlines
 from deskgrid.scheduler.state.failures import Failures
 from deskgrid.scheduler.state.gangs import GangTable
+from deskgrid.scheduler.state.jobs import JobQueue
 from deskgrid.scheduler.state.pauses import Pauses
-from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.quarantine import Quarantine
 from deskgrid.scheduler.state.rests import Rests
-from deskgrid.scheduler.state.shares import Shares
 from deskgrid.scheduler.state.slots import Away, Copy, Sent, Slot, SlotTable, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
 

@@ -7,11 +7,11 @@ changes nothing.
 from collections import Counter
 from collections.abc import Iterator
 
-from deskgrid.scheduler.gang_invariants import check_gangs
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.checks.gang_invariants import check_gangs
 from deskgrid.scheduler.model import ENDED, Attempt, State, agree
-from deskgrid.scheduler.placing import Placing
+from deskgrid.scheduler.placing.placing import Placing
 from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import NEVER, Slot
 
 

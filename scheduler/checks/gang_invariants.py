@@ -1,13 +1,13 @@
-"""Checks that what is known of parallel tasks agrees, as in `deskgrid.scheduler.invariants`: for tests."""
+"""Checks that what is known of parallel tasks agrees, as in `deskgrid.scheduler.checks.invariants`: for tests."""
 
 from collections.abc import Iterator
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State, agree, near
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.gangs import Machine, host_of
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Gang, Slot
-from deskgrid.scheduler.suitable import free_memory
+from deskgrid.scheduler.state.suitable import free_memory
 
 
 def check_gangs(grid: SchedulerState) -> None:

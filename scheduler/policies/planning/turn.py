@@ -15,7 +15,7 @@ from math import inf, nextafter
 from typing import NamedTuple
 
 from deskgrid.scheduler.fitting import NO_MORE, fits
-from deskgrid.scheduler.planning.planner import FilledInterval, Plan
+from deskgrid.scheduler.policies.planning.planner import FilledInterval, Plan
 from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue
 
 # Of the tasks that are planned for a window, this many are looked at, for each queue.

@@ -1,15 +1,15 @@
 """Several people: bags that are paused or wait for others, shares, and licences.
 
-Whose turn it is in a pass is in `deskgrid.scheduler.turns`.
+Whose turn it is in a pass is in `deskgrid.scheduler.placing.turns`.
 """
 
 import math
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import IllegalEvent, State
 from deskgrid.scheduler.queues.task_ranges import Spans
 from deskgrid.scheduler.state.bags import BARRED, QUEUED, WAITING, TaskBatch
+from deskgrid.scheduler.state.grid import SchedulerState
 
 
 def bar(batch: TaskBatch, first: int, count: int) -> Spans:

@@ -7,8 +7,8 @@ slot, a gang from when it starts.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker
 
 

@@ -9,12 +9,12 @@ Rule 3: a pass looks at the probes of a few bags only; in the next one, it is th
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.placing.view import PolicyView
 from deskgrid.scheduler.policies.base import Place
-from deskgrid.scheduler.policy_view import PolicyView
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
+from deskgrid.scheduler.state.grid import SchedulerState
 
 # The most bags of a category whose probes are looked at in one turn.
 BAGS = 4

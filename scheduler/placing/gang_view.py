@@ -4,11 +4,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
 from deskgrid.scheduler.parallel.hosts import believed
 from deskgrid.scheduler.parallel.possible import Possible, PossibleHost
 from deskgrid.scheduler.state.gangs import host_of
+from deskgrid.scheduler.state.grid import SchedulerState
 
 _Coming = tuple[float, float, Host]
 _opens = itemgetter(0)

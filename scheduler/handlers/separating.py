@@ -8,11 +8,11 @@ Rule 2: of each owner, at most `OWN_CATEGORIES` bags become categories in this w
 import math
 from collections.abc import Iterator
 
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.handlers.people import bar
 from deskgrid.scheduler.model import State
-from deskgrid.scheduler.people import bar
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.bags import BARRED, OUT, Bag
+from deskgrid.scheduler.state.grid import SchedulerState
 
 # Tasks that one step of a bounded pass moves: a few milliseconds.
 SLICE_TASKS = 2_500

@@ -6,32 +6,32 @@ Rule 3: the work that a worker holds ahead is bounded in predicted seconds, so t
 Rule 4: a worker that has never answered gets one task for each slot, and nothing ahead. If it never answers, it
 swallows little. If it works, it is busy from the start, and waits for one round trip.
 Rule 5: a bounded pass stops when its budget is used up. Nothing is lost by that, and the next pass goes on.
-Rule 6: what is left idle may run copies of running tasks (`deskgrid.scheduler.copying`), which give way to other work.
-Rule 7: parallel tasks come first (`deskgrid.scheduler.gang_placing`).
+Rule 6: what is left idle may run copies of running tasks (`copying`), which give way to other work.
+Rule 7: parallel tasks come first (`gangs`).
 """
 
 import math
 from collections.abc import Iterator, Sequence
 
-from deskgrid.scheduler.caution import Caution
 from deskgrid.scheduler.commands import Assign, Assignment, StartGang
-from deskgrid.scheduler.copying import Copying
-from deskgrid.scheduler.elsewhere import place_elsewhere
 from deskgrid.scheduler.fitting import Requirement
-from deskgrid.scheduler.gang_placing import GangPlacing
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.handlers.separating import Separating, most_moved
 from deskgrid.scheduler.model import ROUNDING, Attempt, State, named
-from deskgrid.scheduler.pieces import Pieces
+from deskgrid.scheduler.placing.caution import Caution
+from deskgrid.scheduler.placing.copying import Copying
+from deskgrid.scheduler.placing.elsewhere import place_elsewhere
+from deskgrid.scheduler.placing.gangs import GangPlacing
+from deskgrid.scheduler.placing.pieces import Pieces
+from deskgrid.scheduler.placing.probes import place_probes
+from deskgrid.scheduler.placing.turns import CATEGORIES, PLANNED_RARE, PassTurns, RareWindowClaims, by_needs
+from deskgrid.scheduler.placing.view import PolicyView
 from deskgrid.scheduler.policies.base import Place, Postpone, ReportsPlan
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
-from deskgrid.scheduler.policy_view import PolicyView
-from deskgrid.scheduler.probes import place_probes
 from deskgrid.scheduler.queues.categories import Category
-from deskgrid.scheduler.separating import Separating, most_moved
 from deskgrid.scheduler.state.deadlines import GRACE_S
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
-from deskgrid.scheduler.suitable import only_suitable, promise
-from deskgrid.scheduler.turns import CATEGORIES, PLANNED_RARE, PassTurns, RareWindowClaims, by_needs
+from deskgrid.scheduler.state.suitable import only_suitable, promise
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
 # round trip. Tasks longer than this are never sent ahead.

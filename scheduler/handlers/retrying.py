@@ -1,32 +1,22 @@
-"""Tasks that have failed on a worker, and are tried on another one next.
+"""A task that has failed is tried again: elsewhere, if another worker could take it.
 
-Rule 1: such a task waits for a slot of a worker on which it has not failed. It comes before the policy is asked, when
-its category has its turn.
-Rule 2: it waits for at most `WAITS_S` at a time, and `MOST_S` in all, and only while there is such a worker that could
-take it. Then it may go anywhere.
-Rule 3: a pass looks at a few of them only; in the next one, it is the turn of others.
+Rule: it waits in its category (`deskgrid.scheduler.placing.elsewhere`) for at most `WAITS_S` at a time, and `MOST_S` in
+all, and only while there is such a worker. Then it may go anywhere.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 
 from deskgrid.scheduler.fitting import fits
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import State
-from deskgrid.scheduler.policies.base import Place, least_required
-from deskgrid.scheduler.policy_view import PolicyView
-from deskgrid.scheduler.queues.categories import Category
-from deskgrid.scheduler.queues.waiting import Entry
+from deskgrid.scheduler.policies.base import least_required
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, LONGEST_REST_S
-from deskgrid.scheduler.suitable import could, without
+from deskgrid.scheduler.state.grid import SchedulerState
+from deskgrid.scheduler.state.suitable import could
 
 # How long a task waits before it is looked at whether there still is another worker, and how long in all: as long as a
 # worker may rest from its bag. Seconds.
 WAITS_S, MOST_S = FIRST_REST_S, LONGEST_REST_S
-# Tasks of a category that are looked at in one turn.
-LOOKS = 64
-# Slots that are hidden in a pass, of workers on which tasks have failed: each takes some microseconds.
-HIDDEN = 500
 # Workers that are looked at: enough if only few are unlike the others, and a millisecond at most.
 WORKERS = 500
 
@@ -72,25 +62,3 @@ def over(grid: SchedulerState, tasks: Sequence[int], now: float) -> None:
     """The pauses of these tasks are over."""
     for task in tasks:
         try_again(grid, task, now, grid.tasks.known(task).bag.category.elsewhere.pop(task, None))
-
-
-def place_elsewhere(grid: SchedulerState, categories: Sequence[Category]) -> Iterator[Place]:
-    """Placements of tasks in these categories that have failed, on other workers than those."""
-    requirement, hidden = grid.policy.requirement, 0
-    for category in categories:
-        view = PolicyView(grid, (category,), (category,))
-        for task in list(islice(category.elsewhere, LOOKS)):
-            if hidden > HIDDEN or not view.slots_with_room():
-                return
-            batch = grid.tasks.known(task)
-            category.elsewhere[task] = category.elsewhere.pop(task)  # the last one from now on
-            if batch.bag.barred:
-                continue
-            runtime = batch.runtime(task)
-            failed_on = grid.tasks.failed_on(task)
-            hidden += sum([len(grid.slots.workers[name].slots) for name in failed_on if name in grid.slots.workers])
-            with without(grid, failed_on):
-                found = view.tightest(runtime, requirement)
-            if found is not None:
-                grid.changes += 1  # no plan could foresee this
-                yield Place(Entry((runtime, task), task, runtime), found, None, requirement)

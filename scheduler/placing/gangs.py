@@ -16,19 +16,19 @@ from math import inf
 
 from deskgrid.scheduler.commands import RankPlace, StartGang
 from deskgrid.scheduler.fitting import Requirement
-from deskgrid.scheduler.gang_view import Bounds, ComingBySite, GangView
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.parallel.aside import RETRY_S, Asides, cost
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, RunningJob, Start
 from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.placing.gang_view import Bounds, ComingBySite, GangView
 from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.jobs import JobQueue
+from deskgrid.scheduler.queues.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.gangs import Machine, Reservation
-from deskgrid.scheduler.state.shares import LEAD_S, GridShare
+from deskgrid.scheduler.state.grid import SchedulerState
+from deskgrid.scheduler.state.jobs import JobQueue
 from deskgrid.scheduler.state.slots import Gang, Sent, Slot
-from deskgrid.scheduler.suitable import free_memory
+from deskgrid.scheduler.state.suitable import free_memory
 
 # When what is kept should have been needed already, and is not, the policy is asked again after so many seconds: what
 # is late was expected at any moment, and may be no longer.

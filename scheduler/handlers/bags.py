@@ -6,17 +6,17 @@ from itertools import chain, islice
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.gangs import GangHandler
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.handlers.gangs import GangHandler
+from deskgrid.scheduler.handlers.people import bar
+from deskgrid.scheduler.handlers.workers import Workers
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.parallel.need import SINGLE
-from deskgrid.scheduler.people import bar
 from deskgrid.scheduler.prediction.earlier import Past
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
 from deskgrid.scheduler.state.bags import NOT_IN_QUEUE, OPEN, WAITING, TaskBatch
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Copy
-from deskgrid.scheduler.workers import Workers
 
 
 class Bags:

@@ -4,7 +4,7 @@ Tasks on several slots tell nothing, because PCs differ in more than their speed
 whose attempts begin anywhere; nor those on a PC of which others use much: its load says that already.
 """
 
-from deskgrid.scheduler.grid import SchedulerState
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker, rated
 
 # While others use so much of a PC's processors, its tasks tell nothing. From 0 to 1.

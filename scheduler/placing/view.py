@@ -7,17 +7,17 @@ from itertools import chain, islice
 from statistics import fmean
 
 from deskgrid.scheduler.fitting import Requirement
-from deskgrid.scheduler.grid import SchedulerState
 from deskgrid.scheduler.model import ROUNDING, Windows
-from deskgrid.scheduler.planning.turn import Turn
 from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
+from deskgrid.scheduler.policies.planning.turn import Turn
+from deskgrid.scheduler.prediction.prediction_error import PredictionError
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import RatioSpread, longest, narrow, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.prediction_error import PredictionError
+from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Slot
 
 # How many slots are searched for running tasks of a bag.

@@ -1,0 +1,1 @@
+"""One pass: which waiting task goes to which slot, in turn and within a budget."""
