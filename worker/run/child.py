@@ -2,7 +2,8 @@
 
 Rule 1: this file stands alone, with `scope.py` and `script.py`. `start.py` loads them by their path: with ``-P``,
 which keeps this folder off the import path; in an environment with ``-I``, so that nothing of the worker's is on that
-path. They import none of our modules, and everything they need before the user's folder is on the import path.
+path. They import only those of our modules that tasks load, and everything they need before the user's folder is on
+the import path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are pipes that the
 worker drains. So the output of C code, subprocesses and dying processes arrives, no program can cut what was printed
 before, and nothing printed can be mistaken for a frame. After a task both pipes get a mark, before its end is reported:

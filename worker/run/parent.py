@@ -1,7 +1,7 @@
 """The parent of the processes that run tasks: it makes one when the worker asks, and ends what they leave behind.
 
-Rule 1: this process imports nothing of ours but the files that stand alone. It has run nobody's code and has one
-thread, so a copy of it (fork) is a clean process, and is there within milliseconds.
+Rule 1: this process imports nothing of ours but the files that stand alone, and the pickler that tasks use. It has run
+nobody's code and has one thread, so a copy of it (fork) is a clean process, and is there within milliseconds.
 Rule 2: on Linux, what a process has started becomes a child of this one when that process ends, even if it left its
 process group or its session. Then it is killed. A process has ended only when nothing of it is left.
 Rule 3: it ends with the worker, and everything else with it: the worker's end of the socket closes, however it ends.
