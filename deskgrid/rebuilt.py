@@ -41,7 +41,7 @@ PLAIN_OBJECT = b"\x06object\x94"
 _unfinished: set[int] = set()
 
 
-class _Whole:
+class _Catcher:
     """A member that gets hold of a class which `type` makes, and stops that.
 
     Members are told their names when the class is whole, just before `__init_subclass__` of its bases would run.
@@ -61,7 +61,7 @@ def _class(key: str, again: bool, make: tuple[type[type], str, tuple[type, ...]]
     """
     known = tracker()._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
     if known is None:
-        whole, (metaclass, name, bases) = _Whole(), make
+        whole, (metaclass, name, bases) = _Catcher(), make
         try:
             type.__new__(metaclass, name, bases, {"": whole, **members})
         except Exception:

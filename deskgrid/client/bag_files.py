@@ -22,6 +22,7 @@ from deskgrid.client.payload import pack_call
 from deskgrid.client.replies import Waiter
 from deskgrid.client.script_classes import ScriptClasses
 from deskgrid.client.sources import PartSource, StoredTree, name_of_path, stored_paths, stored_pieces, stored_shared
+from deskgrid.client.template import checked_texts
 from deskgrid.errors import BagRejected
 from deskgrid.files import Shared, collect
 
@@ -248,10 +249,15 @@ def new_bag_id() -> str:
     return secrets.token_hex(6)
 
 
-def command_files(inputs: Iterable[str], outputs: Sequence[str]) -> tuple[list[StoredTree], list[str] | None]:
+def command_files(
+    inputs: Iterable[str | os.PathLike[str]], outputs: Sequence[str]
+) -> tuple[list[StoredTree], list[str] | None]:
     """Return the trees of a command's inputs, and its patterns; None: it needs no folder. Raises `BagRejected`."""
+    if isinstance(inputs, str | bytes):
+        raise BagRejected(f'inputs is a list, such as ["data.csv"], not {inputs!r:.80}')
     named = [_named(each) for each in inputs]
-    if isinstance(outputs, str) or len(outputs) > wire.PATTERNS_LIMIT:
+    outputs = checked_texts("outputs", outputs, "out/*.npz")
+    if len(outputs) > wire.PATTERNS_LIMIT:
         raise BagRejected(f"outputs is a list of at most {wire.PATTERNS_LIMIT} patterns")
     for pattern in outputs:
         if not pattern or os.path.isabs(pattern) or ".." in pattern.replace("\\", "/").split("/"):
@@ -263,8 +269,13 @@ def command_files(inputs: Iterable[str], outputs: Sequence[str]) -> tuple[list[S
     return [stored_paths(named)], list(outputs)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _named(text: str | os.PathLike[str]) -> tuple[str, str]:
     """Return the name and the path in PATH or NAME=PATH; a file whose name has a "=" can be given as ./FILE."""
+    if isinstance(text, os.PathLike):
+        path = os.fspath(text)
+        return name_of_path(path), path
+    if not isinstance(text, str):
+        raise BagRejected(f"an input is PATH or NAME=PATH, not {text!r:.200}")
     name, sign, path = text.partition("=")
     if not (path if sign else name):
         raise BagRejected(f"an input is PATH or NAME=PATH, not {text!r:.200}")

@@ -15,6 +15,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -248,7 +249,7 @@ class Grid(Executor):
         checkpoint: Sequence[str] = (),
         checkpoint_signal: str = "USR1",
         checkpoint_exit: int = 85,
-        inputs: Iterable[str] = (),
+        inputs: Iterable[str | PathLike[str]] = (),
         outputs: Sequence[str] = (),
         gang: Gang | None = None,
         **options: Unpack[BagKeywords],
@@ -267,9 +268,9 @@ class Grid(Executor):
         it save, the worker sends the signal ``checkpoint_signal``. The command then saves its state, and exits with the
         code ``checkpoint_exit``.
 
-        ``inputs``: files and folders, each as PATH or NAME=PATH. Every task finds them in a fresh folder, in which its
-        command runs. ``outputs``: patterns of the files in that folder to keep for `Bag.fetch`, such as "out/*.npz". A
-        task fails if a pattern matches nothing.
+        ``inputs``: files and folders, each as PATH, NAME=PATH or a `pathlib.Path`. Every task finds them in a fresh
+        folder, in which its command runs. ``outputs``: patterns of the files in that folder to keep for `Bag.fetch`,
+        such as "out/*.npz". A task fails if a pattern matches nothing.
         """
         self._check_open()
         before = replace(self._defaults.options, checkpoint=bool(checkpoint))

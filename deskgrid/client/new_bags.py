@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from deskgrid.client.bag import Bag
@@ -82,7 +83,7 @@ class NewBags:
         *,
         env: "Env | None",
         saving: Mapping[str, object],
-        inputs: Iterable[str],
+        inputs: Iterable[str | PathLike[str]],
         outputs: Sequence[str],
         owner: object,
     ) -> Bag[str, str]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -110,7 +111,7 @@ class CommandKeywords(BagKeywords, total=False):
     checkpoint: Sequence[str]
     checkpoint_signal: str
     checkpoint_exit: int
-    inputs: Iterable[str]
+    inputs: Iterable[str | PathLike[str]]
     outputs: Sequence[str]
 
 

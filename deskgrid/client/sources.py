@@ -17,7 +17,7 @@ from deskgrid.errors import BagRejected
 from deskgrid.files import SHARED, Shared
 from deskgrid.wire import FILE_BYTES, PART_BYTES, TREE_FILES, VALUE, Tree, TreeFile, TreeRefused, wrong_with_place
 
-_AT_ONCE = 0 if sys.platform == "win32" else os.O_NONBLOCK
+_AT_ONCE: int = getattr(os, "O_NONBLOCK", 0)  # Windows has none
 
 
 class PartSource(NamedTuple):

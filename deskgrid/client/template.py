@@ -144,9 +144,7 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
     ``patterns``: of the files that it saves; ``signal``: tells it to save; ``exit_code``: with it, it ends a piece.
     Raises `BagRejected`.
     """
-    if isinstance(patterns, str):
-        raise BagRejected(f'checkpoint is a list of patterns, such as ["state/*"], not {patterns!r:.80}')
-    patterns = [pattern.rstrip("/") or pattern for pattern in patterns]
+    patterns = [pattern.rstrip("/") or pattern for pattern in checked_texts("checkpoint", patterns, "state/*")]
     for pattern in patterns:
         if not _stays_below(pattern):
             raise BagRejected(
@@ -164,6 +162,13 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
     if not patterns:
         return {}
     return {"checkpoint": list(patterns), "signal": name, "exit": exit_code}
+
+
+def checked_texts(option: str, values: Sequence[str], example: str) -> Sequence[str]:
+    """Return the value of an option that is a list of texts. Raises `BagRejected`."""
+    if isinstance(values, str | bytes) or not all(isinstance(each, str) for each in values):
+        raise BagRejected(f'{option} is a list of texts, such as ["{example}"], not {values!r:.80}')
+    return values
 
 
 def _stays_below(pattern: str) -> bool:

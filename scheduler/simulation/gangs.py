@@ -16,7 +16,7 @@ from deskgrid.scheduler.simulation.runs import Arrival, Conditions, Execution, G
 
 
 @dataclass(slots=True, eq=False)
-class _GangAttempt:
+class _SimulatedGang:
     """An attempt of a gang, from when it is prepared. ``places``: the slots of each rank; ``by_pc``: of all on a PC."""
 
     attempt: Attempt
@@ -57,9 +57,9 @@ class SimulatedGangs:
         self._takes = takes
         self._traced = traced
         self._arrivals: dict[int, tuple[Arrival, float]] = {}  # by task, with how long it really takes
-        self._gangs: dict[int, _GangAttempt] = {}  # by task: those that are prepared, and those that run
+        self._gangs: dict[int, _SimulatedGang] = {}  # by task: those that are prepared, and those that run
         self._unfound: dict[
-            _GangAttempt, set[str]
+            _SimulatedGang, set[str]
         ] = {}  # run already, and which PCs of theirs have not opened their windows
         self._random = Random(f"loads {conditions.seed}")
         if conditions.loads is not None:
@@ -123,7 +123,7 @@ class SimulatedGangs:
         else:
             self._begins(gang)
 
-    def _put(self, attempt: Attempt, places: Sequence[cmd.RankPlace]) -> _GangAttempt:
+    def _put(self, attempt: Attempt, places: Sequence[cmd.RankPlace]) -> _SimulatedGang:
         task = attempt.task
         arrival, seconds = self._arrivals[task]
         width, before = len(places[0].slots), ""
@@ -136,11 +136,11 @@ class SimulatedGangs:
         ranks = tuple([(self._pcs[name], len(taken) // width) for name, taken in by_pc.items()])
         left = self._takes(task, arrival.need.seconds(seconds, len(places)))
         work = SimulatedWork(task, ranks, width, left, partial(self._ends, task))
-        self._gangs[task] = gang = _GangAttempt(attempt, places, by_pc, work)
+        self._gangs[task] = gang = _SimulatedGang(attempt, places, by_pc, work)
         self._rates.put(work)
         return gang
 
-    def _begins(self, gang: _GangAttempt) -> None:
+    def _begins(self, gang: _SimulatedGang) -> None:
         if self._gangs.get(gang.attempt.task) is not gang:
             return  # it was lost or stopped before
         driver, overhead_s = self._driver, self._conditions.overhead_s
@@ -151,7 +151,7 @@ class SimulatedGangs:
         else:
             self._rates.begin(gang.work)
 
-    def _works(self, gang: _GangAttempt) -> None:
+    def _works(self, gang: _SimulatedGang) -> None:
         """Its overhead is over."""
         if self._gangs.get(gang.attempt.task) is gang:
             self._rates.begin(gang.work)
@@ -188,13 +188,13 @@ class SimulatedGangs:
                 ran[work.task] = elapsed
         return unstarted, ran
 
-    def _lose(self, gang: _GangAttempt) -> float:
+    def _lose(self, gang: _SimulatedGang) -> float:
         """Take a gang off its PCs. Returns for how many seconds it had run."""
         del self._gangs[gang.attempt.task]
         self._rates.take_off(gang.work)
         return self._record(gang, done=False) if gang.work.started <= self._driver.now else 0.0
 
-    def _record(self, gang: _GangAttempt, done: bool) -> float:
+    def _record(self, gang: _SimulatedGang, done: bool) -> float:
         work, now = gang.work, self._driver.now
         slots = tuple([(name, tuple(numbers)) for name, numbers in gang.by_pc.items()])
         ranks = tuple([(pc.name, count) for pc, count in work.ranks])

@@ -1,5 +1,6 @@
 """What a submitter says of checkpoints, and what is refused before anything is sent."""
 
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -42,7 +43,8 @@ def test_a_command_says_how_it_saves() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"patterns": "state/*"}, "list of patterns"),
+        ({"patterns": "state/*"}, "checkpoint is a list of texts"),
+        ({"patterns": [PurePosixPath("state")]}, "checkpoint is a list of texts"),
         ({"patterns": ["../state"]}, "is not a pattern for files in the folder"),
         ({"patterns": ["/state"]}, "is not a pattern for files in the folder"),
         ({"patterns": [""]}, "is not a pattern for files in the folder"),

@@ -79,7 +79,7 @@ def test_a_command_finds_its_files_in_a_fresh_folder_and_leaves_others(
     grid: Grid, here: Path, said: Said, tmp_path: Path
 ) -> None:
     (here / "copies.py").write_text(COPIES)
-    inputs = ["copies.py", "model/", "params/p.csv=data.csv"]
+    inputs: list[str | Path] = [Path("copies.py"), "model/", "params/p.csv=data.csv"]
     argv = [sys.executable, "copies.py", "out{}"]
     bag = grid.command(argv, ["0", "1"], runtime=1, inputs=inputs, outputs=["out*/*"])
     assert [text.strip() for text in bag.results()] == ["3", "3"]
@@ -139,11 +139,11 @@ def test_a_pattern_without_a_match_is_an_error_that_lists_the_folder(grid: Grid,
         (["linked"], "is a link that leads out of its folder"),
         (["dangling"], "which is not a file"),
         (["/dev/null"], "neither a file nor a folder"),
+        ("data.csv", r'inputs is a list, such as \["data.csv"\], not'),
+        ([b"data.csv"], "an input is PATH or NAME=PATH, not b'data.csv'"),
     ],
 )
-def test_inputs_that_cannot_travel_are_refused_with_the_reason(
-    grid: Grid, here: Path, inputs: list[str], why: str
-) -> None:
+def test_inputs_that_cannot_travel_are_refused_with_the_reason(grid: Grid, here: Path, inputs: Any, why: str) -> None:
     for folder, target in (("linked", "../data.csv"), ("dangling", "none")):
         (here / folder).mkdir()
         (here / folder / "link").symlink_to(target)
@@ -151,8 +151,8 @@ def test_inputs_that_cannot_travel_are_refused_with_the_reason(
         grid.command(["true"], [""], inputs=inputs)
 
 
-@pytest.mark.parametrize("outputs", [["../*"], ["/etc/*"], "out/*", ["*"] * 101])
-def test_patterns_that_lead_out_of_the_folder_are_refused(grid: Grid, outputs: list[str]) -> None:
+@pytest.mark.parametrize("outputs", [["../*"], ["/etc/*"], "out/*", ["*"] * 101, [Path("out")], b"out"])
+def test_patterns_that_lead_out_of_the_folder_are_refused(grid: Grid, outputs: Any) -> None:
     with pytest.raises(BagRejected):
         grid.command(["true"], [""], outputs=outputs)
 
