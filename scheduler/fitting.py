@@ -44,4 +44,5 @@ NO_MORE = Requirement()
 
 def fits(runtime: float, rest: float, requirement: Requirement = NO_MORE, spare: float = 0.0) -> bool:
     """Whether a task of ``runtime`` seconds fits into ``rest`` seconds, with ``spare`` seconds left over."""
-    return rest > requirement.needs(runtime) + spare
+    # Forecasts ask this most, and of runtimes that include what is required: one call less.
+    return rest > (runtime if requirement is NO_MORE else requirement.needs(runtime)) + spare

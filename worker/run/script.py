@@ -111,10 +111,12 @@ def _is_picklable(value: object, dumps: Callable[[object], bytes]) -> bool:
     return False
 
 
+@cache
 def rebuilt() -> Any:
     """Return the module that pickles by value what cannot be imported elsewhere.
 
-    The import is here because the worker also imports this file, and needs it, and cloudpickle, only later.
+    The import is here because the worker also imports this file, and needs it, and cloudpickle, only later. It is kept,
+    because a task may have emptied `sys.modules`.
     """
     return importlib.import_module("deskgrid.rebuilt")
 
