@@ -3,16 +3,17 @@
 Rule 1: a worker announces the windows of the next seven days. They come again every week.
 Rule 2: if it announces as many as it may, they are only the first ones of its week. Then the last one comes again and
 again, always as long after it as it comes after the one before. So do windows that are expected by habit.
-Rule 3: nothing is expected beyond `HORIZON_S`.
+Rule 3: nothing is expected beyond `HORIZON_S`, nor more than `MOST` windows of a worker: who looks for one that is long
+enough gives up after that.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import TypeVar
 
-from deskgrid.scheduler.model import WEEK_S
+from deskgrid.scheduler.model import ANNOUNCED, WEEK_S
 
-HORIZON_S = 8 * WEEK_S
+HORIZON_S, MOST = 8 * WEEK_S, 8 * ANNOUNCED
 
 Known = TypeVar("Known")
 
@@ -24,7 +25,7 @@ def place_of(number: int, known: int, period_s: float) -> tuple[int, float] | No
     """
     if number < known:
         return number, 0.0
-    if not known or not period_s:
+    if not known or not period_s or number >= MOST:
         return None
     times, place = divmod(number, known) if period_s == WEEK_S else (number - known + 1, known - 1)
     return (place, times * period_s) if times * period_s < HORIZON_S else None

@@ -24,6 +24,7 @@ from deskgrid.scheduler.policies.planning.planner import (
     renewed,
     soonest,
 )
+from deskgrid.scheduler.prediction.beyond import MOST
 
 A, B = ("a", 0), ("b", 0)
 
@@ -123,6 +124,20 @@ def test_of_more_windows_than_can_be_announced_the_last_two_go_on() -> None:
     windows = [Window(start, start + 4) for start in range(0, 10 * ANNOUNCED, 10)]
     many = islice(prospect({}, {A: [*windows[:-1], Window(639, 645)]}, reserve=1).intervals(0.0), ANNOUNCED - 1, 66)
     assert list(many) == [Interval(639, 644, A), Interval(658, 663, A), Interval(677, 682, A)]
+
+
+def test_of_windows_that_come_again_too_short_none_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "beyond", lambda known, period_s: pytest.fail("there is none"))
+    long, short = Window(0, 50), [Window(start, start + 4) for start in range(60, 60 + 10 * ANNOUNCED, 10)]
+    assert rooms_of(prospect({}, {A: [long, *short]}), least=10.0) == [Interval(0, 50, A)]
+    touching = [Window(start, start + 12) for start in range(0, 10 * ANNOUNCED, 10)]
+    assert len(rooms_of(prospect({}, {A: touching}), least=11.0)) == 1
+    assert rooms_of(prospect({}, {A: []})) == []
+
+
+def test_no_more_windows_are_expected_than_a_search_can_look_at() -> None:
+    view = KnownWindows(0.0, {}, {A: HabitualWindows([Window(0, 5), Window(6, 11)])}, 0.0)
+    assert sum(1 for _ in view.intervals(0.0)) == MOST
 
 
 def test_windows_by_habit_go_on_as_they_began() -> None:
@@ -424,7 +439,7 @@ def test_a_new_plan_is_made_when_the_old_one_no_longer_holds() -> None:
 
 
 def test_the_cost_of_a_look_is_the_rooms_it_took() -> None:
-    view = KnownWindows(0.0, {}, {A: HabitualWindows([Window(0, 9), Window(10, 19)])}, 0.0)
+    view = KnownWindows(0.0, {}, dict.fromkeys([A, B], HabitualWindows([Window(0, 9), Window(10, 19)])), 0.0)
     planner = Planner()
     assert planner.look(view, [8.0] * 50) == 50
     assert planner.look(view, [8.0] * 50) == 50

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from deskgrid.scheduler.fitting import NO_MORE, fits
-from deskgrid.scheduler.model import Windows
+from deskgrid.scheduler.model import WEEK_S, Window, Windows
 from deskgrid.scheduler.policies.planning.relaxation import done_at
 from deskgrid.scheduler.policies.planning.subset_sum import fill
 from deskgrid.scheduler.prediction.beyond import beyond
@@ -80,13 +80,18 @@ class KnownWindows:
             free = current.end + self.reserve
             if fits(least, current.end - current.start):
                 yield current
-        known = ((window, 0.0) for window in windows)
-        long_enough = fits(least, windows.longest_s - self.reserve)
-        for window, later in chain(known, beyond(windows, windows.period_s) if long_enough else ()):
+        for window, later in chain(((window, 0.0) for window in windows), self._beyond(windows, least)):
             interval = Interval(max(window.opens + later, free), window.closes + later - self.reserve, slot)
             free = max(free, window.closes + later)
             if fits(least, interval.end - interval.start):
                 yield interval
+
+    def _beyond(self, windows: Windows, least: float) -> Iterator[tuple[Window, float]]:
+        """The windows beyond the announced ones, if one of those that come again is long enough."""
+        period_s = windows.period_s
+        lasts = windows.longest_s if period_s == WEEK_S else min(windows[-1].lasts, period_s)
+        if fits(least, lasts - self.reserve):
+            yield from beyond(windows, period_s)
 
 
 class Planner:
