@@ -8,7 +8,6 @@ enough gives up after that.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import count
 from typing import TypeVar
 
 from deskgrid.scheduler.model import ANNOUNCED, WEEK_S
@@ -33,7 +32,8 @@ def place_of(number: int, known: int, period_s: float) -> tuple[int, float] | No
 
 def beyond(known: Sequence[Known], period_s: float) -> Iterator[tuple[Known, float]]:
     """The windows after the ``known`` ones, in order: each as the known one that it is like, and how much later."""
-    for number in count(len(known)):
-        if (found := place_of(number, len(known), period_s)) is None:
-            return
-        yield known[found[0]], found[1]
+    number = len(known)
+    while (found := place_of(number, len(known), period_s)) is not None:
+        place, later = found
+        yield known[place], later
+        number += 1
