@@ -13,8 +13,8 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONUNBUFFERED
 # How many tests run in parallel: twice as many as two cores can, because many of them wait for real time to pass.
 BESIDE = 4
-# What part of scheduler/, deskgrid/wire/ and the policies in papers/ has to be covered, percent. All of it is wanted; .ci/run takes a little less,
-# so that a line which tests miss holds nobody up who has not written it.
+# What part of scheduler/, deskgrid/wire/ and the policies in papers/ has to be covered, percent. All of it is wanted;
+# .ci/run takes a little less, so that a line which tests miss holds nobody up who has not written it.
 COVERED = 100
 
 ifeq ($(PYTHON),python3)

@@ -31,6 +31,9 @@ MAIN = "__main__"
 _NO_FILE = "<dynamic-code>"
 # A type that Python code has made, or could have.
 _IS_HEAP_TYPE = 1 << 9
+# What `ABCMeta` is made of, and how `object.__reduce_ex__` says that an object is made; neither has types.
+_abc: Any = importlib.import_module("_abc")
+_NEW_OBJECT = vars(copyreg)["__newobj__"]
 # In a pickle: a plain `object()`, which may be a sentinel.
 PLAIN_OBJECT = b"\x06object\x94"
 
@@ -69,7 +72,7 @@ def _class(key: str, again: bool, make: tuple[type[type], str, tuple[type, ...]]
                 raise
         type.__delattr__(whole.kind, "")
         if isinstance(whole.kind, abc.ABCMeta):
-            abc._abc_init(whole.kind)  # type: ignore[attr-defined]  # what `ABCMeta.__new__` does besides
+            _abc._abc_init(whole.kind)  # what `ABCMeta.__new__` does besides
         known = tracker()._lookup_class_or_track(key, whole.kind)
         again = again or known is whole.kind
     if again:
@@ -154,7 +157,7 @@ def _registered(kind: Any) -> list[type]:
     """Return the classes that were registered with an abstract one."""
     if not isinstance(kind, abc.ABCMeta):
         return []
-    return [found for each in abc._get_dump(kind)[0] if (found := each()) is not None]  # type: ignore[attr-defined]
+    return [found for each in _abc._get_dump(kind)[0] if (found := each()) is not None]
 
 
 def _is_slot(kind: type, name: str, value: object) -> bool:
@@ -211,7 +214,7 @@ def _member_taken_apart(member: Any) -> tuple[Any, ...]:
         args = base.__getnewargs__(member)
     else:
         reduced: Any = object.__reduce_ex__(member, 2)
-        args = reduced[1][1:] if reduced[0] is copyreg.__newobj__ else reduced[1]  # type: ignore[attr-defined]
+        args = reduced[1][1:] if reduced[0] is _NEW_OBJECT else reduced[1]
     return _bare_member, (kind, key, base, args), object.__getstate__(member), None, None, _fill_member
 
 

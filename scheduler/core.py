@@ -4,8 +4,8 @@ Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
 Rule 2: an illegal event raises and changes nothing; a stale but legal one (an old attempt's answer, say) is ignored.
 Placements are decided only at `PassDue`, once for everything that had arrived.
 
-The state is in `deskgrid.scheduler.state.grid`. Decisions are made in `bags` (tasks come, and are given up),
-`workers` (windows open and close), `answers` (attempts end), `placing` (a pass) and `trust` (silent workers). This
+The state is in `deskgrid.scheduler.state.grid`. Decisions are made in `deskgrid.scheduler.handlers` (tasks
+come, windows open and close, attempts end, workers fall silent) and in `deskgrid.scheduler.placing` (a pass). This
 module gives each event to the one that handles it.
 """
 

@@ -64,8 +64,9 @@ ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 # What may become of a task, by where it is. Tests watch every change (see tests/scheduler/conftest.py). An answer that
 # comes late may end a task wherever it is by then; a task that has ended stays so.
 NEXT: dict[State, frozenset[State]] = {
-    # A task whose category changes joins another queue. A restored one is held by the worker that has it.
-    State.WAITING: frozenset(State),
+    # A task whose category changes joins another queue. A restored one is held by the worker that has it. Only an
+    # attempt is paused.
+    State.WAITING: frozenset(State) - {State.PAUSED},
     State.BARRED: frozenset({State.WAITING, *ENDED}),
     State.PAUSED: frozenset({State.WAITING, State.BARRED, State.PAUSED, State.SENT, *ENDED}),
     State.QUEUED: frozenset({State.WAITING, State.BARRED, State.SENT, *ENDED}),

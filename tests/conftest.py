@@ -43,7 +43,7 @@ sys.meta_path.insert(0, OneName())
 FOLDERS = ("scheduler", "wire", "broker", "client", "cli", "screen", "worker", "papers/policies")
 COVERING = tuple(f"tests/{folder}/" for folder in FOLDERS)
 
-# The folders of tests of what only computes: no process, socket, file of a user or package depends on the Python there.
+# Folders whose tests only compute: they need no process, socket or package whose behaviour depends on the Python.
 PURE = tuple(f"tests/{folder}/" for folder in ("scheduler", "papers", "sleepbench", "architecture", "mutations"))
 
 settings.register_profile(
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what only computes."""
+    """Mark tests that only compute."""
     if item.nodeid.startswith(PURE):
         item.add_marker("pure")
 

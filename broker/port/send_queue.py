@@ -75,10 +75,10 @@ class OutstandingBytes:
 class SendQueue:
     """``hand_over(peer, parts)`` gives a message to a peer's connection, or says why not."""
 
-    def __init__(self, hand_over: Callable[[bytes, Parts], SendResult], untaken: OutstandingBytes) -> None:
-        """``untaken``: counts the bytes that wait here."""
+    def __init__(self, hand_over: Callable[[bytes, Parts], SendResult], outstanding: OutstandingBytes) -> None:
+        """``outstanding``: counts the bytes that wait here."""
         self._hand_over = hand_over
-        self._untaken = untaken
+        self._outstanding = outstanding
         self._waiting: dict[bytes, deque[Parts]] = {}
         self._bytes: Counter[bytes] = Counter()
 
@@ -95,7 +95,7 @@ class SendQueue:
             if handed is not SendResult.WOULD_BLOCK:
                 return handed is SendResult.SENT
         size = size_of(parts) + MESSAGE_BYTES
-        if self._untaken.of_peer(peer) + size > WAITING_LIMIT or self._untaken.of_key[key] + size > most:
+        if self._outstanding.of_peer(peer) + size > WAITING_LIMIT or self._outstanding.of_key[key] + size > most:
             self.drop(peer)
             return False
         self._waiting.setdefault(peer, deque()).append(parts)
@@ -104,7 +104,7 @@ class SendQueue:
 
     def _count(self, peer: bytes, key: bytes, size: int) -> None:
         self._bytes[peer] += size
-        self._untaken.add(peer, key, size)
+        self._outstanding.add(peer, key, size)
 
     def flush(self) -> list[bytes]:
         """Hand over the messages that peers take now, and return the peers that turned out to be gone."""
@@ -115,7 +115,7 @@ class SendQueue:
         while messages and handed is SendResult.SENT:
             handed = self._hand_over(peer, messages[0])
             if handed is SendResult.SENT:
-                self._count(peer, self._untaken.key_of(peer), -size_of(messages.popleft()) - MESSAGE_BYTES)
+                self._count(peer, self._outstanding.key_of(peer), -size_of(messages.popleft()) - MESSAGE_BYTES)
         if handed is not SendResult.WOULD_BLOCK:
             self.drop(peer)
         return handed
@@ -124,11 +124,11 @@ class SendQueue:
         """Drop the messages that wait for ``peer``."""
         self._waiting.pop(peer, None)
         if size := self._bytes.pop(peer, 0):
-            self._untaken.add(peer, self._untaken.key_of(peer), -size)
+            self._outstanding.add(peer, self._outstanding.key_of(peer), -size)
 
     def too_many(self) -> list[bytes]:
         """The peers to cut off because too many bytes wait in all: those of the credential with the most bytes."""
-        if self._untaken.total <= ALL_WAITING_LIMIT:
+        if self._outstanding.total <= ALL_WAITING_LIMIT:
             return []
-        ((key, _),) = self._untaken.of_key.most_common(1)
-        return self._untaken.peers_of(key)
+        ((key, _),) = self._outstanding.of_key.most_common(1)
+        return self._outstanding.peers_of(key)

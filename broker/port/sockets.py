@@ -96,8 +96,8 @@ class Sockets:
         self._held = 0.0
         # Peers that were found to be gone, for the next `tend`.
         self._gone: list[bytes] = []
-        self._untaken = OutstandingBytes()
-        self._send_queue = SendQueue(self._hand_over, self._untaken)
+        self._outstanding = OutstandingBytes()
+        self._send_queue = SendQueue(self._hand_over, self._outstanding)
         # Peers for which ZeroMQ has a large message: the tracker that tells when it has been sent, and its size.
         self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
         # The other end of each connection, by its descriptor, which the next connection may have.
@@ -238,7 +238,7 @@ class Sockets:
         """ZeroMQ has no large message for this peer any more."""
         _, size = self._large.pop(peer, (None, 0))
         if size:
-            self._untaken.add(peer, self._untaken.key_of(peer), -size)
+            self._outstanding.add(peer, self._outstanding.key_of(peer), -size)
 
     def _log_turned_away(self, now: float) -> None:
         if (self._unknown_keys or self.connections.turned_away) and now >= self._log_at:
@@ -352,14 +352,14 @@ class Sockets:
 
     def waiting(self, peer: bytes) -> int:
         """Bytes that wait for a peer, not counting small messages that ZeroMQ has."""
-        return self._untaken.of_peer(peer)
+        return self._outstanding.of_peer(peer)
 
     def crowded(self, peer: bytes) -> bool:
         """Whether too many bytes wait to make more for a peer: for the programs of its credential, or in all."""
         key = self.connections.key_of(peer)
-        if self._is_program(key) and self._untaken.of_key[key] >= PROGRAMS_ROOM:
+        if self._is_program(key) and self._outstanding.of_key[key] >= PROGRAMS_ROOM:
             return True
-        return self._untaken.total >= ALL_ROOM and self._untaken.of_peer(peer) > 0
+        return self._outstanding.total >= ALL_ROOM and self._outstanding.of_peer(peer) > 0
 
     def _hand_over(self, peer: bytes, parts: Parts) -> SendResult:
         size = size_of(parts)
@@ -374,7 +374,7 @@ class Sockets:
                 tracker = self.router.send(frames[-1], _NOBLOCK, copy=False, track=True)
                 self._large_taken(peer)
                 self._large[peer] = tracker, size
-                self._untaken.add(peer, self.connections.key_of(peer), size)
+                self._outstanding.add(peer, self.connections.key_of(peer), size)
             else:
                 self.router.send(frames[-1], _NOBLOCK)
         except zmq.ZMQError as error:

@@ -164,7 +164,7 @@ class Packing:
         cost_s += TASK_COST_S * len(runtimes)
         while runtimes and not fits(runtimes[-1], longest):
             runtimes.pop()  # it fits in no known window, so it is not part of a plan
-        intervals = self._planner.look(self._prospect(view.now, slots, coming), runtimes)
+        intervals = self._planner.look(self._known_windows(view.now, slots, coming), runtimes)
         self._next_look = view.now + pause * (INTERVAL_COST_S * intervals + cost_s)
         self._fills = {}
         for fill in sorted(self._planner.best.fills) if self._planner.best is not None else ():
@@ -174,7 +174,7 @@ class Packing:
     def _reserve(self) -> float:
         return self.margin + SLACK_S
 
-    def _prospect(self, now: float, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> KnownWindows:
+    def _known_windows(self, now: float, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> KnownWindows:
         keys = [(at.worker, at.slot) for at in slots]
         ends = [at.closes - self._reserve for at in slots]
         free = [_start(at.free, end, at.speed) for at, end in zip(slots, ends, strict=True)]

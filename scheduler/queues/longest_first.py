@@ -119,12 +119,12 @@ class LongestFirst:
             runtime, number, task, held = found
             if not self._ghosts or not self._is_ghost(task, number):
                 return named(Entry, ((runtime, number), task, runtime, 1 if self._ghosts else held))
-            self._drop_tombstone(runtime, number)
+            self._drop_ghost(runtime, number)
             found = self._runs.first_after(runtime, number)
         return None
 
-    def _drop_tombstone(self, runtime: float, number: int) -> None:
-        """Drop a ghost."""
+    def _drop_ghost(self, runtime: float, number: int) -> None:
+        """Drop this ghost from the run that holds it."""
         self._runs.take(runtime, number)
         self._drop(1)
 

@@ -58,9 +58,8 @@ class SimulatedGangs:
         self._traced = traced
         self._arrivals: dict[int, tuple[Arrival, float]] = {}  # by task, with how long it really takes
         self._gangs: dict[int, _SimulatedGang] = {}  # by task: those that are prepared, and those that run
-        self._unfound: dict[
-            _SimulatedGang, set[str]
-        ] = {}  # run already, and which PCs of theirs have not opened their windows
+        # Those that run already, and which of their PCs have not opened their windows.
+        self._unfound: dict[_SimulatedGang, set[str]] = {}
         self._random = Random(f"loads {conditions.seed}")
         if conditions.loads is not None:
             self._changes = conditions.loads()

@@ -11,7 +11,6 @@ from typing import Any
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.forecasts.inline import InlineForecaster
 from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.state import BrokerState, GridFacts, Leaving
 from deskgrid.broker.peers.sessions import Sessions
@@ -20,6 +19,7 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.broker.work.live_output import PATIENCE_S
 from deskgrid.scheduler.policies import make_policy
+from tests.forecaster import InlineForecaster
 from tests.peers import BareWorker, Client
 
 HEARTBEAT_S = 1.0

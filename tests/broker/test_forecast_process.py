@@ -16,7 +16,6 @@ import pytest
 
 from deskgrid.broker.forecasts import process as process_module
 from deskgrid.broker.forecasts import tasks as tasks_module
-from deskgrid.broker.forecasts.inline import InlineForecaster
 from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _PendingForecasts, lines_of
 from deskgrid.broker.model.ticket import LATE, Ticket
 from deskgrid.scheduler.forecast.ahead import forecast
@@ -30,6 +29,7 @@ from deskgrid.scheduler.forecast.picture import (
     PictureTask,
     PictureWindow,
 )
+from tests.forecaster import InlineForecaster
 from tests.waiting import eventually
 
 PICTURE = Picture(

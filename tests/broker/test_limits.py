@@ -222,12 +222,12 @@ class Network:
     def __init__(self, **takes: int) -> None:
         self.takes = {name.encode(): count for name, count in takes.items()}
         self.taken: list[tuple[bytes, ...]] = []
-        self.untaken = OutstandingBytes()
-        self.outgoing = SendQueue(self._hand_over, self.untaken)
+        self.outstanding = OutstandingBytes()
+        self.outgoing = SendQueue(self._hand_over, self.outstanding)
 
     def waiting(self, peer: bytes) -> int:
         """Bytes that wait for a peer."""
-        return self.untaken.of_peer(peer)
+        return self.outstanding.of_peer(peer)
 
     def _hand_over(self, peer: bytes, parts: Parts) -> SendResult:
         if peer not in self.takes:
@@ -274,7 +274,7 @@ def test_what_waits_for_all_connections_of_a_key_has_a_limit_of_its_own() -> Non
     assert network.outgoing.put(b"two", [bytes(10)], b"key", most)
     assert not network.outgoing.put(b"two", [b"x"], b"key", most)
     assert network.outgoing.put(b"other", [bytes(10)], b"another key", most)
-    assert network.untaken.of_key == {b"key": 10 + MESSAGE_BYTES, b"another key": 10 + MESSAGE_BYTES}
+    assert network.outstanding.of_key == {b"key": 10 + MESSAGE_BYTES, b"another key": 10 + MESSAGE_BYTES}
 
 
 def test_of_too_much_in_all_that_goes_which_waits_for_the_key_with_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,12 +284,12 @@ def test_of_too_much_in_all_that_goes_which_waits_for_the_key_with_most(monkeypa
     assert network.outgoing.put(b"b", [bytes(10)], b"greedy")
     assert network.outgoing.too_many() == []
     assert network.outgoing.put(b"c", [bytes(400)], b"modest")
-    assert network.untaken.total > 1000
+    assert network.outstanding.total > 1000
     assert network.outgoing.too_many() == [b"c"]
     for peer in network.outgoing.too_many():
         network.outgoing.drop(peer)
     assert network.outgoing.too_many() == []
-    assert network.untaken.total == 2 * (10 + MESSAGE_BYTES)
+    assert network.outstanding.total == 2 * (10 + MESSAGE_BYTES)
 
 
 def test_a_peer_that_is_gone_is_said_to_be_at_once_or_at_the_next_look() -> None:
@@ -306,7 +306,7 @@ def test_a_peer_that_is_gone_is_said_to_be_at_once_or_at_the_next_look() -> None
 
 
 class Backpressure:
-    """How many bytes each peer has left untaken, set by the test."""
+    """How many bytes each peer has left outstanding, set by the test."""
 
     def __init__(self, office: Office) -> None:
         self._bytes: dict[bytes, int] = {}
@@ -337,15 +337,15 @@ def test_a_large_result_is_written_only_for_who_was_given_the_work(office: Offic
 
 
 def test_results_are_not_read_from_the_disk_for_a_client_that_takes_none(office: Office) -> None:
-    untaken, worker, client = Backpressure(office), office.worker(), office.client()
+    outstanding, worker, client = Backpressure(office), office.worker(), office.client()
     worker.join()
     bag = client.submit([b"0"])
     worker.finish(*worker.work(), payload=b"result")
-    untaken.leave(client.line, wire.BATCH_BYTES)
+    outstanding.leave(client.line, wire.BATCH_BYTES)
     client.send(wire.Watch(99, bag, 0))
     for _ in range(3):
         assert client.line.receive(0.0) is None
-    untaken.leave(client.line, wire.BATCH_BYTES - 1)
+    outstanding.leave(client.line, wire.BATCH_BYTES - 1)
     assert wire.results_in(client.expect(wire.Outcomes))[0].payload == b"result"
 
 
@@ -366,12 +366,12 @@ def test_a_slow_client_has_its_results_one_answer_after_the_other(
 
 
 def test_whoever_asks_on_and_on_without_reading_is_not_answered_until_they_read(office: Office) -> None:
-    untaken, client, other = Backpressure(office), office.client(), office.client()
-    untaken.leave(client.line, clients_module.UNREAD_LIMIT)
+    outstanding, client, other = Backpressure(office), office.client(), office.client()
+    outstanding.leave(client.line, clients_module.UNREAD_LIMIT)
     client.send(wire.Ask(1, "bags", "{}"))
     assert client.line.receive(0.0) is None
     assert other.ask("bags") == {"bags": [], "after": None}
-    untaken.leave(client.line, 0)
+    outstanding.leave(client.line, 0)
     assert client.ask("bags") == {"bags": [], "after": None}
 
 

@@ -15,6 +15,7 @@ from deskgrid.cli.front import main
 from deskgrid.lazy_commands import LazyCommand
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import WindowsFile, read_cycle, read_windows
+from tests.architecture.reading import ROOMS
 from tests.docs.pages import (
     ALL_BLOCKS,
     PAGES,
@@ -33,8 +34,8 @@ from tests.live import ROOT
 PICTURE = "docs/pictures/architecture.svg"
 GLOSSARY = "docs/reference/glossary.md"
 # What is installed.
-SOURCE = ("broker", "deskgrid", "papers", "scheduler", "sleepbench", "worker")
-FOLDERS = "benchmarks|broker|deskgrid|docs|examples|papers|scheduler|sleepbench|tests|worker"
+SOURCE = ("deskgrid", *ROOMS)
+FOLDERS = "|".join((*SOURCE, "benchmarks", "docs", "examples", "tests"))
 
 SHOWN = [
     (str(block), arguments)

@@ -1,4 +1,4 @@
-"""A broker's store in memory, and errands without a thread, for what workers do with files."""
+"""A store in memory as a broker has it, and background work without a thread, for what workers do with files."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid import wire
-from deskgrid.worker.files.errands import Errand
+from deskgrid.worker.files.background import FileWork
 
 
 class InlineBackground:
-    """Background that are done when the owner polls, in order."""
+    """A `Background` without threads: its work is done when the owner polls, in order."""
 
     def __init__(self) -> None:
-        self._todo: deque[Errand] = deque()
+        self._todo: deque[FileWork] = deque()
 
-    def do(self, action: Callable[[], Any], then: Callable[[Any], None], holder: str = "") -> Errand:
-        self._todo.append(Errand(action, then))
+    def do(self, action: Callable[[], Any], then: Callable[[Any], None], holder: str = "") -> FileWork:
+        self._todo.append(FileWork(action, then))
         return self._todo[-1]
 
     @property
@@ -29,11 +29,11 @@ class InlineBackground:
 
     def poll(self) -> None:
         while self._todo:
-            errand = self._todo.popleft()
+            work = self._todo.popleft()
             is_over, found = False, None
             while not is_over:
-                is_over, found = errand.go_on()
-            errand.then(found)
+                is_over, found = work.go_on()
+            work.then(found)
 
 
 def parts_of(data: bytes) -> list[bytes]:

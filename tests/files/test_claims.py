@@ -34,7 +34,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.store.sent.clear()
     made.ended.clear()
     yield made
-    made.errands.poll()
+    made.background.poll()
 
 
 def run(rig: Rig, task: int, owner: str, template: str = "command", payload: wire.Payload = b"") -> None:

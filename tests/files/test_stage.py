@@ -87,10 +87,10 @@ class Rig:
         self.area.mkdir(exist_ok=True, parents=True)
         self.cache = FileCache(place / "cache", 10**9)
         self.stage = FileStage(self.processes, self.cache, self.area, lambda: None, accounts=accounts)
-        self.errands = InlineBackground()
+        self.background = InlineBackground()
         stage = self.stage
         for part in (stage, stage._downloads, stage._uploads, stage._inputs, stage._outputs):
-            part._errands = self.errands  # type: ignore[assignment]
+            part._background = self.background  # type: ignore[assignment]
         self.ended: list[JobEnded] = []
 
     def say(self) -> list[wire.Message]:
@@ -99,7 +99,7 @@ class Rig:
         while True:
             self.ended += self.stage.poll(self.now)
             said += self.stage.say(self.now)
-            if not self.errands.busy:
+            if not self.background.busy:
                 return said
 
     def go(self) -> None:
@@ -134,7 +134,7 @@ class Rig:
 def rig(tmp_path: Path) -> Iterator[Rig]:
     made = Rig(tmp_path)
     yield made
-    made.errands.poll()
+    made.background.poll()
 
 
 def failure(ended: JobEnded) -> wire.Failure:
@@ -279,7 +279,7 @@ def test_a_file_that_another_worker_fetches_is_looked_for_now_and_then(rig: Rig,
     rig.run(0)
     rig.go()
     assert rig.store.sent == [rig.processes.templates["command"].inputs[0]], "only the list of files"
-    assert not rig.errands.busy
+    assert not rig.background.busy
     for number, part in enumerate(parts_of(BIG)):
         partial.write(number, part)
     partial.finish()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.worker.files import errands as errands_module
+from deskgrid.worker.files import background as background_module
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.errands import Background, Dropped, TookTooLong
+from deskgrid.worker.files.background import Background, Dropped, TookTooLong
 from deskgrid.worker.files.turns import Turns
 from tests.files.fakes import digest, entry
 from tests.files.test_stage import Rig, failure
@@ -22,7 +22,7 @@ ZEROS = bytes(wire.PART_BYTES)
 
 
 @pytest.fixture
-def errands() -> Iterator[Background]:
+def background() -> Iterator[Background]:
     made = Background(lambda: None)
     yield made
     made.close()
@@ -32,14 +32,14 @@ def errands() -> Iterator[Background]:
 def rig(tmp_path: Path) -> Iterator[Rig]:
     made = Rig(tmp_path)
     yield made
-    made.errands.poll()
+    made.background.poll()
 
 
-def done(errands: Background, found: list[Any], count: int = 1) -> bool:
-    """Whether so many errands have been passed on, after some time at most."""
+def done(background: Background, found: list[Any], count: int = 1) -> bool:
+    """Whether so many results have been passed on, after some time at most."""
 
     def looked() -> bool:
-        errands.poll()
+        background.poll()
         return len(found) >= count
 
     return eventually(looked, PATIENCE_S)
@@ -59,7 +59,7 @@ def test_holders_take_turns_and_what_is_one_holders_stays_in_order() -> None:
         turns.take()
 
 
-def test_what_takes_long_lets_others_have_their_turns(errands: Background) -> None:
+def test_what_takes_long_lets_others_have_their_turns(background: Background) -> None:
     other = threading.Event()
     found = list[Any]()
 
@@ -67,13 +67,13 @@ def test_what_takes_long_lets_others_have_their_turns(errands: Background) -> No
         while not other.is_set():
             yield
 
-    errands.do(long, lambda end: found.append("long"), "5.1")
-    errands.do(other.set, lambda end: found.append("short"), "6.1")
-    assert done(errands, found, 2)
+    background.do(long, lambda end: found.append("long"), "5.1")
+    background.do(other.set, lambda end: found.append("short"), "6.1")
+    assert done(background, found, 2)
     assert found == ["short", "long"]
 
 
-def test_what_takes_long_ends_when_it_is_dropped_and_lets_go_of_its_files(errands: Background) -> None:
+def test_what_takes_long_ends_when_it_is_dropped_and_lets_go_of_its_files(background: Background) -> None:
     begun, closed = threading.Event(), threading.Event()
     found = list[Any]()
 
@@ -85,28 +85,28 @@ def test_what_takes_long_ends_when_it_is_dropped_and_lets_go_of_its_files(errand
         finally:
             closed.set()
 
-    errand = errands.do(endless, found.append, "5.1")
+    work = background.do(endless, found.append, "5.1")
     assert begun.wait(PATIENCE_S)
-    errand.drop()
-    assert done(errands, found)
+    work.drop()
+    assert done(background, found)
     assert isinstance(found[0], Dropped)
     assert closed.is_set()
 
 
-def test_what_takes_too_long_ends(errands: Background, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errands_module, "LIMIT_S", 0.0)
+def test_what_takes_too_long_ends(background: Background, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_module, "LIMIT_S", 0.0)
     found = list[Any]()
 
     def endless() -> Iterator[None]:
         while True:
             yield
 
-    errands.do(endless, found.append)
-    assert done(errands, found)
+    background.do(endless, found.append)
+    assert done(background, found)
     assert isinstance(found[0], TookTooLong)
 
 
-def test_a_worker_that_ends_does_not_wait_for_what_takes_long(errands: Background) -> None:
+def test_a_worker_that_ends_does_not_wait_for_what_takes_long(background: Background) -> None:
     begun, closed = threading.Event(), threading.Event()
 
     def endless() -> Iterator[None]:
@@ -117,9 +117,9 @@ def test_a_worker_that_ends_does_not_wait_for_what_takes_long(errands: Backgroun
         finally:
             closed.set()
 
-    errands.do(endless, lambda end: None)
+    background.do(endless, lambda end: None)
     assert begun.wait(PATIENCE_S)
-    errands.close()
+    background.close()
     assert closed.is_set()
 
 
@@ -147,7 +147,7 @@ def test_reading_and_writing_that_takes_too_long_fails_the_task(rig: Rig, monkey
     rig.run(0)
     rig.go()
     (rig.work(0) / "big").write_bytes(os.urandom(wire.PART_BYTES + 1))
-    monkeypatch.setattr(errands_module, "LIMIT_S", 0.0)
+    monkeypatch.setattr(background_module, "LIMIT_S", 0.0)
     rig.processes.end(0)
     rig.say()
     assert failure(rig.ended[0]).kind == "OutputsRefused"

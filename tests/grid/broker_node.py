@@ -12,7 +12,6 @@ from typing import Any, cast
 from deskgrid import wire
 from deskgrid.broker import loop
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.forecasts.inline import InlineForecaster
 from deskgrid.broker.model.state import BrokerState, GridFacts
 from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.connections import LAST_WORD_S
@@ -21,6 +20,7 @@ from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.store.journal import Journal, JournalFull
 from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.policies import Policy
+from tests.forecaster import InlineForecaster
 from tests.grid.brief import Brief
 from tests.grid.fakes import WALL_S, FakeWindows
 from tests.grid.network import TURN_S, Port, Wakeup, World

@@ -10,7 +10,6 @@ from typing import Any
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.forecasts.inline import InlineForecaster
 from deskgrid.broker.model.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.model.home_files import LICENCES
 from deskgrid.broker.model.learning import Learning
@@ -43,6 +42,7 @@ from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.wire import TaskOptions
 from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, Office, OfficeLine
+from tests.forecaster import InlineForecaster
 from tests.grid.builders import bag, executions
 from tests.grid.clients import ClientNode
 from tests.grid.grid import VirtualGrid

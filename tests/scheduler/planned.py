@@ -14,9 +14,9 @@ class Watched(Planner):
         super().__init__()
         self.asked: list[tuple[KnownWindows, list[float]]] = []
 
-    def look(self, prospect: KnownWindows, runtimes: Sequence[float]) -> int:
-        self.asked.append((prospect, list(runtimes)))
-        return super().look(prospect, runtimes)
+    def look(self, known: KnownWindows, runtimes: Sequence[float]) -> int:
+        self.asked.append((known, list(runtimes)))
+        return super().look(known, runtimes)
 
 
 class Planned(Grid):

@@ -179,8 +179,8 @@ def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one()
     assert next(come for come in grid.view.upcoming() if come.worker == "a").slots == 3
     grid.tasks(20)
     grid.tell_pass()
-    ((prospect, _),) = grid.planner.asked
-    assert sorted(prospect.announced) == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0)]
+    ((known, _),) = grid.planner.asked
+    assert sorted(known.announced) == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0)]
 
 
 def test_a_worker_in_quarantine_is_not_planned_with() -> None:
@@ -196,8 +196,8 @@ def test_a_margin_is_kept_free_in_each_window() -> None:
     grid.pc("a", 10, windows=[(20, 8)])
     grid.tasks(9)
     grid.expect()
-    ((prospect, runtimes),) = grid.planner.asked
-    assert prospect.current == {("a", 0): Interval(0, 8 - SLACK_S, ("a", 0))}
+    ((known, runtimes),) = grid.planner.asked
+    assert known.current == {("a", 0): Interval(0, 8 - SLACK_S, ("a", 0))}
     assert grid.packing.requirement.ample == AMPLE * (8 - SLACK_S)
     assert runtimes == []
     seven, _ = grid.tasks(7, 8)

@@ -29,7 +29,7 @@ from deskgrid.scheduler.prediction.beyond import MOST
 A, B = ("a", 0), ("b", 0)
 
 
-def prospect(
+def known(
     current: dict[SlotKey, Interval] | None = None,
     announced: dict[SlotKey, list[Window]] | None = None,
     now: float = 0.0,
@@ -38,8 +38,8 @@ def prospect(
     return KnownWindows(now, current or {}, {slot: Windows(its) for slot, its in (announced or {}).items()}, reserve)
 
 
-def rooms_of(prospect: KnownWindows, least: float = 0.0, until: float = WEEK_S) -> list[Interval]:
-    return [interval for interval in islice(prospect.intervals(least), 12) if interval.start < until]
+def rooms_of(known: KnownWindows, least: float = 0.0, until: float = WEEK_S) -> list[Interval]:
+    return [interval for interval in islice(known.intervals(least), 12) if interval.start < until]
 
 
 @st.composite
@@ -73,45 +73,45 @@ def check_plan(plan: Plan, intervals: list[Interval], runtimes: list[float]) -> 
 
 
 def test_rooms_are_what_is_left_of_open_windows_and_those_announced_by_their_start() -> None:
-    view = prospect({A: Interval(3, 10, A)}, {A: [Window(12, 20)], B: [Window(5, 9)]}, now=3)
+    view = known({A: Interval(3, 10, A)}, {A: [Window(12, 20)], B: [Window(5, 9)]}, now=3)
     assert rooms_of(view) == [Interval(3, 10, A), Interval(5, 9, B), Interval(12, 20, A)]
-    assert rooms_of(prospect()) == []
+    assert rooms_of(known()) == []
 
 
 def test_a_room_that_holds_not_even_the_shortest_task_is_none() -> None:
-    view = prospect({A: Interval(3, 10, A)}, {A: [Window(12, 18)], B: [Window(5, 13)]}, now=3)
+    view = known({A: Interval(3, 10, A)}, {A: [Window(12, 18)], B: [Window(5, 13)]}, now=3)
     assert rooms_of(view, least=6) == [Interval(3, 10, A), Interval(5, 13, B)]
     assert rooms_of(view, least=7) == [Interval(5, 13, B)]
     assert rooms_of(view, least=8) == []
 
 
 def test_something_is_kept_free_in_each_announced_window_and_is_off_the_open_one_already() -> None:
-    view = prospect({A: Interval(0, 9, A)}, {A: [Window(10, 15)], B: [Window(5, 14)]}, reserve=1)
+    view = known({A: Interval(0, 9, A)}, {A: [Window(10, 15)], B: [Window(5, 14)]}, reserve=1)
     assert rooms_of(view) == [Interval(0, 9, A), Interval(5, 13, B), Interval(10, 14, A)]
 
 
 def test_a_window_that_should_have_opened_is_a_room_from_now_on() -> None:
-    assert rooms_of(prospect({}, {A: [Window(5, 20)]}, now=8)) == [Interval(8, 20, A)]
-    assert rooms_of(prospect({}, {A: [Window(5, 8)]}, now=8)) == []
+    assert rooms_of(known({}, {A: [Window(5, 20)]}, now=8)) == [Interval(8, 20, A)]
+    assert rooms_of(known({}, {A: [Window(5, 8)]}, now=8)) == []
 
 
 def test_windows_that_overlap_are_not_used_twice() -> None:
-    view = prospect({A: Interval(0, 9, A)}, {A: [Window(5, 20), Window(15, 30)]}, reserve=1)
+    view = known({A: Interval(0, 9, A)}, {A: [Window(5, 20), Window(15, 30)]}, reserve=1)
     assert rooms_of(view)[:3] == [Interval(0, 9, A), Interval(10, 19, A), Interval(20, 29, A)]
 
 
 def test_a_window_within_the_one_before_is_no_room() -> None:
-    view = prospect({A: Interval(0, 30, A)}, {A: [Window(5, 20), Window(40, 45)]})
+    view = known({A: Interval(0, 30, A)}, {A: [Window(5, 20), Window(40, 45)]})
     assert rooms_of(view)[:2] == [Interval(0, 30, A), Interval(40, 45, A)]
 
 
 def test_a_window_after_one_within_another_starts_where_both_have_closed() -> None:
-    view = prospect({}, {A: [Window(5, 30), Window(10, 20), Window(25, 40)]})
+    view = known({}, {A: [Window(5, 30), Window(10, 20), Window(25, 40)]})
     assert rooms_of(view)[:2] == [Interval(5, 30, A), Interval(30, 40, A)]
 
 
 def test_announced_windows_are_expected_again_every_week() -> None:
-    view = prospect({}, {A: [Window(0, 10), Window(12, 20)]}, reserve=1)
+    view = known({}, {A: [Window(0, 10), Window(12, 20)]}, reserve=1)
     weeks = [Interval(week * WEEK_S, week * WEEK_S + 9, A) for week in range(8)]
     assert rooms_of(view, least=8, until=OPEN_ENDED) == weeks
     assert rooms_of(view, until=OPEN_ENDED)[1::2] == [
@@ -122,17 +122,17 @@ def test_announced_windows_are_expected_again_every_week() -> None:
 
 def test_of_more_windows_than_can_be_announced_the_last_two_go_on() -> None:
     windows = [Window(start, start + 4) for start in range(0, 10 * ANNOUNCED, 10)]
-    many = islice(prospect({}, {A: [*windows[:-1], Window(639, 645)]}, reserve=1).intervals(0.0), ANNOUNCED - 1, 66)
+    many = islice(known({}, {A: [*windows[:-1], Window(639, 645)]}, reserve=1).intervals(0.0), ANNOUNCED - 1, 66)
     assert list(many) == [Interval(639, 644, A), Interval(658, 663, A), Interval(677, 682, A)]
 
 
 def test_of_windows_that_come_again_too_short_none_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "beyond", lambda known, period_s: pytest.fail("there is none"))
     long, short = Window(0, 50), [Window(start, start + 4) for start in range(60, 60 + 10 * ANNOUNCED, 10)]
-    assert rooms_of(prospect({}, {A: [long, *short]}), least=10.0) == [Interval(0, 50, A)]
+    assert rooms_of(known({}, {A: [long, *short]}), least=10.0) == [Interval(0, 50, A)]
     touching = [Window(start, start + 12) for start in range(0, 10 * ANNOUNCED, 10)]
-    assert len(rooms_of(prospect({}, {A: touching}), least=11.0)) == 1
-    assert rooms_of(prospect({}, {A: []})) == []
+    assert len(rooms_of(known({}, {A: touching}), least=11.0)) == 1
+    assert rooms_of(known({}, {A: []})) == []
 
 
 def test_no_more_windows_are_expected_than_a_search_can_look_at() -> None:
@@ -146,14 +146,14 @@ def test_windows_by_habit_go_on_as_they_began() -> None:
 
 
 def test_a_window_without_end_does_not_come_again() -> None:
-    assert rooms_of(prospect({}, {A: [Window(5, 10), Window(12, OPEN_ENDED)]})) == [
+    assert rooms_of(known({}, {A: [Window(5, 10), Window(12, OPEN_ENDED)]})) == [
         Interval(5, 10, A),
         Interval(12, OPEN_ENDED, A),
     ]
 
 
 def test_an_open_ended_window_is_a_room_without_end() -> None:
-    view = prospect({A: Interval(3, OPEN_ENDED, A)})
+    view = known({A: Interval(3, OPEN_ENDED, A)})
     assert rooms_of(view, least=1e9) == [Interval(3, OPEN_ENDED, A)]
 
 
@@ -368,7 +368,7 @@ def test_a_plan_goes_on_to_hold_as_tasks_are_done(
 
 @pytest.mark.parametrize("before", [[], [3.0]])
 def test_there_is_no_plan_for_no_tasks(before: list[float]) -> None:
-    planner, view = Planner(), prospect({A: Interval(0, 10, A)})
+    planner, view = Planner(), known({A: Interval(0, 10, A)})
     assert planner.look(view, before) == len(before)
     assert planner.look(view, []) == 0
     assert planner.best is None
@@ -376,13 +376,13 @@ def test_there_is_no_plan_for_no_tasks(before: list[float]) -> None:
 
 def test_there_is_no_plan_where_the_windows_do_not_suffice() -> None:
     planner = Planner()
-    assert planner.look(prospect({A: Interval(0, 10, A)}), [3.0, 8.0]) == 1
+    assert planner.look(known({A: Interval(0, 10, A)}), [3.0, 8.0]) == 1
     assert planner.best is None
 
 
 def hard() -> tuple[KnownWindows, list[float]]:
     """Longest first ends at 14: it puts 6 and 5 beside each other. 12 is best."""
-    return prospect({A: Interval(0, OPEN_ENDED, A), B: Interval(0, OPEN_ENDED, B)}), [4.0, 4.0, 4.0, 6.0, 6.0]
+    return known({A: Interval(0, OPEN_ENDED, A), B: Interval(0, OPEN_ENDED, B)}), [4.0, 4.0, 4.0, 6.0, 6.0]
 
 
 def test_a_plan_is_bettered_with_each_look_until_it_is_near_the_best() -> None:
@@ -423,17 +423,17 @@ def test_ends_that_are_tried_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_nothing_is_tried_for_where_the_plan_cannot_be_bettered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "packed", lambda *_, **__: pytest.fail("it was tried for"))
     planner = Planner()
-    planner.look(prospect({A: Interval(0, 20, A)}), [4.0, 5.0])
+    planner.look(known({A: Interval(0, 20, A)}), [4.0, 5.0])
     assert planner.best == Plan(9.0, [FilledInterval(Interval(0, 20, A), [4.0, 5.0])])
 
 
 def test_a_new_plan_is_made_when_the_old_one_no_longer_holds() -> None:
     planner = Planner()
-    planner.look(prospect({A: Interval(0, 20, A)}), [4.0, 5.0])
-    planner.look(prospect({B: Interval(0, 20, B)}), [4.0, 5.0])
+    planner.look(known({A: Interval(0, 20, A)}), [4.0, 5.0])
+    planner.look(known({B: Interval(0, 20, B)}), [4.0, 5.0])
     assert planner.best is not None
     assert [fill.interval.slot for fill in planner.best.fills] == [B]
-    planner.look(prospect({B: Interval(0, 20, B)}), [2.0, 4.0, 5.0])
+    planner.look(known({B: Interval(0, 20, B)}), [2.0, 4.0, 5.0])
     assert planner.best is not None
     assert math.isclose(planner.best.end, 11.0)
 

@@ -18,13 +18,13 @@ from typing import Any, cast
 
 from deskgrid.broker import loop
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.forecasts.inline import InlineForecaster
 from deskgrid.broker.model.state import BrokerState, GridFacts
 from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.store.journal import NAME, Journal
 from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.policies import DEFAULT, make_policy
+from tests.forecaster import InlineForecaster
 from tests.grid.broker_node import credential_of
 from tests.grid.fakes import WALL_S, FakeWindows
 from tests.grid.tasks import PYTHON

@@ -208,7 +208,7 @@ def rig(tmp_path: Path, area: Path, clear: Clearing) -> Iterator[Rig]:
     accounts = Accounts(area, (ONE,), clear=clear)
     made = Rig(tmp_path, accounts)
     yield made
-    made.errands.poll()
+    made.background.poll()
     accounts.close()
 
 

@@ -18,10 +18,10 @@ from deskgrid.worker.environments import helpers, install
 from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.environments.install import ABOUT, CHANGED_S
 from deskgrid.worker.environments.store import WheelStore
+from deskgrid.worker.files.background import Background
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.claims import NOT_SENT, Claims
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Background
 from deskgrid.worker.run.folders import WorkerFolder
 from deskgrid.worker.run.scope import LOWEST
 from tests.files.fakes import Store, digest, entry
@@ -49,8 +49,8 @@ class Pc:
         self.area.mkdir(parents=True)
         self.cache = FileCache(self.place / "cache", 2**30)
         self.wheels = WheelStore(self.place / "wheels", most)
-        self.errands = Background(lambda: None)
-        self.downloads = Downloads(self.cache, self.errands, numbers)
+        self.background = Background(lambda: None)
+        self.downloads = Downloads(self.cache, self.background, numbers)
         self.claims = Claims(numbers)
         self.all = Environments(
             self.wheels,
@@ -64,7 +64,7 @@ class Pc:
 
     def end(self) -> None:
         self.all.close()
-        self.errands.close()
+        self.background.close()
         self.downloads.close()
 
     def tree(self, *wheels: Path) -> bytes:
@@ -80,7 +80,7 @@ class Pc:
     def turn(self) -> None:
         """One turn of the worker's loop, and what the broker says to that."""
         self.now += 0.01
-        self.errands.poll()
+        self.background.poll()
         self.all.poll()
         self.said += self.all.say(self.now)
         for claim in list(self.claims.say(self.now)):

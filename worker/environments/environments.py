@@ -30,10 +30,10 @@ from deskgrid.worker.environments.install import ABOUT, FILES, about_of
 from deskgrid.worker.environments.installer import find_installer
 from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.environments.store import NoRoom, Unpacked, WheelStore
+from deskgrid.worker.files.background import Background
 from deskgrid.worker.files.cache import FileCache, link
 from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Background
 
 # How many wheels are unpacked at a time: more would only share the disk.
 AT_ONCE = max(1, min(4, os.cpu_count() or 1))
@@ -112,7 +112,7 @@ class Environments:
         if self._installer is not None:
             self._installer.let_pass(store.folder)
         self._helpers = Helpers(nice, self._installer)
-        self._errands = Background(wake, AT_ONCE)
+        self._background = Background(wake, AT_ONCE)
         self._wanted: dict[str, wire.EnvironmentWanted] = {}
         self._failed: set[str] = set()
         self._making: _Making | None = None
@@ -160,7 +160,7 @@ class Environments:
 
     def poll(self) -> None:
         """Pass on what threads have done."""
-        self._errands.poll()
+        self._background.poll()
 
     def say(self, now: float) -> Iterable[wire.Prepared]:
         """Return the messages that are due."""
@@ -185,7 +185,7 @@ class Environments:
     def close(self) -> None:
         """End the threads and the helpers."""
         self._helpers.stop()
-        self._errands.close()
+        self._background.close()
 
     # --- one after another -------------------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class Environments:
     def _let_go(self) -> None:
         """Remove environments that are not wanted any more and have no process, but for the last few."""
         for key in self._spare()[: -KEPT or None]:
-            self._errands.do(partial(_remove, [self._drop(key)]), _nothing)
+            self._background.do(partial(_remove, [self._drop(key)]), _nothing)
 
     def _spare(self) -> list[str]:
         """The environments that are not wanted any more and have no process."""
@@ -232,7 +232,7 @@ class Environments:
         self._making = None
         self._leave(making)
         if making.wanted.key not in self.ready:
-            self._errands.do(partial(_remove, [making.folder]), _nothing)
+            self._background.do(partial(_remove, [making.folder]), _nothing)
         self._go_on()
 
     def _leave(self, making: _Making) -> None:
@@ -251,7 +251,7 @@ class Environments:
         self._making = None
         self._leave(making)
         folders = [*map(self._drop, spare), making.folder]
-        self._errands.do(partial(_remove, folders), lambda found: self._go_on())
+        self._background.do(partial(_remove, folders), lambda found: self._go_on())
 
     def _fail(self, making: _Making, reason: str, package: str = "", *, this_pc: bool) -> None:
         if not self._is_current(making):
@@ -272,7 +272,7 @@ class Environments:
         if making.rounds > ROUNDS_LIMIT:
             self._fail(making, "its wheels do not stay on this PC's disk", this_pc=True)
             return
-        self._errands.do(lambda: self._lookup(making), lambda found: self._looked(making, found))
+        self._background.do(lambda: self._lookup(making), lambda found: self._looked(making, found))
 
     def _lookup(self, making: _Making) -> _Lookup | None:
         """Look for all wheels; None if the tree is not here. Raises `TreeRefused`, and OSError."""
@@ -329,7 +329,7 @@ class Environments:
                 bag = making.wanted.bag
                 self._downloads.file(entry, bag, lambda reason: self._came(making, entry, reason))
 
-        self._errands.do(lambda: self._cache.find(entry), found)
+        self._background.do(lambda: self._cache.find(entry), found)
 
     def _came(self, making: _Making, entry: wire.TreeFile | None, reason: str) -> None:
         """The tree, or the file of a wheel, has come, or cannot come."""
@@ -370,7 +370,7 @@ class Environments:
                     said["used"] = self._store.use(entry.id, making.folder / MARKS)
                 return said
 
-        self._errands.do(unpack, lambda said: self._unpacked(making, entry, said))
+        self._background.do(unpack, lambda said: self._unpacked(making, entry, said))
 
     def _new(self, folder: Path) -> None:
         """Make a folder for a helper to fill. Raises OSError."""
@@ -433,11 +433,11 @@ class Environments:
                 making.folder.chmod(0o700)
             return said
 
-        self._errands.do(make, lambda said: self._made(making, target, said))
+        self._background.do(make, lambda said: self._made(making, target, said))
 
     def _made(self, making: _Making, target: Path, said: dict[str, Any] | Exception) -> None:
         if not self._is_current(making):
-            self._errands.do(partial(_remove, [making.folder]), _nothing)
+            self._background.do(partial(_remove, [making.folder]), _nothing)
         elif isinstance(said, dict) and ("damaged" in said or "gone" in said):
             self._look(making)
         elif not self._failed_by(making, said):

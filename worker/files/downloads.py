@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from deskgrid import wire
+from deskgrid.worker.files.background import Background, FileWork
 from deskgrid.worker.files.cache import ContentMismatch, FileCache, Partial, PcAtFault
-from deskgrid.worker.files.errands import Background, Errand
 from deskgrid.worker.files.turns import Turns
 
 # Bytes that are on their way, or wait to be written: enough that neither the network nor the disk waits for the other.
@@ -54,7 +54,7 @@ class Goal:
 
     key: str
     payer: str
-    looking: Errand | None = None
+    looking: FileWork | None = None
     holders: OrderedDict[str, Then] = field(default_factory=OrderedDict)
     partial: Partial | None = None
     left: int = 0
@@ -64,11 +64,11 @@ class Goal:
 class Downloads:
     """``now`` is monotonic seconds."""
 
-    def __init__(self, cache: FileCache, errands: Background, numbers: Iterator[int]) -> None:
+    def __init__(self, cache: FileCache, background: Background, numbers: Iterator[int]) -> None:
         """``numbers``: for requests."""
         self._cache = cache
         self._numbers = numbers
-        self._errands = errands
+        self._background = background
         self._goals: dict[str, Goal] = {}
         self._todo = Turns[NeededPart]()
         # What was asked for, by request; how many parts are being written; and the bytes of both.
@@ -103,7 +103,7 @@ class Downloads:
         return goal, is_new
 
     def _begin(self, entry: wire.TreeFile, goal: Goal) -> None:
-        self._errands.do(lambda: self._cache.begin(entry), lambda found: self._begun(entry, goal, found), goal.payer)
+        self._background.do(lambda: self._cache.begin(entry), lambda found: self._begun(entry, goal, found), goal.payer)
 
     def _begun(self, entry: wire.TreeFile, goal: Goal, found: Partial | Exception | None) -> None:
         if isinstance(found, Exception):
@@ -114,7 +114,9 @@ class Downloads:
             found.close()
         else:
             goal.partial = found
-            goal.looking = self._errands.do(found.look, lambda end: self._compared(entry, goal, found, end), goal.payer)
+            goal.looking = self._background.do(
+                found.look, lambda end: self._compared(entry, goal, found, end), goal.payer
+            )
 
     def _compared(self, entry: wire.TreeFile, goal: Goal, found: Partial, end: object) -> None:
         """What a file lacks is known."""
@@ -161,7 +163,7 @@ class Downloads:
         while self._others and self._others[0][0] <= now:
             _, entry, goal = self._others.popleft()
             if not goal.over:
-                self._errands.do(partial(self._cache.find, entry), partial(self._looked, entry, goal), goal.payer)
+                self._background.do(partial(self._cache.find, entry), partial(self._looked, entry, goal), goal.payer)
 
     def _looked(self, entry: wire.TreeFile, goal: Goal, path: object) -> None:
         if path is None or isinstance(path, Exception):
@@ -177,7 +179,7 @@ class Downloads:
         del self._flying[part.request]
         self._heard = now
         self._writing += 1
-        self._errands.do(lambda: fetch.keep(part.data), lambda found: self._kept(fetch, found), fetch.goal.payer)
+        self._background.do(lambda: fetch.keep(part.data), lambda found: self._kept(fetch, found), fetch.goal.payer)
         return True
 
     def _kept(self, fetch: NeededPart, found: object) -> None:
@@ -199,7 +201,7 @@ class Downloads:
         if done is None:
             self._end(goal, "")
         else:
-            self._errands.do(done.finish, lambda found: self._end(goal, _said(found)), goal.payer)
+            self._background.do(done.finish, lambda found: self._end(goal, _said(found)), goal.payer)
 
     def failed(self, request: int, reason: str) -> bool:
         """The broker refuses a part; False if it was not asked for here."""
@@ -247,11 +249,11 @@ class Downloads:
         """Let go of the lock of a file when no part of it is being written."""
         if goal.partial is not None:
             closed, goal.partial = goal.partial, None
-            self._errands.do(closed.close, lambda found: None, goal.payer)
+            self._background.do(closed.close, lambda found: None, goal.payer)
 
 
 def _said(found: object) -> str:
-    """Why an errand failed, or ""."""
+    """Why work failed, or ""."""
     if not isinstance(found, Exception):
         return ""
     if isinstance(found, OSError):

@@ -6,10 +6,10 @@ from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
+from deskgrid.worker.files.background import Background, FileWork
 from deskgrid.worker.files.cache import FileCache, PcAtFault, bytes_of
 from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Background, Errand
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.run.pool import NoAccount
 from deskgrid.worker.run.templates import UnpackedTemplate
@@ -31,7 +31,7 @@ class _Getting:
     then: Then
     rounds: int = 0
     left: int = 0
-    errand: Errand | None = None
+    work: FileWork | None = None
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ class Inputs:
     """``places``: where the folders of tasks are, on the disk of the cache."""
 
     def __init__(
-        self, cache: FileCache, places: Places, errands: Background, downloads: Downloads, claims: Claims
+        self, cache: FileCache, places: Places, background: Background, downloads: Downloads, claims: Claims
     ) -> None:
         self._cache = cache
         self._places = places
-        self._errands = errands
+        self._background = background
         self._downloads = downloads
         self._claims = claims
         self._getting: dict[str, _Getting] = {}
@@ -84,8 +84,8 @@ class Inputs:
     def drop(self, holder: str) -> None:
         """An attempt was stopped: nobody needs its files."""
         getting = self._getting.pop(holder, None)
-        if getting is not None and getting.errand is not None:
-            getting.errand.drop()
+        if getting is not None and getting.work is not None:
+            getting.work.drop()
         self._downloads.drop(holder)
         self._claims.drop(holder)
 
@@ -93,13 +93,13 @@ class Inputs:
         """Remove an attempt's folder, and let go of its place."""
         if (place := self._places.of(holder)) is not None:
             removal = partial(task_folder.remove, place.area, holder)
-            self._errands.do(removal, lambda found: self._places.release(holder), holder)
+            self._background.do(removal, lambda found: self._places.release(holder), holder)
 
     def _look(self, getting: _Getting) -> None:
         """Find out what an attempt lacks."""
         getting.rounds += 1
         claimed = {tree for tree in getting.trees if not self._claims.knows(getting.owner, tree)}
-        getting.errand = self._errands.do(
+        getting.work = self._background.do(
             lambda: _lookup(self._cache, getting.trees, claimed),
             lambda found: self._found(getting, found),
             getting.holder,
@@ -151,7 +151,7 @@ class Inputs:
             trees = task_folder.trees_in(cache, digests)
             return (yield from task_folder.unpack(area, getting.holder, trees, cache, account, command=command))
 
-        getting.errand = self._errands.do(unpack, lambda found: self._unpacked(getting, found), getting.holder)
+        getting.work = self._background.do(unpack, lambda found: self._unpacked(getting, found), getting.holder)
 
     def _unpacked(self, getting: _Getting, found: bool | Exception) -> None:
         if not self._is_wanted(getting):

@@ -6,7 +6,7 @@ from functools import partial
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.errands import Background, Errand, TookTooLong
+from deskgrid.worker.files.background import Background, FileWork, TookTooLong
 from deskgrid.worker.files.inputs import has_files
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused
@@ -24,15 +24,15 @@ class _PendingOutputs:
     holder: str
     ended: JobEnded
     then: Then
-    errand: Errand | None = None
+    work: FileWork | None = None
 
 
 class OutputFiles:
     """``places``: where the folders of tasks are. ``tidy`` removes the folder of a holder."""
 
-    def __init__(self, places: Places, errands: Background, uploads: Uploads, tidy: Callable[[str], None]) -> None:
+    def __init__(self, places: Places, background: Background, uploads: Uploads, tidy: Callable[[str], None]) -> None:
         self._places = places
-        self._errands = errands
+        self._background = background
         self._uploads = uploads
         self._tidy = tidy
         self._leaving: dict[str, _PendingOutputs] = {}
@@ -42,7 +42,7 @@ class OutputFiles:
         leaving = self._leaving[holder] = _PendingOutputs(holder, ended, then)
         place = self._places.of(holder)
         assert place is not None  # since it was handed on
-        leaving.errand = self._errands.do(
+        leaving.work = self._background.do(
             partial(task_folder.collect, place.area, holder, patterns or None, place.uid),
             lambda found: self._collected(leaving, found),
             holder,
@@ -57,8 +57,8 @@ class OutputFiles:
         leaving = self._leaving.pop(holder, None)
         if leaving is None:
             return None
-        if leaving.errand is not None:
-            leaving.errand.drop()
+        if leaving.work is not None:
+            leaving.work.drop()
         self._uploads.drop(holder)
         return leaving.ended
 

@@ -26,10 +26,10 @@ from deskgrid.worker.checkpoints import CheckpointStore
 from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files import task_folder
+from deskgrid.worker.files.background import Background
 from deskgrid.worker.files.cache import FileCache, PcAtFault
 from deskgrid.worker.files.claims import Claims
 from deskgrid.worker.files.downloads import Downloads
-from deskgrid.worker.files.errands import Background
 from deskgrid.worker.files.inputs import Inputs, has_files
 from deskgrid.worker.files.outputs import OutputFiles, failure
 from deskgrid.worker.files.places import Places
@@ -106,13 +106,13 @@ class FileStage:
         for place in accounts.places:
             task_folder.prepare(place.area, place.account)
         self._places = Places(accounts, processes.end_idle)
-        self._errands = Background(wake)
+        self._background = Background(wake)
         numbers = itertools.count(1)
-        self._downloads = Downloads(cache, self._errands, numbers)
-        self._uploads = Uploads(self._errands, numbers)
+        self._downloads = Downloads(cache, self._background, numbers)
+        self._uploads = Uploads(self._background, numbers)
         self._claims = Claims(numbers)
-        self._inputs = Inputs(cache, self._places, self._errands, self._downloads, self._claims)
-        self._outputs = OutputFiles(self._places, self._errands, self._uploads, self._inputs.tidy)
+        self._inputs = Inputs(cache, self._places, self._background, self._downloads, self._claims)
+        self._outputs = OutputFiles(self._places, self._background, self._uploads, self._inputs.tidy)
         self.environments: Environments | None = None
         if wheels is not None:
             how: dict[str, Any] = {"wake": wake, "in_use": self._uses, "nice": nice, "apart": self._places.apart}
@@ -180,7 +180,7 @@ class FileStage:
         """Return the jobs that ended since the last call, those with files only when the broker has these."""
         with suppress(OSError):  # what needs it says what is wrong
             self._renew()
-        self._errands.poll()
+        self._background.poll()
         if self.environments is not None:
             self.environments.poll()
         self._inputs.poll()
@@ -237,7 +237,7 @@ class FileStage:
         """End the thread for files. What was fetched in part stays, for the next worker."""
         if self.environments is not None:
             self.environments.close()
-        self._errands.close()
+        self._background.close()
         self._downloads.close()
 
     # --- messages ----------------------------------------------------------------------------------------------------

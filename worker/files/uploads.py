@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from deskgrid import wire
-from deskgrid.worker.files.errands import Background
+from deskgrid.worker.files.background import Background
 from deskgrid.worker.files.task_folder import Collected, PartOrigin
 from deskgrid.worker.files.turns import Turns
 
@@ -38,9 +38,9 @@ class _Upload:
 class Uploads:
     """``now`` is monotonic seconds."""
 
-    def __init__(self, errands: Background, numbers: Iterator[int]) -> None:
+    def __init__(self, background: Background, numbers: Iterator[int]) -> None:
         """``numbers``: for requests."""
-        self._errands = errands
+        self._background = background
         self._numbers = numbers
         self._uploads: OrderedDict[str, _Upload] = OrderedDict()
         # The parts that the broker lacks; those that are being read; those that were; and those that are being sent.
@@ -105,7 +105,7 @@ class Uploads:
     def _begin_reading(self, holder: str, digest: bytes) -> None:
         upload = self._uploads[holder]
         self._reading += 1
-        self._errands.do(upload.left[digest].read, lambda found: self._has_read(upload, digest, found), holder)
+        self._background.do(upload.left[digest].read, lambda found: self._has_read(upload, digest, found), holder)
 
     def _has_read(self, upload: _Upload, digest: bytes, found: bytes | Exception) -> None:
         self._reading -= 1

@@ -453,7 +453,7 @@ class TaskFiles:
     def leave(self, path: str) -> str:
         """Keep a file or a folder, which is part of the result; return the name that it has there.
 
-        A link to a file in the task's own folder, or in its own one, counts as that file. The worker refuses others.
+        A link to a file in the task's folder, or in its temporary one, counts as that file. The worker refuses others.
         """
         if not self._left:
             flush_files()
@@ -952,7 +952,7 @@ def unpack_files(packed: object, folder: Path) -> None:
 
 
 def _replace(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write a file or make a folder of an archive. A file may replace an input: read-only, and other tasks have it too.
+    """Write a file of an archive, or make a folder. An input is replaced, not written to: other tasks have it, too.
 
     What `tarfile` would do itself has no filter before Python 3.11.4: any name would be written.
     """

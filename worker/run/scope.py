@@ -400,7 +400,7 @@ def _forget_signals() -> None:
 
 
 def _replace_the_process() -> None:
-    raise PermissionError("nobody can take that back")
+    raise PermissionError("this could not be undone")
 
 
 # What is done about calls after which there is nothing to compare.

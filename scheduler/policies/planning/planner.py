@@ -102,7 +102,7 @@ class Planner:
         self._failed = 0.0  # the latest end that was tried without success
         self._force = False  # which way of packing is next
 
-    def look(self, prospect: KnownWindows, runtimes: Sequence[float]) -> int:
+    def look(self, known: KnownWindows, runtimes: Sequence[float]) -> int:
         """Update the plan, or make one for the ascending ``runtimes``, and try to improve it.
 
         Without runtimes there is no plan. Returns how many intervals were looked at, to estimate the cost.
@@ -112,13 +112,13 @@ class Planner:
         if not runtimes:
             return 0
         if before is not None:
-            intervals = _intervals_until(before.end, prospect.intervals(runtimes[0]))
+            intervals = _intervals_until(before.end, known.intervals(runtimes[0]))
             self.best = renewed(before, intervals, runtimes)
         if first := self.best is None:
-            intervals, self.best = longest_first(prospect.intervals(runtimes[0]), runtimes)
-            self._failed, self._force = prospect.now, False
+            intervals, self.best = longest_first(known.intervals(runtimes[0]), runtimes)
+            self._failed, self._force = known.now, False
         if self.best is not None:
-            self.best = self._bettered(self.best, intervals, runtimes, prospect.now, first=first)
+            self.best = self._bettered(self.best, intervals, runtimes, known.now, first=first)
         return len(intervals)
 
     def _bettered(

@@ -1,4 +1,4 @@
-"""Forecasts that are made where they are asked for: for tests, and grids on a virtual network."""
+"""Forecasts that are made at once, in the process that asks for them."""
 
 from dataclasses import dataclass, field
 

@@ -17,19 +17,19 @@ from deskgrid.worker.files.turns import Turns
 Found = TypeVar("Found")
 # How long the end of a worker waits for what a thread does: one step. Seconds.
 CLOSE_S = 5.0
-# How long the steps of one errand may take together: in an hour, a slow disk (50 MB/s) reads 180 GB. Seconds.
+# How long the steps of one piece of work may take together: in an hour, a slow disk (50 MB/s) reads 180 GB. Seconds.
 LIMIT_S = 3_600.0
 
 
 class Dropped(Exception):
-    """Nobody needs this errand any more."""
+    """Nobody needs this work any more."""
 
 
 class TookTooLong(Exception):
-    """The steps of an errand took too long; one line."""
+    """The steps of the work took too long together; one line."""
 
 
-class Errand:
+class FileWork:
     """Something to do, and what follows. ``dropped``: nobody needs it any more."""
 
     __slots__ = ("_action", "_steps", "dropped", "spent", "then")
@@ -83,7 +83,7 @@ class Background:
         self._most = most
         self._left = 0
         self._wake = wake
-        self._todo = Turns[Errand]()
+        self._todo = Turns[FileWork]()
         self._changed = threading.Condition()
         self._done: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._threads: list[threading.Thread] = []
@@ -95,28 +95,28 @@ class Background:
         action: Callable[[], Generator[Any, None, Found]],
         then: Callable[[Found | Exception], None],
         holder: str = "",
-    ) -> Errand: ...
+    ) -> FileWork: ...
 
     @overload
     def do(
         self, action: Callable[[], Found], then: Callable[[Found | Exception], None], holder: str = ""
-    ) -> Errand: ...
+    ) -> FileWork: ...
 
-    def do(self, action: Callable[[], Any], then: Callable[[Any], None], holder: str = "") -> Errand:
+    def do(self, action: Callable[[], Any], then: Callable[[Any], None], holder: str = "") -> FileWork:
         """Do ``action`` on a thread; `poll` calls ``then`` with its result, or with the exception that it raised.
 
         ``action`` may return a generator: then its steps are done, and its result is theirs. ``holder``: whose turn it
         takes.
         """
         self._left += 1
-        errand = Errand(action, then)
+        work = FileWork(action, then)
         with self._changed:
-            self._todo.add(holder, [errand])
+            self._todo.add(holder, [work])
             self._changed.notify()
         if len(self._threads) < min(self._left, self._most):
             self._threads.append(threading.Thread(target=self._run, name="deskgrid-files", daemon=True))
             self._threads[-1].start()
-        return errand
+        return work
 
     def poll(self) -> None:
         """Pass on what was done since the last call."""
@@ -136,24 +136,24 @@ class Background:
 
     def _run(self) -> None:
         while (taken := self._take()) is not None:
-            holder, errand = taken
-            is_over, found = errand.go_on()
+            holder, work = taken
+            is_over, found = work.go_on()
             if is_over:
-                self._done.append((errand.then, found))
+                self._done.append((work.then, found))
                 self._wake()
             else:
                 with self._changed:
-                    self._todo.put_back(holder, errand)
+                    self._todo.put_back(holder, work)
                     self._changed.notify()
 
-    def _take(self) -> tuple[str, Errand] | None:
-        """Wait for the next errand; None: there will be no more."""
+    def _take(self) -> tuple[str, FileWork] | None:
+        """Wait for the next work; None: there will be no more."""
         with self._changed:
             while not self._todo and not self._closing:
                 self._changed.wait()
             if not self._closing:
                 return self._todo.take()
-            for errand in self._todo:
-                errand.close()
+            for work in self._todo:
+                work.close()
             self._todo = Turns()
             return None
