@@ -149,8 +149,18 @@ class Client(Peer):
         super().__init__(line)
         self._request = 0
         if greet:
-            self.send(wire.Hello(wire.VERSION, python or python_minor(), secrets.token_hex(4), "ada"))
-            self.expect(wire.Greeting)
+            try:
+                self._greet(wire.Hello(wire.VERSION, python or python_minor(), secrets.token_hex(4), "ada"))
+            except BaseException:
+                self.close()
+                raise
+
+    def _greet(self, hello: wire.Hello) -> None:
+        """Say it again when asked to: a broker that fails in this turn takes nothing from it, and begins anew."""
+        self.send(hello)
+        while isinstance(answer := self.receive(), wire.Rejoin):
+            self.send(hello)
+        assert isinstance(answer, wire.Greeting), answer
 
     def number(self) -> int:
         """For a new request."""

@@ -1,6 +1,7 @@
 """Somebody removes everything that a worker has made on its PC, while it runs: no task fails because of it."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ def swept(*places: Path) -> int:
     """Remove all that is in these folders; how many there were."""
     found = [path for place in places for path in place.iterdir()]
     for path in found:
-        shutil.rmtree(path)
+        while path.exists():
+            # The worker removes and makes files there meanwhile.
+            with suppress(OSError):
+                shutil.rmtree(path)
     return len(found)
 
 
