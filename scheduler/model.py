@@ -120,6 +120,15 @@ class HabitualWindows(Windows):
         return self[1].opens - self[0].opens
 
 
+class UpcomingWindows(NamedTuple):
+    """A worker, up or away, its number of slots, and its windows after the open one: announced, or by habit."""
+
+    worker: str
+    slots: int
+    windows: Windows
+    speed: float = 1.0
+
+
 class Attempt(NamedTuple):
     """One execution of a task. Numbers grow over the life of a grid, so the newest attempt has the largest.
 

@@ -7,8 +7,8 @@ from itertools import chain, islice
 from statistics import fmean
 
 from deskgrid.scheduler.fitting import Requirement
-from deskgrid.scheduler.model import ROUNDING, Windows
-from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
+from deskgrid.scheduler.model import ROUNDING, UpcomingWindows, Windows
+from deskgrid.scheduler.policies.base import OpenSlot
 from deskgrid.scheduler.policies.planning.turn import Turn
 from deskgrid.scheduler.prediction.prediction_error import PredictionError
 from deskgrid.scheduler.prediction.ratios import Shown

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from deskgrid.scheduler.fitting import Requirement
-from deskgrid.scheduler.model import Windows
+from deskgrid.scheduler.model import UpcomingWindows
 from deskgrid.scheduler.policies.planning.turn import Turn
 from deskgrid.scheduler.prediction.prediction_error import PredictionError
 from deskgrid.scheduler.prediction.ratios import Shown
@@ -50,15 +50,6 @@ class OpenSlot(NamedTuple):
     free: float
     closes: float
     number: int = -1
-    speed: float = 1.0
-
-
-class UpcomingWindows(NamedTuple):
-    """A worker, up or away, its number of slots, and its windows after the open one: announced, or by habit."""
-
-    worker: str
-    slots: int
-    windows: Windows
     speed: float = 1.0
 
 

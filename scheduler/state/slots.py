@@ -273,8 +273,18 @@ def habitual(last: Window | None, gap: float | None, now: float) -> Windows:
 
 
 def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
-    """Windows given as (starts in, lasts) on the driver's clock."""
-    return Windows([Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows])
+    """Windows given as (starts in, lasts) on the driver's clock: in order, and without what lies in an earlier one.
+
+    Any peer may announce any windows. A search for a long one would have to pass over those that others cover.
+    """
+    found: list[Window] = []
+    free = -math.inf
+    for starts_in, lasts in sorted(windows):
+        opens, closes = max(now + starts_in, free), now + starts_in + lasts
+        if opens < closes:
+            found.append(Window(opens, closes))
+            free = closes
+    return Windows(found)
 
 
 class SlotTable:

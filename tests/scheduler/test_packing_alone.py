@@ -56,7 +56,7 @@ def test_where_no_plan_can_be_made_windows_are_seldom_looked_at() -> None:
     grid.pc("a", 10_000, slots=INTERVALS + 1)
     grid.tasks(5, 4)
     assert grid.looks() == 1
-    pause = LONG_PAUSE * SLOT_COST_S * 2 * (INTERVALS + 1)
+    pause = LONG_PAUSE * SLOT_COST_S * (INTERVALS + 1 + 1)  # the slots, and the PC
     for wait, looks in ((0.9 * pause, 0), (0.2 * pause, 1)):
         grid.wait(wait)
         grid.tasks(5)

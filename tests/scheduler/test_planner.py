@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, WEEK_S, HabitualWindows, Window, Windows
+from deskgrid.scheduler.fitting import fits
+from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, WEEK_S, HabitualWindows, UpcomingWindows, Window, Windows
 from deskgrid.scheduler.policies.planning import planner as planner_module
 from deskgrid.scheduler.policies.planning.planner import (
     INTERVALS,
@@ -35,7 +36,8 @@ def known(
     now: float = 0.0,
     reserve: float = 0.0,
 ) -> KnownWindows:
-    return KnownWindows(now, current or {}, {slot: Windows(its) for slot, its in (announced or {}).items()}, reserve)
+    coming = [UpcomingWindows(name, 1, Windows(its)) for (name, _), its in (announced or {}).items()]
+    return KnownWindows(now, current or {}, coming, reserve)
 
 
 def rooms_of(known: KnownWindows, least: float = 0.0, until: float = WEEK_S) -> list[Interval]:
@@ -136,12 +138,27 @@ def test_of_windows_that_come_again_too_short_none_is_looked_at(monkeypatch: pyt
 
 
 def test_no_more_windows_are_expected_than_a_search_can_look_at() -> None:
-    view = KnownWindows(0.0, {}, {A: HabitualWindows([Window(0, 5), Window(6, 11)])}, 0.0)
+    view = KnownWindows(0.0, {}, [UpcomingWindows("a", 1, HabitualWindows([Window(0, 5), Window(6, 11)]))], 0.0)
     assert sum(1 for _ in view.intervals(0.0)) == MOST
 
 
+def test_windows_of_a_worker_with_many_slots_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def noted(least: float, seconds: float) -> bool:
+        asked.append(seconds)
+        return fits(least, seconds)
+
+    monkeypatch.setattr(planner_module, "fits", noted)
+    windows = Windows([Window(0, 5), Window(10, 30)])
+    view = KnownWindows(0.0, {("a", 1): Interval(0, 8, ("a", 1))}, [UpcomingWindows("a", 1000, windows)], 0.0)
+    found = list(islice(view.intervals(7.0), 1001))
+    assert found == [Interval(0, 8, ("a", 1)), *[Interval(10, 30, ("a", slot)) for slot in range(1000)]]
+    assert len(asked) < 10
+
+
 def test_windows_by_habit_go_on_as_they_began() -> None:
-    view = KnownWindows(0.0, {}, {A: HabitualWindows([Window(5, 10), Window(12, 17)])}, 0.0)
+    view = KnownWindows(0.0, {}, [UpcomingWindows("a", 1, HabitualWindows([Window(5, 10), Window(12, 17)]))], 0.0)
     assert rooms_of(view)[:4] == [Interval(5 + 7 * n, 10 + 7 * n, A) for n in range(4)]
 
 
@@ -439,7 +456,8 @@ def test_a_new_plan_is_made_when_the_old_one_no_longer_holds() -> None:
 
 
 def test_the_cost_of_a_look_is_the_rooms_it_took() -> None:
-    view = KnownWindows(0.0, {}, dict.fromkeys([A, B], HabitualWindows([Window(0, 9), Window(10, 19)])), 0.0)
+    habit = HabitualWindows([Window(0, 9), Window(10, 19)])
+    view = KnownWindows(0.0, {}, [UpcomingWindows("a", 1, habit), UpcomingWindows("b", 1, habit)], 0.0)
     planner = Planner()
     assert planner.look(view, [8.0] * 50) == 50
     assert planner.look(view, [8.0] * 50) == 50

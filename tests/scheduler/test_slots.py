@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from deskgrid.scheduler.model import Attempt, Windows
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows
 from deskgrid.scheduler.state.slot_index import SlotIndex
-from deskgrid.scheduler.state.slots import Sent, Slot, SlotTable, Worker
+from deskgrid.scheduler.state.slots import Sent, Slot, SlotTable, Worker, announced
 
 SECONDS = st.sampled_from([0.0, 0.25, 1.0, 2.0, 4.0, 7.5, 20.0])
 UPTIMES = st.one_of(SECONDS, st.just(math.inf))
@@ -127,3 +127,18 @@ def test_a_slot_whose_time_stands_still_may_be_the_tightest() -> None:
         table.index(slot, 0.0)
     assert table.spare.tightest(1.0, 0.0) == (5.0, 15.0, busy.number)
     assert table.spare.tightest(10.0, 0.0) == (20.0, 0.0, late.number)
+
+
+# --- windows --------------------------------------------------------------------------------------------------------
+
+
+def test_announced_windows_come_in_order_and_none_lies_in_another() -> None:
+    given = [(300.0, 10.0), (0.0, 20.0), (5.0, 5.0), (15.0, 25.0), (40.0, 5.0), (60.0, 0.0)]
+    assert announced(given, 1000.0) == Windows(
+        [Window(1000, 1020), Window(1020, 1040), Window(1040, 1045), Window(1300, 1310)]
+    )
+    assert announced([], 1000.0) == Windows()
+
+
+def test_an_announced_window_behind_one_without_end_is_none() -> None:
+    assert announced([(5.0, OPEN_ENDED), (900.0, 9.0)], 1.0) == Windows([Window(6, OPEN_ENDED)])

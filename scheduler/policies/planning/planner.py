@@ -15,7 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from deskgrid.scheduler.fitting import NO_MORE, fits
-from deskgrid.scheduler.model import WEEK_S, Window, Windows
+from deskgrid.scheduler.model import WEEK_S, UpcomingWindows, Window, Windows
 from deskgrid.scheduler.policies.planning.relaxation import done_at
 from deskgrid.scheduler.policies.planning.subset_sum import fill
 from deskgrid.scheduler.prediction.beyond import beyond
@@ -59,32 +59,34 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownWindows:
-    """The windows known at ``now``, by slot: the rest of each open one, and the announced ones.
+    """The windows known at ``now``: the rest of each open one, by slot, and the announced ones, by worker.
 
-    ``reserve``: seconds to keep free in each window.
+    ``announced``: as long as a PC of speed 1 would need them; ``reserve``: seconds to keep free in each window.
     """
 
     now: float
     current: Mapping[SlotKey, Interval]
-    announced: Mapping[SlotKey, Windows]
+    announced: Sequence[UpcomingWindows]
     reserve: float
 
     def intervals(self, least: float) -> Iterator[Interval]:
         """All intervals longer than ``least``, by their start, and those expected beyond the announced windows."""
-        slots = {**self.announced, **dict.fromkeys(self.current.keys() - self.announced.keys(), Windows())}
-        return heapq.merge(*(self._intervals_of(slot, windows, least) for slot, windows in slots.items()))
+        free: dict[str, float] = {}
+        for (worker, _), current in self.current.items():
+            free[worker] = max(free.get(worker, self.now), current.end + self.reserve)
+        rest = sorted([each for each in self.current.values() if fits(least, each.end - each.start)])
+        coming = [self._intervals_of(each, free.get(each.worker, self.now), least) for each in self.announced]
+        return heapq.merge(rest, *coming)
 
-    def _intervals_of(self, slot: SlotKey, windows: Windows, least: float) -> Iterator[Interval]:
-        free = self.now
-        if (current := self.current.get(slot)) is not None:
-            free = current.end + self.reserve
-            if fits(least, current.end - current.start):
-                yield current
+    def _intervals_of(self, coming: UpcomingWindows, free: float, least: float) -> Iterator[Interval]:
+        """Those of all slots of a worker: they have the same windows, so each is looked at once."""
+        windows = coming.windows
         for window, later in chain(((window, 0.0) for window in windows), self._beyond(windows, least)):
-            interval = Interval(max(window.opens + later, free), window.closes + later - self.reserve, slot)
+            start, end = max(window.opens + later, free), window.closes + later - self.reserve
             free = max(free, window.closes + later)
-            if fits(least, interval.end - interval.start):
-                yield interval
+            if fits(least, end - start):
+                for slot in range(coming.slots):
+                    yield Interval(start, end, (coming.worker, slot))
 
     def _beyond(self, windows: Windows, least: float) -> Iterator[tuple[Window, float]]:
         """The windows beyond the announced ones, if one of those that come again is long enough."""
