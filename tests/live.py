@@ -31,8 +31,8 @@ from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
 from deskgrid.worker.agent import WorkerOptions, run_worker
 from deskgrid.worker.windows.uptime import UptimePlan
 from deskgrid.worker.windows.windows_file import WindowsFile
-from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine, enrolled
-from tests.waiting import eventually
+from tests.peers import BareWorker, Client, Peer, SocketLine, enrolled
+from tests.waiting import PATIENCE_S, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
 # How tests start a worker as a process: on a machine that is busy with tests, tasks that give way would starve.

@@ -21,9 +21,8 @@ from deskgrid import wire
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.wire.key_pair import new_pair
+from tests.waiting import PATIENCE_S
 
-# For a thread to end, a peer to answer, a task to be done: far longer than any of it takes on a busy machine.
-PATIENCE_S = 30.0
 # The program that every PC can run without the grid's help; it is not run where workers are bare.
 COMMAND: bytes = msgpack.packb({"kind": "command", "argv": [sys.executable, "-c", "print(1)", "{}"]})
 _HANDSHAKES = (

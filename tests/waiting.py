@@ -4,11 +4,13 @@ import threading
 import time
 from collections.abc import Callable
 
+# How long a test waits for what has to happen: only one that fails waits so long, so there is room for a busy machine.
+PATIENCE_S = 30.0
 # Between two looks. Short, so that a test ends soon after what it waits for has happened.
 POLL_S = 0.005
 
 
-def eventually(predicate: Callable[[], bool], seconds: float = 10.0) -> bool:
+def eventually(predicate: Callable[[], bool], seconds: float = PATIENCE_S) -> bool:
     """Whether ``predicate()`` comes true within ``seconds``; looks at least once."""
     deadline = time.monotonic() + seconds
     never = threading.Event()

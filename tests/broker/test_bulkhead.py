@@ -18,8 +18,8 @@ from deskgrid.broker.port.penalties import FAULTS
 from deskgrid.broker.work.orders import Orders
 from deskgrid.broker.work.workers import NAMESAKES_LIMIT, WorkerSessions
 from tests.live import LiveGrid, live_grid
-from tests.peers import COMMAND, PATIENCE_S, BareWorker, SocketLine
-from tests.waiting import eventually
+from tests.peers import COMMAND, BareWorker, SocketLine
+from tests.waiting import PATIENCE_S, eventually
 
 # A name at which the handlers below stumble.
 BOOM = "boom"

@@ -12,7 +12,8 @@ from deskgrid import wire
 from deskgrid.broker.port.allowed import FEWEST_CONNECTIONS, OTHER_FILES
 from deskgrid.wire.joinline import parse_join_line
 from tests.live import ROOT
-from tests.peers import PATIENCE_S, Client, SocketLine
+from tests.peers import Client, SocketLine
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no such limit")
 

@@ -20,7 +20,7 @@ from deskgrid.broker.store.schema import FORMAT
 from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, TaskOptions, batches, results_in
 from tests.broker.records import dropped, result_of
 from tests.live import ROOT
-from tests.peers import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 BAG = BagRow(
     1, "a1", "sweep", "python", "ada", "digest", TaskOptions(30.0, 2), predicted=True, closed=False, created=1e9

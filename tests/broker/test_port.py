@@ -20,8 +20,8 @@ from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys, Side
 from tests.live import LiveGrid, live_grid
-from tests.peers import PATIENCE_S, BareWorker, Peer, SocketLine
-from tests.waiting import eventually
+from tests.peers import BareWorker, Peer, SocketLine
+from tests.waiting import PATIENCE_S, eventually
 
 # ZMTP 3.1: signature, version, mechanism NULL, as client; then filler.
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)

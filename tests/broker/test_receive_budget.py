@@ -32,7 +32,8 @@ from deskgrid.broker.store.journal import Journal
 from tests.fuzz.test_flood import OPENING
 from tests.live import LiveGrid, live_grid
 from tests.memory import resident
-from tests.peers import PATIENCE_S, SocketLine
+from tests.peers import SocketLine
+from tests.waiting import PATIENCE_S
 
 MIB = 2**20
 KEYS = {"ann": b"a", "mallory": b"m", "workers": b"w"}

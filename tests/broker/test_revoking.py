@@ -16,8 +16,8 @@ from deskgrid.errors import GridRefused
 from deskgrid.wire.joinline import JoinLine, Keys, Side, read_join_line
 from deskgrid.wire.key_pair import new_pair
 from tests.live import LiveGrid, live_grid
-from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine
-from tests.waiting import eventually
+from tests.peers import BareWorker, Client, Peer, SocketLine
+from tests.waiting import PATIENCE_S, eventually
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from deskgrid.broker import loop as loop_module
 from deskgrid.broker.loop import Loop
 from deskgrid.broker.store.journal import Journal
 from tests.live import BrokerProcess, LiveGrid, live_grid
-from tests.peers import PATIENCE_S, BareWorker, Client, SocketLine, enrolled
-from tests.waiting import eventually
+from tests.peers import BareWorker, Client, SocketLine, enrolled
+from tests.waiting import PATIENCE_S, eventually
 
 
 @pytest.fixture

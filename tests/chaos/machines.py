@@ -16,11 +16,10 @@ from typing import Protocol
 from deskgrid.wire.joinline import JoinLine
 from tests.chaos.proxy import Loopback, Proxy
 from tests.live import ROOT, WORKER, BrokerProcess
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 # Short, so that a storm sees workers lost and found.
 LEASE_S = 2.0
-PATIENCE_S = 30.0
 # Our processes are told from all others by this in their environment.
 _MARK = "DESKGRID_TEST_MARK"
 

@@ -14,9 +14,8 @@ import sys
 from collections.abc import Callable
 
 from deskgrid.wire.joinline import JoinLine
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
-PATIENCE_S = 10.0
 _TOOLS = ("unshare", "nsenter", "ip")
 # Addresses of the broker's end and of PCs; of no importance outside these namespaces.
 _BROKER, _PC = "10.0.0.1", "10.0.0.{}"

@@ -17,10 +17,10 @@ from pathlib import Path
 from deskgrid import Grid
 from tests.chaos.book import gang_work, gangs_gathered, gathered, recorded, work
 from tests.chaos.libraries import brought, only_index
-from tests.chaos.machines import PATIENCE_S, Machines, Network, WorkerMachine
+from tests.chaos.machines import Machines, Network, WorkerMachine
 from tests.chaos.namespaces import Switch
 from tests.chaos.proxy import Loopback
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 WORKERS = 6
 TASK_S = 0.1

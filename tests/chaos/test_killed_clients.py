@@ -10,8 +10,7 @@ import pytest
 
 from deskgrid.broker.peers import clients
 from tests.live import ROOT, LiveGrid, live_grid
-from tests.peers import PATIENCE_S
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 # Submits a bag of `argv[2]` large items, a few in each message, and never comes to its end.
 PROGRAM = """

@@ -18,9 +18,8 @@ import zmq
 from deskgrid import wire
 from deskgrid.client.template import PYTHON
 from deskgrid.wire.joinline import JoinLine
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
-PATIENCE_S = 10.0
 _TICK_MS = 5
 
 

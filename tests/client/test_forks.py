@@ -10,11 +10,10 @@ import pytest
 
 from tests.architecture.reading import ROOT
 from tests.client.fakebroker import FakeGrid
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 
-PATIENCE_S = 30.0
 OPENED = """
 import os, sys, time
 import concurrent.futures

@@ -8,10 +8,10 @@ import pytest
 
 from tests.architecture.reading import ROOT
 from tests.client.fakebroker import FakeGrid
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no signal reaches one process alone there")
 
-PATIENCE_S = 30.0
 GOES_ON = "goes on; grid.attach("
 CANCELLED = "the calls that had not ended are cancelled"
 WAITS = {

@@ -20,8 +20,7 @@ from deskgrid.client.link import Link
 from tests.chaos.proxy import Proxy
 from tests.files.fakes import content
 from tests.live import ROOT, WORKER, BrokerProcess, live_grid
-from tests.peers import PATIENCE_S
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 PARTS = 12
 BIG = os.urandom(PARTS * wire.PART_BYTES)

@@ -17,8 +17,7 @@ from deskgrid.errors import BagRejected, RemoteError, RequestFailed
 from deskgrid.homes import this_host
 from tests.files.fakes import content
 from tests.live import LiveGrid, live_grid
-from tests.peers import PATIENCE_S
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 BIG = os.urandom(2 * wire.PART_BYTES + 100)
 COPIES = """

@@ -15,8 +15,7 @@ from deskgrid.worker.files.background import Background, Dropped, TookTooLong
 from deskgrid.worker.files.turns import Turns
 from tests.files.fakes import digest, entry
 from tests.files.test_stage import Rig, failure
-from tests.peers import PATIENCE_S
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 ZEROS = bytes(wire.PART_BYTES)
 

@@ -19,7 +19,8 @@ from tests.executor.rig import call, python_template
 from tests.fuzz import small
 from tests.live import BrokerProcess, LiveWorker
 from tests.memory import most_resident, resident
-from tests.peers import PATIENCE_S, Client, SocketLine
+from tests.peers import Client, SocketLine
+from tests.waiting import PATIENCE_S
 
 CONNECTIONS = 40
 # What each sends of its message; then it is silent, and keeps the broker waiting for the rest.

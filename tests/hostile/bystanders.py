@@ -23,7 +23,8 @@ from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import read_join_line
 from tests.chaos.book import gathered, work
 from tests.pace import beat
-from tests.peers import PATIENCE_S, SocketLine
+from tests.peers import SocketLine
+from tests.waiting import PATIENCE_S
 
 # Between two pings, and between two looks at how long a beat is. Seconds.
 PING_S = 0.015

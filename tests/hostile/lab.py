@@ -31,8 +31,8 @@ from tests.hostile.forging import Frames, packed
 from tests.live import ROOT
 from tests.memory import most_resident, resident, swapped
 from tests.pace import typical
-from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine
-from tests.waiting import eventually
+from tests.peers import BareWorker, Client, Peer, SocketLine
+from tests.waiting import PATIENCE_S, eventually
 
 _Peer = TypeVar("_Peer", bound=Peer)
 # The last words of a process that ended, characters.

@@ -8,7 +8,8 @@ import pytest
 from deskgrid import Grid, wire
 from tests.hostile.forging import account, nested, packed
 from tests.hostile.lab import Lab
-from tests.peers import PATIENCE_S, BareWorker, Client
+from tests.peers import BareWorker, Client
+from tests.waiting import PATIENCE_S
 
 # How deep: more than Python's own limit of calls.
 DEPTH = 1000

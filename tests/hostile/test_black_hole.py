@@ -11,7 +11,8 @@ from deskgrid import Grid, wire
 from tests.chaos.book import answer, work
 from tests.counting import COUNTS
 from tests.hostile.lab import Lab
-from tests.peers import PATIENCE_S, BareWorker
+from tests.peers import BareWorker
+from tests.waiting import PATIENCE_S
 
 TASKS, TASK_S, TIMEOUT_S = 50, 0.05, 1.0
 SLOTS = 64

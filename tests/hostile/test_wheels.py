@@ -14,7 +14,7 @@ import pytest
 
 from deskgrid.worker.environments import install
 from deskgrid.worker.environments.install import ABOUT, FILES, Trouble, WheelRefused, about_of
-from tests.peers import PATIENCE_S
+from tests.waiting import PATIENCE_S
 from tests.wheels import make_wheel
 
 

@@ -58,7 +58,7 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
-    for name in ("FAULTS", *[name for name in os.environ if name.startswith("GIT_")]):
+    for name in ("PROOFS", *[name for name in os.environ if name.startswith("GIT_")]):
         monkeypatch.delenv(name, raising=False)
     return Checkout(tmp_path)
 
@@ -99,25 +99,25 @@ def test_all_are_tried_if_the_table_of_then_cannot_be_read_today(checkout: Check
     assert chosen(MUTATIONS, checkout.place) == [0, 1, 2]
 
 
-def test_all_are_tried_on_request_and_where_no_landing_is_known(
+def test_all_are_tried_on_request_and_some_where_no_landing_is_known(
     checkout: Checkout, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything = [0, 1, 2]
     assert chosen(MUTATIONS, checkout.place) == [], "nothing has happened since then"
     checkout.write("README.md", "changed")
     checkout.commit()
     assert chosen(MUTATIONS, checkout.place) == []
     with monkeypatch.context() as patch:
-        patch.setenv("FAULTS", "all")
-        assert chosen(MUTATIONS, checkout.place) == everything
+        patch.setenv("PROOFS", "all")
+        assert chosen(MUTATIONS, checkout.place) == [0, 1, 2]
+    many, some = MUTATIONS * 3, [0, 4, 8]
     fresh = tmp_path_factory.mktemp("fresh")
     for how in (("--depth=1",), ()):
         clone = fresh / f"clone{len(how)}"
         checkout.git("clone", "--quiet", *how, checkout.place.as_uri(), str(clone))
-        assert chosen(MUTATIONS, clone) == everything
-    assert chosen(MUTATIONS, tmp_path_factory.mktemp("no-repository")) == everything
+        assert chosen(many, clone) == some
+    assert chosen(many, tmp_path_factory.mktemp("no-repository")) == some
     checkout.git("update-ref", "-d", "refs/ci/passed")
-    assert chosen(MUTATIONS, checkout.place) == everything, "no remote"
+    assert chosen(many, checkout.place) == some, "no remote"
 
 
 def test_a_branch_has_changed_what_differs_from_where_it_left_the_one_that_it_follows(

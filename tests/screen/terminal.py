@@ -9,9 +9,7 @@ import threading
 from collections.abc import Sequence
 
 from tests.live import ROOT
-from tests.waiting import eventually
-
-PATIENCE_S = 30.0
+from tests.waiting import PATIENCE_S, eventually
 
 
 class Terminal:

@@ -20,7 +20,7 @@ from deskgrid.sleepbench.live import run_live
 from deskgrid.sleepbench.processes import ProcessError, Processes, snapshot_of
 from deskgrid.sleepbench.scenarios import Scenario
 from deskgrid.wire.joinline import parse_join_line
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("places")]
 
@@ -28,8 +28,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("places")]
 SCALE = 0.01
 # By how much a task may end later than predicted on a busy machine, if none is to be lost for it.
 BUSY_MARGIN_S = 0.4
-# How long a busy machine may take for what is waited for.
-PATIENCE_S = 40.0
 
 
 # --- the benchmark ---------------------------------------------------------------------------------------------------

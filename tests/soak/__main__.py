@@ -49,7 +49,12 @@ PARTS = {
         {"CHAOS_S": "60", "CHAOS_DEATHS": "5"},
         {"CHAOS_S": "6"},
     ),
-    "faults": Part("pytest", ("-q", "tests/mutations"), ("-q", "tests/mutations", "-k", "fits"), {"FAULTS": "all"}),
+    "faults": Part(
+        "pytest",
+        ("-q", "tests/mutations", "tests/grid/test_faults.py", "tests/grid/test_crash_points.py"),
+        ("-q", "tests/mutations", "-k", "fits"),
+        {"PROOFS": "all"},
+    ),
     "processes": Part("tests.soak.processes", ("--minutes", "10"), ("--minutes", "0.3")),
     "days": Part("tests.soak.days", ("--minutes", "20", "--workers", "1000"), ("--minutes", "0", "--workers", "10")),
     "sweep": Part("tests.grid.sweep", ("--seeds", "20000"), ("--seeds", "100")),

@@ -13,8 +13,8 @@ from deskgrid import wire
 from deskgrid.client.grid import Grid
 from deskgrid.scheduler.handlers.trust import FIRST_SLOTS
 from tests.live import HEARTBEAT_S, BrokerProcess, LiveWorker
-from tests.peers import PATIENCE_S, BareWorker, SocketLine, enrolled
-from tests.waiting import eventually
+from tests.peers import BareWorker, SocketLine, enrolled
+from tests.waiting import PATIENCE_S, eventually
 
 SLOTS = 64
 TASKS = 50

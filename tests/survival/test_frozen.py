@@ -14,9 +14,8 @@ import pytest
 from deskgrid.client.grid import Grid
 from deskgrid.errors import TaskCrashed
 from tests.live import ROOT, WORKER, LiveGrid, live_grid
-from tests.peers import PATIENCE_S
 from tests.survival.gates import Gate, counted
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 # Short, so that the test is; many heartbeats all the same, so that a busy machine loses nobody else.
 LEASE_S = 4.0

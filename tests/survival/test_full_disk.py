@@ -15,10 +15,9 @@ from deskgrid.client.grid import Grid
 from deskgrid.errors import BagRejected
 from tests.broker.records import result_of
 from tests.live import LiveBroker, live_grid
-from tests.peers import PATIENCE_S
 from tests.survival.conftest import SIZE, fill
 from tests.survival.gates import Gate, counted
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def disk_of(grid: Grid) -> str:

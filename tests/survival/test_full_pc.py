@@ -12,9 +12,8 @@ from deskgrid.client.bag import Bag
 from deskgrid.scheduler.state import avoided
 from deskgrid.worker.run.child import pack_files, unpack_files
 from tests.live import LiveGrid, live_grid
-from tests.peers import PATIENCE_S
 from tests.survival.conftest import fill
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 REST_S = 0.3
 # What a worker needs for itself, and the least that a disk has whose files cannot be written.

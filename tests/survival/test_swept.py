@@ -9,7 +9,7 @@ import pytest
 from deskgrid import File, Grid
 from deskgrid.homes import this_host
 from tests.live import LiveGrid, live_grid
-from tests.peers import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 
 def swept(*places: Path) -> int:

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.live import ROOT, WORKER
-from tests.peers import PATIENCE_S
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 class WorkerProcess:

@@ -19,8 +19,7 @@ from deskgrid.worker.run import beneath, clearing
 from deskgrid.worker.run.accounts import AccountError, UserAccount, find_accounts, reserved
 from deskgrid.worker.run.pool import Accounts, NoAccount
 from tests.files.test_stage import Rig
-from tests.peers import PATIENCE_S
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worker.users import can_make_users, changed, users
 
 if sys.platform != "win32":

@@ -18,8 +18,8 @@ from deskgrid.worker.windows.uptime import Cycle, parse_until
 from deskgrid.worker.windows.weekly import DAY_NAMES
 from tests.executor.rig import alive, call, python_template, written
 from tests.live import LiveGrid, LiveWorker
-from tests.peers import PATIENCE_S, Client
-from tests.waiting import eventually
+from tests.peers import Client
+from tests.waiting import PATIENCE_S, eventually
 from tests.worker.tasks import square, starts, submit_waiting
 
 

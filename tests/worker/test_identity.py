@@ -20,7 +20,7 @@ from deskgrid.worker.identities import Identities
 from deskgrid.worker.windows.uptime import Until
 from tests.executor.rig import call, command_template, python_template
 from tests.live import LiveGrid, live_grid
-from tests.peers import PATIENCE_S
+from tests.waiting import PATIENCE_S
 from tests.worker.machine import worker_process
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of processes")

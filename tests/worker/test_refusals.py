@@ -23,8 +23,7 @@ from deskgrid.worker.identities import Identities, PcIdentity
 from deskgrid.worker.link import UnknownKey
 from deskgrid.worker.work import SlotWork
 from tests.live import LiveGrid, LiveWorker
-from tests.peers import PATIENCE_S
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def fresh_pair() -> tuple[bytes, bytes]:

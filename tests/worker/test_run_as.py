@@ -22,8 +22,7 @@ from deskgrid.worker.run.accounts import AccountError, find_accounts
 from deskgrid.worker.run.folders import PREFIX
 from tests.executor.rig import alive, call, command_template, python_template, written
 from tests.live import ROOT, LiveGrid, live_grid
-from tests.peers import PATIENCE_S
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worker.machine import WorkerProcess, worker_process
 from tests.worker.users import can_make_users, users
 

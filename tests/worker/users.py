@@ -7,13 +7,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 if os.name != "nt":
     import pwd
 
 PREFIX = "deskgridtest"
-PATIENCE_S = 30.0
 # The number of the first user that a process makes, and the most that it makes at a time.
 FIRST, MOST = 1_000_000, 16
 

@@ -12,6 +12,7 @@ from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelP
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
+from tests.pace import pace, typical
 from tests.scheduler.parallel.played import Grid, hosts_of
 
 
@@ -81,8 +82,8 @@ class Timed:
 @pytest.mark.slow
 @pytest.mark.parametrize("waited", [0.0, 1e5])
 @pytest.mark.parametrize("moldable", [False, True])
-def test_a_decision_about_200_gangs_on_200_slots_takes_less_than_10_ms(moldable: bool, waited: float) -> None:
-    """The median of many."""
+def test_a_decision_about_200_gangs_on_200_slots_takes_few_milliseconds(moldable: bool, waited: float) -> None:
+    """The median of many, in beats of about two milliseconds."""
     chance = Random(7)
     hosts = [host for site in "ABCD" for host in hosts_of(site, 50)]
     windows: dict[str, list[tuple[float, float]]] = {}
@@ -103,11 +104,12 @@ def test_a_decision_about_200_gangs_on_200_slots_takes_less_than_10_ms(moldable:
     grid = Grid(hosts, windows, singles=True).submit(jobs)
     grid.play(policy, until=-1.0)
     policy.seconds.clear()
+    before = pace(time.thread_time)
     for number in range(150):
         grid.at(number / 10, lambda: None)
     grid.play(policy, until=20.0)
     assert len(policy.seconds) > 100
-    assert sorted(policy.seconds)[len(policy.seconds) // 2] < 0.010
+    assert typical(policy.seconds) < 5 * max(before, pace(time.thread_time))
 
 
 @pytest.mark.parametrize("closes", [inf, 1000.0])
