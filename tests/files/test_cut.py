@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,9 @@ def worker_of(line: Any, home: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Uploads:
-    """The parts that programs of this process send. ``gate`` opens when half of them were."""
+    """The parts that programs of this process send. Before the one in the middle: ``at_half()``, and ``gate`` opens."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at_half: Callable[[], object] = bool) -> None:
         self.sent: Counter[bytes] = Counter()
         self.gate = threading.Event()
         send = Link.send
@@ -57,6 +57,7 @@ class Uploads:
             if isinstance(message, wire.Part):
                 self.sent[message.digest] += 1
                 if self.sent.total() == PARTS // 2:
+                    at_half()
                     self.gate.set()
             send(link, message, *args, **more)
 
@@ -77,10 +78,11 @@ def submitting(grid: Grid, big: str) -> Iterator[list[Any]]:
 def test_an_upload_whose_connection_was_cut_repeats_one_part_at_most(
     tmp_path: Path, big: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uploads = Uploads(monkeypatch)
     with live_grid(tmp_path / "home", workers=1, durability="process") as live:
         line = live.broker.line("client")
         cable = Proxy(line)
+        # However late this thread is, the part in the middle is on its way when the cable is cut.
+        uploads = Uploads(monkeypatch, cable.stall)
         try:
             with Grid(str(cable.dialled(line))) as grid:
                 with submitting(grid, big) as bags:
