@@ -9,9 +9,13 @@ Rule: this file imports nothing of ours, because the process that runs tasks loa
 
 import enum
 import pickle
+import re
 import sys
 from functools import reduce
 from typing import Any
+
+# Where an object is, as in `<function twice at 0x7f0e5c0a4c20>`.
+_ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
 
 
 def class_of(name: str, members: tuple[Any, ...], pickled: bytes) -> Any:
@@ -28,10 +32,12 @@ def class_of(name: str, members: tuple[Any, ...], pickled: bytes) -> Any:
 def members_of(kind: type) -> tuple[Any, ...]:
     """Return what two versions of a class need to have in common: its bases, its data, and its methods."""
     values: list[tuple[str, str]] = []
+    fields: list[Any] = [*getattr(kind, "__dataclass_fields__", ()), *getattr(kind, "_fields", ())]
     if isinstance(kind, enum.EnumMeta):
         members: dict[str, Any] = dict(kind.__members__)
-        values = [(name, repr(member.value)) for name, member in members.items()]
-    fields = [*getattr(kind, "__dataclass_fields__", ()), *getattr(kind, "_fields", ())]
+        values = [(name, _ADDRESS.sub("", repr(member.value))) for name, member in members.items()]
+    if any(base.__module__ == "_ctypes" for base in kind.__mro__):
+        fields += [(name, of.__name__, *bits) for name, of, *bits in getattr(kind, "_fields_", ())]
     slots = vars(kind).get("__slots__", ())
     methods = [name for name, value in vars(kind).items() if not _is_special(name) and hasattr(value, "__get__")]
     return (

@@ -5,7 +5,7 @@ it had, and some members come out differently. Here `type` makes the class, with
 they were. So members may refer to their class, and nothing of the script runs: no metaclass, no `__init_subclass__`, no
 `__set_name__`, no `__new__` of an enum.
 
-Rule: this file imports nothing else of ours, because the process that runs tasks loads it, too.
+Rule: this file imports nothing of ours but its two parts, because the process that runs tasks loads it, too.
 """
 
 import abc
@@ -18,12 +18,14 @@ import operator
 import pickle
 import sys
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from deskgrid.rebuilt_ctypes import AT_ONCE, FIELDS, derived, is_made_by_ctypes, is_of_c, set_on
 from deskgrid.rebuilt_types import Done, Types, tracker
 
 MAIN = "__main__"
@@ -64,26 +66,34 @@ def _class(key: str, again: bool, make: tuple[type[type], str, tuple[type, ...]]
     """
     known = tracker()._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
     if known is None:
-        whole, (metaclass, name, bases) = _Catcher(), make
-        try:
-            type.__new__(metaclass, name, bases, {"": whole, **members})
-        except Exception:
-            if whole.kind is None:
-                raise
-        type.__delattr__(whole.kind, "")
-        if isinstance(whole.kind, abc.ABCMeta):
-            _abc._abc_init(whole.kind)  # what `ABCMeta.__new__` does besides
-        known = tracker()._lookup_class_or_track(key, whole.kind)
-        again = again or known is whole.kind
+        metaclass, name, bases = make
+        of_c = any(map(is_of_c, bases))
+        made = metaclass(name, bases, dict(members)) if of_c else _bare_class(metaclass, name, bases, members)
+        known = tracker()._lookup_class_or_track(key, made)
+        again = again or known is made
     if again:
         _unfinished.add(id(known))
     return known
 
 
+def _bare_class(metaclass: type[type], name: str, bases: tuple[type, ...], members: Mapping[str, Any]) -> Any:
+    whole = _Catcher()
+    try:
+        type.__new__(metaclass, name, bases, {"": whole, **members})
+    except Exception:
+        if whole.kind is None:
+            raise
+    type.__delattr__(whole.kind, "")
+    if isinstance(whole.kind, abc.ABCMeta):
+        _abc._abc_init(whole.kind)  # what `ABCMeta.__new__` does besides
+    return whole.kind
+
+
 def _set(kind: type, members: Mapping[str, object]) -> None:
     if id(kind) in _unfinished:
+        put: Any = set_on if is_of_c(kind) else type.__setattr__
         for name, value in members.items():
-            type.__setattr__(kind, name, value)
+            put(kind, name, value)
 
 
 def _finish(kind: Any, state: tuple[list[None], list[type]]) -> None:
@@ -108,25 +118,42 @@ def _bare_member(kind: Any, key: str | int, base: Any, args: tuple[Any, ...]) ->
 
 def _fill_member(member: Any, state: Any) -> None:
     if id(type(member)) in _unfinished:
-        attributes, slots = state if isinstance(state, tuple) else (state, None)
-        object.__getattribute__(member, "__dict__").update(attributes or {})
-        for name, value in (slots or {}).items():
-            object.__setattr__(member, name, value)
+        _set_state(member, state)
 
 
 # Those of scripts that are not the `__main__` here, by name and type.
-_sentinels: dict[tuple[str, int], object] = {}
+_sentinels: dict[Any, object] = {}
 
 
-def _sentinel(kind: type, name: str, stays: bool) -> object:
-    """Return the object of this type that `__main__` has by this name; if it has none, the one that stands for it."""
-    main: dict[str, object] = vars(sys.modules[MAIN])
+def _sentinel(kind: type, name: str, stays: bool, base: Any = None, args: tuple[Any, ...] = ()) -> object:
+    """Return the object of this type that `__main__` has by this name; if it has none, the one that stands for it.
+
+    ``base``, ``args``: how to make one that gets state.
+    """
+    main = vars(sys.modules[MAIN])
     if type(main.get(name)) is kind:
         return main[name]
-    if stays:
-        main[name] = object.__new__(kind)
-        return main[name]
-    return _sentinels.setdefault((name, id(kind)), object.__new__(kind))
+    space: dict[Any, object] = main if stays else _sentinels
+    key = name if stays else (name, id(kind))
+    if stays or key not in space:
+        space[key] = (base or object).__new__(kind, *args)
+        if base is not None:
+            _unfinished.add(id(space[key]))
+    return space[key]
+
+
+def _fill_sentinel(value: Any, state: list[Any]) -> None:
+    if id(value) in _unfinished:
+        _unfinished.discard(id(value))
+        _set_state(value, state[0])
+
+
+def _set_state(value: object, state: Any) -> None:
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    if attributes:
+        object.__getattribute__(value, "__dict__").update(attributes)
+    for name, each in (slots or {}).items():
+        object.__setattr__(value, name, each)
 
 
 # --- taken apart ------------------------------------------------------------------------------------------------------
@@ -138,8 +165,9 @@ def _class_taken_apart(kind: Any, again: bool, more: list[Done]) -> tuple[Any, .
     slots = tuple([name for name, value in vars(kind).items() if _is_slot(kind, name, value)])
     # Where their order comes from, too. What the metaclass has a descriptor for is there: it could not be set.
     metaclass: Any = type(kind)
-    taken = _names_taken(metaclass)
-    first = {name: members.pop(name) if name in taken else None for name in list(members)}
+    taken = _names_taken(metaclass) | (AT_ONCE if is_of_c(kind) else set())
+    names = [name for name in members if name != FIELDS or not is_of_c(kind)]
+    first = {name: members.pop(name) if name in taken else None for name in names}
     first["__qualname__"] = kind.__qualname__
     if "__slots__" in members:
         first["__slots__"] = slots
@@ -167,7 +195,7 @@ def _is_slot(kind: type, name: str, value: object) -> bool:
 
 
 def _is_made_by_type(kind: type, name: str, value: object) -> bool:
-    return name in _MADE_BY_TYPE or _is_slot(kind, name, value)
+    return name in _MADE_BY_TYPE or _is_slot(kind, name, value) or is_made_by_ctypes(kind, name, value)
 
 
 _MADE_BY_TYPE = frozenset({"_abc_impl", "__annotate_func__", "__annotations_cache__", "__classdictcell__"})
@@ -185,12 +213,12 @@ def _names_taken(metaclass: type) -> frozenset[str]:
 
 
 _BEHAVIOUR = (FunctionType, staticmethod, classmethod, property)
-_OF_GENERICS = ("__parameters__", "__type_params__", "__orig_bases__")
+_NEEDED_FIRST = ("__parameters__", "__type_params__", "__orig_bases__", FIELDS)
 
 
 def _turn(name: str, value: object) -> int:
     """Return when a member is set: objects of the class may be among its members, and need its methods."""
-    if name in _OF_GENERICS:
+    if name in _NEEDED_FIRST:
         return 0
     return 3 if not isinstance(value, _BEHAVIOUR) else 1 if name.startswith("__") else 2
 
@@ -207,15 +235,19 @@ def _member_taken_apart(member: Any) -> tuple[Any, ...]:
     """Return how to make a member of an enum that is being made."""
     kind = type(member)
     key = member._name_ if member._name_ in kind._member_map_ else member._value_
-    base = _plain_base(kind)
+    made = kind, key, *_bare(member)
+    return _bare_member, made, object.__getstate__(member), None, None, _fill_member
+
+
+def _bare(value: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return how to make an object without its state: the class whose `__new__` does it, and more arguments of that."""
+    base = _plain_base(type(value))
     if base is object:
-        args: tuple[Any, ...] = ()
-    elif hasattr(base, "__getnewargs__"):
-        args = base.__getnewargs__(member)
-    else:
-        reduced: Any = object.__reduce_ex__(member, 2)
-        args = reduced[1][1:] if reduced[0] is _NEW_OBJECT else reduced[1]
-    return _bare_member, (kind, key, base, args), object.__getstate__(member), None, None, _fill_member
+        return base, ()
+    if hasattr(base, "__getnewargs__"):
+        return base, base.__getnewargs__(value)
+    reduced: Any = object.__reduce_ex__(value, 2)
+    return base, reduced[1][1:] if reduced[0] is _NEW_OBJECT else reduced[1]
 
 
 def _plain_base(kind: type) -> Any:
@@ -224,14 +256,17 @@ def _plain_base(kind: type) -> Any:
 
 
 def sentinel(value: object, *, stays: bool) -> tuple[Any, ...] | None:
-    """Return how to find an object without state by its name, if it has one: a sentinel is told by its identity."""
+    """Return how to find a sentinel by its name, because it is told by its identity.
+
+    That is an object without state that has a name, or one that says itself that it is pickled by name.
+    """
     kind = type(value)
     if kind is not object:
-        if not kind.__flags__ & _IS_HEAP_TYPE or kind.__reduce_ex__ is not object.__reduce_ex__:
+        if not kind.__flags__ & _IS_HEAP_TYPE:
             return None
-        if kind.__reduce__ is not object.__reduce__ or _plain_base(kind) is not object:
-            return None
-        if object.__getstate__(value) is not None:
+        if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
+            return _by_its_name(value, kind, stays)
+        if _plain_base(kind) is not object or object.__getstate__(value) is not None:
             return None
     module = sys.modules.get(MAIN if kind is object else kind.__module__)
     names = list(vars(module).items()) if module is not None else []
@@ -239,6 +274,16 @@ def sentinel(value: object, *, stays: bool) -> tuple[Any, ...] | None:
     if name is None:
         return None
     return (_sentinel, (kind, name, stays)) if module is sys.modules[MAIN] else (getattr, (module, name))
+
+
+def _by_its_name(value: object, kind: type, stays: bool) -> tuple[Any, ...] | None:
+    """Return how to find an object of the script whose `__reduce__` returns a name. It has state where it is made."""
+    if kind.__module__ != MAIN or not any(each is value for each in vars(sys.modules[MAIN]).values()):
+        return None
+    name: Any = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    if not isinstance(name, str) or vars(sys.modules[MAIN]).get(name) is not value:
+        return None
+    return _sentinel, (kind, name, stays, *_bare(value)), [object.__getstate__(value)], None, None, _fill_sentinel
 
 
 # The wrapper that `functools.lru_cache` makes, and a function as `functools.singledispatch` makes them: with this code.
@@ -261,8 +306,8 @@ def _dispatching(value: Any, make: Any, function: object, registry: Mapping[type
     return make, (function,), {_REGISTERED: calls}
 
 
-def _of_functools(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
-    """Return how to make what a decorator of `functools` has made, which only brings locks and weak references."""
+def _of_python(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
+    """Return how to make what only brings locks and weak references: by decorators of `functools`, or by `weakref`."""
     if kind is FunctionType and value.__code__ is _DISPATCHER.__code__ and is_by_value(value):
         registry = vars(value)["registry"]
         return _dispatching(value, functools.singledispatch, registry[object], registry)
@@ -272,7 +317,17 @@ def _of_functools(value: Any, kind: type, is_by_value: Callable[[object], bool])
         return kind, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
     if kind is functools.singledispatchmethod:
         return _dispatching(value, kind, value.func, value.dispatcher.registry)
+    if kind is weakref.WeakValueDictionary or kind is weakref.WeakKeyDictionary:
+        return kind, (), None, None, iter(list(value.items()))
     return None
+
+
+def _content(cell: CellType) -> list[Any]:
+    """Return what a variable of a function has, or nothing if it has none yet."""
+    try:
+        return [cell.cell_contents]
+    except ValueError:
+        return []
 
 
 def _with_its_file(code: CodeType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -307,8 +362,9 @@ def pickler() -> Any:
         return inner._lookup_module_and_qualname(value) is None
 
     def is_made_here(kind: Any) -> bool:
-        """Whether `type` has made it, and no module has it by its name."""
-        return _plain_base(type(kind)) is type and not inner._should_pickle_by_reference(kind)
+        """Whether `type` or `ctypes` has made it, and no module has it by its name."""
+        made = _plain_base(type(kind)) is type or is_of_c(kind)
+        return made and not inner._should_pickle_by_reference(kind)
 
     class ByValue(base):  # type: ignore[misc]  # cloudpickle has no types
         # Whether a class that is there gets its members anew, and a sentinel is found by its name from then on.
@@ -317,8 +373,9 @@ def pickler() -> Any:
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             self._types = Types()
-            # The ids of enums that were begun.
+            # The ids of enums that were begun, and of cells: variables of a function that functions in it share.
             self._begun: set[int] = set()
+            self._cells: set[int] = set()
 
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
@@ -327,15 +384,19 @@ def pickler() -> Any:
             if issubclass(kind, type):
                 return self._reduced_class(value)
             if kind is FunctionType:
-                return _of_functools(value, kind, is_by_value) or super().reducer_override(value)
+                return _of_python(value, kind, is_by_value) or super().reducer_override(value)
             if kind is CodeType:
                 return _with_its_file(value, inner._code_reduce(value))
             if isinstance(kind, enum.EnumType) and is_made_here(kind):
                 return self._reduced_member(value)
-            reduced = _of_functools(value, kind, is_by_value) or self._types.taken_apart(value, kind)
+            reduced = _of_python(value, kind, is_by_value) or self._types.taken_apart(value, kind)
+            if kind is CellType and id(value) in self._cells:
+                reduced = CellType, ()
             return reduced or sentinel(value, stays=self.renews) or NotImplemented
 
         def _reduced_class(self, kind: Any) -> Any:
+            if not inner._should_pickle_by_reference(kind) and (reduced := derived(kind)):
+                return reduced
             if not kind.__flags__ & _IS_HEAP_TYPE or kind in inner._BUILTIN_TYPE_NAMES or not is_made_here(kind):
                 return super().reducer_override(kind)
             if isinstance(kind, enum.EnumType):
@@ -354,9 +415,17 @@ def pickler() -> Any:
                 return _member, (kind, member._name_)
             return _member, (kind, member._value_)
 
+        def _function_getnewargs(self, function: FunctionType) -> Any:
+            """Have functions that share a variable share it where they are made again. It gets its value later."""
+            *args, closure = super()._function_getnewargs(function)
+            self._cells.update(map(id, function.__closure__ or ()))
+            return *args, closure and function.__closure__
+
         def _dynamic_function_reduce(self, function: FunctionType) -> Any:
             asked = _with_annotations(function) if sys.version_info >= (3, 14) else function
             reduced = super()._dynamic_function_reduce(asked)
+            if function.__closure__:
+                reduced[2][1]["__closure__"] = [Done(CellType, *_content(cell)) for cell in function.__closure__]
             if parameters := getattr(function, "__type_params__", ()):
                 reduced[2][1]["__type_params__"] = parameters
             return reduced

@@ -55,11 +55,7 @@ _KINDS = (
         "a queue",
         "tasks cannot reach this program: pass a list, and return results",
     ),
-    (
-        "weakref.ReferenceType weakref.WeakKeyDictionary weakref.WeakValueDictionary",
-        "a weak reference",
-        "pass the object",
-    ),
+    ("weakref.ReferenceType", "a weak reference", "pass the object"),
     ("types.FrameType types.TracebackType", "part of a running program", "pass the text that you need"),
 )
 _NOT_RUN = {

@@ -25,6 +25,7 @@ PLACES = {
     "deskgrid/option_types.py": "options",
     "deskgrid/raised.py": "lent",
     "deskgrid/rebuilt.py": "pickler",
+    "deskgrid/rebuilt_ctypes.py": "pickler",
     "deskgrid/rebuilt_types.py": "pickler",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",

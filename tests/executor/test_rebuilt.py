@@ -541,6 +541,185 @@ def look(x):
 """,
         "[Odd(1, b=2)]",
     ),
+    "structures and unions of ctypes are what they were": Case(
+        """
+import ctypes
+class Point(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_int), ("y", ctypes.c_double)]
+    def total(self):
+        return self.x + self.y * FACTOR
+class Bytes(ctypes.Union):
+    _fields_ = [("whole", ctypes.c_uint32), ("bytes", ctypes.c_ubyte * 4)]
+class Packed(ctypes.BigEndianStructure):
+    _pack_ = 1
+    _fields_ = [("a", ctypes.c_uint16), ("b", ctypes.c_uint32)]
+class Deep(ctypes.Structure):
+    _anonymous_ = "u",
+    _fields_ = [("u", Bytes), ("points", Point * 3), ("bits", ctypes.c_int, 3), ("name", ctypes.c_char * 8)]
+class Placed(Point):
+    _fields_ = [("z", ctypes.c_int)]
+    def total(self):
+        return super().total() + self.z
+Three = Point * 3
+Numbers = ctypes.c_int * 4
+def f(x):
+    deep = Deep(bits=2, name=b"deep")
+    deep.whole, deep.points[1].x = 0x01020304, 5
+    return x, deep, Placed(1, 2.0, 3), Three(Point(1, 2), Point(3, 4)), Packed(1, 2), Numbers(1, 2, 3)
+def look(x):
+    item, deep, placed, three, packed, numbers = x
+    same = type(item) is Point, type(three) is Point * 3 is Three, type(numbers) is ctypes.c_int * 4, type(deep) is Deep
+    fields = Deep.bits.size, Point._fields_, Packed._fields_ == [("a", ctypes.c_uint16), ("b", ctypes.c_uint32)]
+    deeper = sorted(deep.bytes), deep.points[1].x, deep.bits, deep.name, ctypes.sizeof(deep)
+    return item.total(), same, str(fields), deeper, placed.total(), three[1].total(), bytes(packed), list(numbers)
+""",
+        "[Point(1, 2.5)]",
+    ),
+    "pointers, functions and numbers of ctypes are what they were": Case(
+        """
+import ctypes
+class Node(ctypes.Structure):
+    pass
+Node._fields_ = [("value", ctypes.c_int), ("next", ctypes.POINTER(Node))]
+Compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
+class Metres(ctypes.c_int):
+    def twice(self):
+        return self.value * 2
+class Row(ctypes.Array):
+    _type_ = Metres
+    _length_ = 2
+def f(x):
+    compare = Compare(lambda a, b: a[0] - b[0])
+    compared = compare(ctypes.pointer(ctypes.c_int(5)), ctypes.pointer(ctypes.c_int(x)))
+    return compared, Node(1, ctypes.pointer(Node(2))).next.contents.value, Metres(4), Row(Metres(1))
+def look(x):
+    return x[0], x[1], x[2].twice(), type(x[2]) is Metres, x[3][0].twice(), type(x[3]) is Row
+""",
+    ),
+    "functions that share a variable share it": Case(
+        """
+def counter():
+    count = 0
+    def more():
+        nonlocal count
+        count += 1
+    def now():
+        return count
+    return more, now
+MORE, NOW = counter()
+def growing():
+    size, unset = 0, []
+    class Grown:
+        def grow(self):
+            nonlocal size
+            size += 1
+            return __class__
+        def size(self):
+            return size
+    def even(n):
+        return n == 0 or odd(n - 1)
+    def odd(n):
+        return n != 0 and even(n - 1)
+    def early():
+        return late
+    if unset:
+        late = 1
+    return Grown, even, early
+Grown, even, early = growing()
+def f(x):
+    more, now = x
+    grown = Grown()
+    for each in (more, MORE, MORE, grown.grow):
+        each()
+    try:
+        early()
+    except NameError as error:
+        unset = str(error)
+    return now(), NOW(), grown.size(), grown.grow() is Grown, even(7), unset, counter()
+def look(x):
+    more, now = x[-1]
+    before = now()
+    more()
+    return x[:-1], now() - before
+""",
+        "[counter()]",
+    ),
+    "weak dictionaries have what the script has": Case(
+        """
+import weakref
+class Thing:
+    known = weakref.WeakValueDictionary()
+    names = weakref.WeakKeyDictionary()
+    def __init__(self, name):
+        self.name = name
+        Thing.known[name], Thing.names[self] = self, name
+KEPT = Thing("kept")
+def f(x):
+    more = Thing(x)
+    return sorted(Thing.known), sorted(Thing.names.values()), Thing.known["kept"] is KEPT, Thing.names[KEPT]
+def look(x):
+    return x
+""",
+        "['more']",
+    ),
+    "classes that a function of the script has made are its own": Case(
+        """
+def made(factor):
+    class Base:
+        def __init__(self):
+            super().__init__()
+            self.factor = factor
+    class Sub(Base):
+        def me(self):
+            return super().__init__(), __class__
+    return Base, Sub
+Base, Sub = made(4)
+Record = dataclasses.make_dataclass("Record", [("x", int)])
+def f(x):
+    return Sub(), Record(x)
+def look(x):
+    sub, record = x
+    return sub.factor, sub.me()[1] is Sub, type(sub) is Sub, isinstance(sub, Base), record == Record(1)
+""",
+    ),
+    "members of an enum may be functions": Case(
+        """
+class Rule(enum.Enum):
+    LEAST = enum.member(functools.partial(min))
+    MOST = enum.member(functools.partial(lambda *each: max(each)))
+    def __call__(self, *each):
+        return self.value(*each)
+def f(x):
+    return x
+def look(x):
+    return x is Rule.MOST, x(1, 2), Rule.LEAST(1, 2)
+""",
+        "[Rule.MOST]",
+    ),
+    "an object that is pickled by its name is that of the script": Case(
+        """
+import copy
+class Unset:
+    def __init__(self, text):
+        self.text = text
+    def __reduce__(self):
+        return "UNSET"
+UNSET = Unset("unset")
+class Unit(str):
+    __slots__ = "power",
+    def __reduce__(self):
+        return str(self)
+METRE = Unit("METRE")
+METRE.power = 1
+def f(x):
+    return x, sys.modules["__main__"].UNSET is UNSET, copy.copy(UNSET) is UNSET, copy.deepcopy([METRE])[0] is METRE
+def look(x):
+    return x[0][0] is UNSET, UNSET.text, x[0][1] is METRE, METRE, METRE.power, x[1:]
+def look(x, look=look):
+    return [str(each) for each in look(x)]
+""",
+        "[(UNSET, METRE)]",
+    ),
     "annotations that are text may name anything": Case(
         """
 import threading, typing
@@ -666,7 +845,28 @@ def test_code_keeps_the_name_of_its_file_and_its_lines(pickled: Callable[[object
     assert [list(code.co_lines()) for _, code in codes] == [list(code.co_lines()) for code, _ in codes]
 
 
-def test_a_sentinel_in_a_checkpoint_is_the_same_object_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = object()
-    monkeypatch.setitem(vars(sys.modules["__main__"]), "MISSING", missing)
-    assert pickle.loads(_pickled_state({"best": missing}))["best"] is missing
+class Unset:
+    """Has no state."""
+
+
+class Named:
+    """Has state, and is pickled by its name."""
+
+    def __init__(self) -> None:
+        self.text = "named"
+
+    def __reduce__(self) -> str:
+        return "SENTINEL"
+
+
+@pytest.mark.parametrize("kind", [object, Unset, Named])
+def test_a_sentinel_in_a_checkpoint_is_the_same_object_afterwards(
+    monkeypatch: pytest.MonkeyPatch, kind: type[object]
+) -> None:
+    sentinel = kind()
+    if kind is not object:
+        monkeypatch.setattr(kind, "__module__", "__main__")
+        monkeypatch.setitem(vars(sys.modules["__main__"]), kind.__name__, kind)
+    monkeypatch.setitem(vars(sys.modules["__main__"]), "SENTINEL", sentinel)
+    saved = _pickled_state({"best": sentinel, "more": [Unset(), "object"]})
+    assert pickle.loads(saved)["best"] is sentinel

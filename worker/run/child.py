@@ -1048,17 +1048,18 @@ class Piece:
 
 
 def _pickled_state(state: object) -> bytes:
+    """Pickle what the same task, or one of its gang, loads: it names classes and sentinels of the user's script."""
     with suppress(Exception):
         plain = pickle.dumps(state, HIGHEST)
-        if script.rebuilt().PLAIN_OBJECT not in plain:
-            return plain
+        return script.naming_sentinels(state) if script.may_name_script(plain) else plain
     pickled: bytes = script.rebuilt().dumps(state)  # an object of the user's script travels with its code
     return pickled
 
 
 # The modules of deskgrid that tasks load: for what they do, and for what travels.
 _LENT = frozenset(
-    f"deskgrid.{name}" for name in ("checkpoint", "classes", "files", "gang", "raised", "rebuilt", "rebuilt_types")
+    f"deskgrid.{name}"
+    for name in ("checkpoint", "classes", "files", "gang", "raised", "rebuilt", "rebuilt_ctypes", "rebuilt_types")
 )
 
 

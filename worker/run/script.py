@@ -6,6 +6,7 @@ function runs. So whatever looks for functions and classes by name finds them: `
 Rule: as `child.py`, this file imports nothing of ours.
 """
 
+import functools
 import importlib
 import importlib.util
 import io
@@ -17,7 +18,6 @@ import threading
 import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 HIGHEST = pickle.HIGHEST_PROTOCOL
@@ -111,7 +111,7 @@ def _is_picklable(value: object, dumps: Callable[[object], bytes]) -> bool:
     return False
 
 
-@cache
+@functools.cache
 def rebuilt() -> Any:
     """Return the module that pickles by value what cannot be imported elsewhere.
 
@@ -177,27 +177,59 @@ def dumps(value: object) -> bytes:
     """Pickle a value for the program: by value what only the script has. May raise anything."""
     with suppress(Exception):
         plain = pickle.dumps(value, HIGHEST)
-        if b"__main__" not in plain and rebuilt().PLAIN_OBJECT not in plain:  # another program has others there
+        if not may_name_script(plain):  # another program has others there
             return plain
     return by_value(value)
 
 
-@cache
+def may_name_script(pickled: bytes) -> bool:
+    """Whether a pickle names what the script has, or has a plain object, which may be a sentinel of it."""
+    return b"__main__" in pickled or rebuilt().PLAIN_OBJECT in pickled
+
+
+def naming_sentinels(value: object) -> bytes:
+    """Pickle a value so that it names what the script has, sentinels as well. May raise anything."""
+    found = {}
+    for each in vars(sys.modules[NAME]).values():
+        with suppress(Exception):  # code of the script may run
+            if reduced := rebuilt().sentinel(each, stays=False):
+                found[id(each)] = reduced
+
+    class Naming(pickle.Pickler):
+        def reducer_override(self, value: Any) -> Any:
+            return found.get(id(value), NotImplemented)
+
+    file = io.BytesIO()
+    (Naming if found else pickle.Pickler)(file, HIGHEST).dump(value)
+    return file.getvalue()
+
+
+@functools.cache
 def _pickler() -> Any:
     base: Any = rebuilt().pickler()
 
     class OfScript(base):  # type: ignore[misc]  # cloudpickle has no types
         def reducer_override(self, value: Any) -> Any:
             """Have the program that reads a class of the script take its own."""
-            if isinstance(value, type) and value.__module__ == NAME and "<locals>" not in value.__qualname__:
+            if isinstance(value, type) and (name := _name_in_script(value)):
                 classes = importlib.import_module("deskgrid.classes")
-                return classes.class_of, (value.__qualname__, classes.members_of(value), _pickled_class(value))
+                return classes.class_of, (name, classes.members_of(value), _pickled_class(value))
             return super().reducer_override(value)
 
     return OfScript
 
 
-@cache
+def _name_in_script(kind: type) -> str:
+    """Return the name by which the script has a class; empty if it has none, or if the class is a module's."""
+    main: Any = sys.modules[NAME]
+    for name in (kind.__qualname__, kind.__name__):  # one that a function of the script has made has only the latter
+        with suppress(AttributeError):
+            if functools.reduce(getattr, name.split("."), main) is kind:
+                return "" if rebuilt().tracker()._should_pickle_by_reference(kind) else name
+    return ""
+
+
+@functools.cache
 def _pickled_class(kind: type) -> bytes:
     pickled: bytes = rebuilt().dumps(kind)
     return pickled
