@@ -75,7 +75,7 @@ def _found(value: object, what: str) -> Iterator[tuple[str, bool]]:
 
 def importable(value: object) -> bool:
     """Whether ``value`` is a function that a worker imports."""
-    return isinstance(value, FunctionType) and value.__module__ != "__main__" and "<locals>" not in value.__qualname__
+    return type(value) is FunctionType and value.__module__ != "__main__" and "<locals>" not in value.__qualname__
 
 
 def _is_generator(value: object) -> bool:
@@ -88,25 +88,26 @@ def _is_generator(value: object) -> bool:
 
 
 def within(value: Any, name: str) -> Iterator[tuple[object, str]]:
-    """Yield what a value refers to, with names."""
-    if isinstance(value, FunctionType):
+    """Yield what a value refers to, with names. Its type counts: a stand-in may say that it is of another class."""
+    kind = type(value)
+    if kind is FunctionType:
         if _is_mine(value.__module__, value.__code__.co_filename):
             yield from _of_function(value)
-    elif isinstance(value, (MethodType, BuiltinMethodType)):
+    elif issubclass(kind, (MethodType, BuiltinMethodType)):
         yield value.__self__, type(value.__self__).__name__
         yield getattr(value, "__func__", None), name
-    elif isinstance(value, partial):
+    elif issubclass(kind, partial):
         yield from ((value.func, name), (value.args, name), (value.keywords, name))
-    elif isinstance(value, dict):
+    elif issubclass(kind, dict):
         yield from ((each, f"{name}[{key!r:.40}]") for key, each in value.items())
-    elif isinstance(value, (list, tuple, set, frozenset)):
+    elif issubclass(kind, (list, tuple, set, frozenset)):
         yield from ((each, f"{name}[{place}]") for place, each in enumerate(value))
-    elif isinstance(value, type):
+    elif issubclass(kind, type):
         if _is_mine(value.__module__, getattr(sys.modules.get(value.__module__), "__file__", None)):
             yield from ((getattr(each, "__func__", each), f"{name}.{key}") for key, each in vars(value).items())
-    elif not isinstance(value, ModuleType) and type(value).__module__ != "builtins":
+    elif not issubclass(kind, ModuleType) and kind.__module__ != "builtins":
         yield from ((each, f"{name}.{key}") for key, each in getattr(value, "__dict__", {}).items())
-        yield type(value), type(value).__name__
+        yield kind, kind.__name__
 
 
 def _of_function(function: FunctionType) -> Iterator[tuple[object, str]]:
@@ -114,7 +115,7 @@ def _of_function(function: FunctionType) -> Iterator[tuple[object, str]]:
     for name in sorted(names & function.__globals__.keys()):
         value = function.__globals__[name]
         yield value, name
-        if isinstance(value, ModuleType) and _is_mine(value.__name__, getattr(value, "__file__", None)):
+        if issubclass(type(value), ModuleType) and _is_mine(value.__name__, getattr(value, "__file__", None)):
             yield from ((vars(value)[each], f"{name}.{each}") for each in sorted(names & vars(value).keys()))
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         with suppress(ValueError):  # it is not bound yet

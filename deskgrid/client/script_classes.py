@@ -90,7 +90,7 @@ def _seen(kind: type) -> _Seen | None:
 def _codes_of(kind: type) -> Iterator[CodeType]:
     for member in vars(kind).values():
         for each in (member, getattr(member, "__func__", None), getattr(member, "fget", None)):
-            if isinstance(each, FunctionType):
+            if type(each) is FunctionType:
                 yield each.__code__
 
 

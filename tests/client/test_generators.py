@@ -151,6 +151,28 @@ def test_the_search_ends_soon_however_much_a_function_refers_to(caplog: pytest.L
         chain = chain[0]
 
 
+class StandIn:
+    """Says that it is of the class of what it stands for, as proxies and mock objects do."""
+
+    def __init__(self, inner: object) -> None:
+        self.inner = inner
+        self.own = random.Random(9)
+
+    __class__ = property(lambda self: type(self.inner))
+
+
+@pytest.mark.parametrize(
+    "inner", [[1], {"a": 1}, functools.update_wrapper, functools.partial(abs), draw_shared, int, sys]
+)
+def test_what_says_that_it_is_of_another_class_is_searched_as_what_it_is(
+    caplog: pytest.LogCaptureFixture, inner: object
+) -> None:
+    stand_in = StandIn(inner)
+    with caplog.at_level(logging.WARNING, "deskgrid"):
+        warn_of_generators(lambda: stand_in, "task")
+    assert [message.split(" is a random")[0] for message in caplog.messages] == ["task: stand_in.own"]
+
+
 @pytest.mark.parametrize("function", [draw_shared, random.gauss, functools.partial(random.uniform, 0.0)])
 def test_the_functions_of_the_random_module_do_not_bring_their_state(function: Callable[..., float]) -> None:
     for pickled in (

@@ -211,7 +211,7 @@ def _pickler() -> Any:
     class OfScript(base):  # type: ignore[misc]  # cloudpickle has no types
         def reducer_override(self, value: Any) -> Any:
             """Have the program that reads a class of the script take its own."""
-            if isinstance(value, type) and (name := _name_in_script(value)):
+            if issubclass(type(value), type) and (name := _name_in_script(value)):
                 classes = importlib.import_module("deskgrid.classes")
                 return classes.class_of, (name, classes.members_of(value), _pickled_class(value))
             return super().reducer_override(value)
