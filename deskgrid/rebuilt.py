@@ -17,6 +17,7 @@ import io
 import operator
 import pickle
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -306,6 +307,37 @@ def _dispatching(value: Any, make: Any, function: object, registry: Mapping[type
     return make, (function,), {_REGISTERED: calls}
 
 
+# What makes members of classes, and the arguments of its constructor: its subclasses may have another one.
+_DESCRIPTORS: dict[Any, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"),
+    classmethod: ("__func__",),
+    staticmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}
+_RLOCK = type(threading.RLock())  # `cached_property` has one in Python 3.11
+_MADE_BY_CLOUDPICKLE = (property, classmethod, staticmethod)
+
+
+def _descriptor(kind: Any, base: Any) -> Any:
+    return base.__new__(kind)
+
+
+def _fill_descriptor(made: Any, state: tuple[Any, tuple[Any, ...], Any]) -> None:
+    base, args, rest = state
+    base.__init__(made, *args)
+    _set_state(made, rest)
+
+
+def _descriptor_taken_apart(value: Any, kind: Any) -> tuple[Any, ...]:
+    """Return how to make a descriptor of a type that is derived from one of Python's, which keeps its part hidden."""
+    base, names = next((each, names) for each, names in _DESCRIPTORS.items() if issubclass(kind, each))
+    state: Any = object.__getstate__(value)
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    attributes = {name: each for name, each in (attributes or {}).items() if type(each) is not _RLOCK}
+    args = tuple([vars(base)[name].__get__(value) if name in vars(base) else vars(value)[name] for name in names])
+    return _descriptor, (kind, base), (base, args, (attributes, slots)), None, None, _fill_descriptor
+
+
 def _of_python(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
     """Return how to make what only brings locks and weak references: by decorators of `functools`, or by `weakref`."""
     if kind is FunctionType and value.__code__ is _DISPATCHER.__code__ and is_by_value(value):
@@ -313,8 +345,8 @@ def _of_python(value: Any, kind: type, is_by_value: Callable[[object], bool]) ->
         return _dispatching(value, functools.singledispatch, registry[object], registry)
     if kind is _CACHED and is_by_value(value):
         return _cached(value)
-    if kind is functools.cached_property:  # has a lock in Python 3.11
-        return kind, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
+    if issubclass(kind, tuple(_DESCRIPTORS)) and kind not in _MADE_BY_CLOUDPICKLE:
+        return _descriptor_taken_apart(value, kind)
     if kind is functools.singledispatchmethod:
         return _dispatching(value, kind, value.func, value.dispatcher.registry)
     if kind is weakref.WeakValueDictionary or kind is weakref.WeakKeyDictionary:

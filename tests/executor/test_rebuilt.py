@@ -696,6 +696,46 @@ def look(x):
 """,
         "[Rule.MOST]",
     ),
+    "descriptors that are derived from those of Python are what they were": Case(
+        """
+class Told(property):
+    def __init__(self, told, *, by):
+        super().__init__(told, self.put)
+        self.by = by
+    def put(self, one, value):
+        one.value = value
+    def __get__(self, one, kind=None):
+        return self if one is None else f"{self.by}: {self.fget(one)}"
+class Once(functools.cached_property):
+    def again(self):
+        return self.attrname
+class Counted(classmethod):
+    __slots__ = "calls",
+class Marked(staticmethod):
+    mark = "m"
+class Row:
+    value = 1
+    told = Told(lambda self: self.value, by="row")
+    @Once
+    def once(self):
+        return [self.value]
+    @Counted
+    def named(cls):
+        return cls.__name__
+    @Marked
+    def plain(x):
+        return x * FACTOR
+vars(Row)["named"].calls = 3
+def f(x):
+    x.told = 5
+    return x
+def look(x):
+    members = vars(type(x))
+    same = x.once is x.once, type(members["told"]) is Told, type(members["plain"]) is Marked
+    return x.told, Row.told.by, same, Row.once.again(), x.named(), members["named"].calls, Row.plain(2)
+""",
+        "[Row()]",
+    ),
     "an object that is pickled by its name is that of the script": Case(
         """
 import copy
