@@ -203,7 +203,8 @@ class BagFiles:
     def _send_some(self, digests: Sequence[bytes]) -> None:
         lacking = deque(self._offered(digests))
         self._confirmed(set(digests).difference(lacking))
-        flying, size, ahead = deque[tuple[bytes, int, Waiter]](), 0, b""
+        flying, size = deque[tuple[bytes, int, Waiter]](), 0
+        ahead: wire.Payload = b""
         try:
             while lacking or flying:
                 if lacking and not ahead:
@@ -233,9 +234,9 @@ class BagFiles:
         pieces = self._unsent[digest].pieces
         return sum(map(len, pieces)) if pieces else wire.PART_BYTES
 
-    def _begin(self, digest: bytes, data: bytes) -> Waiter:
+    def _begin(self, digest: bytes, data: wire.Payload) -> Waiter:
         waiter = Waiter()
-        self._link.send(wire.Part(self._link.number(), self.bag, digest, wire.payload_of(data)), waiter)
+        self._link.send(wire.Part(self._link.number(), self.bag, digest, data), waiter)
         return waiter
 
     def _confirmed(self, digests: Iterable[bytes]) -> None:

@@ -15,9 +15,24 @@ from typing import IO, NamedTuple
 
 from deskgrid.errors import BagRejected
 from deskgrid.files import SHARED, Shared
-from deskgrid.wire import FILE_BYTES, PART_BYTES, TREE_FILES, VALUE, Tree, TreeFile, TreeRefused, wrong_with_place
+from deskgrid.wire import (
+    FILE_BYTES,
+    LARGE_BYTES,
+    PART_BYTES,
+    TREE_FILES,
+    VALUE,
+    Chunks,
+    Payload,
+    Tree,
+    TreeFile,
+    TreeRefused,
+    payload_of,
+    wrong_with_place,
+)
 
 _AT_ONCE: int = getattr(os, "O_NONBLOCK", 0)  # Windows has none
+# A part of more pieces is copied into one: each piece would travel as a frame of its own.
+_PIECES = 8
 
 
 class PartSource(NamedTuple):
@@ -27,10 +42,12 @@ class PartSource(NamedTuple):
     place: int
     pieces: tuple[memoryview, ...] = ()
 
-    def read(self) -> bytes:
-        """Return the bytes of the part. Raises `BagRejected`."""
+    def read(self) -> Payload:
+        """Return the bytes of the part, which are not copied if they are in memory. Raises `BagRejected`."""
         if self.pieces:
-            return b"".join(self.pieces)
+            size = sum(map(len, self.pieces))
+            is_copied = size < LARGE_BYTES or len(self.pieces) > _PIECES
+            return payload_of(b"".join(self.pieces)) if is_copied else Chunks(self.pieces)
         try:
             with _opened(self.path) as file:
                 file.seek(self.place)
@@ -39,7 +56,7 @@ class PartSource(NamedTuple):
             raise BagRejected(f"{self.path} cannot be read any more: {error.strerror}") from error
         if not data:
             raise BagRejected(f"{self.path}: the file changed while it was sent")
-        return data
+        return payload_of(data)
 
 
 @dataclass(frozen=True, slots=True)
