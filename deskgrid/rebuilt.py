@@ -314,6 +314,7 @@ _DESCRIPTORS: dict[Any, tuple[str, ...]] = {
     staticmethod: ("__func__",),
     functools.cached_property: ("func",),
 }
+_ANY_DESCRIPTOR = tuple(_DESCRIPTORS)
 _RLOCK = type(threading.RLock())  # `cached_property` has one in Python 3.11
 _MADE_BY_CLOUDPICKLE = (property, classmethod, staticmethod)
 
@@ -339,13 +340,13 @@ def _descriptor_taken_apart(value: Any, kind: Any) -> tuple[Any, ...]:
 
 
 def _of_python(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
-    """Return how to make what only brings locks and weak references: by decorators of `functools`, or by `weakref`."""
+    """Return how to make what pickle cannot take apart of Python's own: what decorators make, and weak dictionaries."""
     if kind is FunctionType and value.__code__ is _DISPATCHER.__code__ and is_by_value(value):
         registry = vars(value)["registry"]
         return _dispatching(value, functools.singledispatch, registry[object], registry)
     if kind is _CACHED and is_by_value(value):
         return _cached(value)
-    if issubclass(kind, tuple(_DESCRIPTORS)) and kind not in _MADE_BY_CLOUDPICKLE:
+    if issubclass(kind, _ANY_DESCRIPTOR) and kind not in _MADE_BY_CLOUDPICKLE:
         return _descriptor_taken_apart(value, kind)
     if kind is functools.singledispatchmethod:
         return _dispatching(value, kind, value.func, value.dispatcher.registry)
