@@ -180,7 +180,7 @@ class Client(Peer):
 
     def _answer(self, what: str, args: Mapping[str, object]) -> wire.Message:
         request = self.number()
-        self.send(wire.Ask(request, what, json.dumps(args)))
+        self.send(wire.Ask(request, what, wire.pack_record(args)))
         answer = self.receive()
         assert isinstance(answer, (wire.Answer, wire.Failed)), answer
         assert answer.request == request

@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
-from deskgrid.broker.auth.roles import CredentialError, Credentials, checked_credential
+from deskgrid.broker.auth.roles import Credential, CredentialError, Credentials, checked_credential
 from deskgrid.broker.model.state import BrokerState
-
-Json = dict[str, Any]
+from deskgrid.broker.model.ticket import Json
 
 # Rows in one answer.
 PAGE = 500
@@ -26,12 +24,13 @@ class Admission:
             raise CredentialError("this broker runs with --insecure: it has no keys, and everybody may do everything")
         return self._state.credentials
 
-    def rows(self, args: Json, now: float) -> Json:
+    def rows(self, args: Json, who: Credential) -> Json:
         """A page of credentials by name, with their connections, and for PCs their age.
 
         ``after``: the last name of the page before.
         """
-        store, here, wall, after = self._credentials, self._connected(), self._state.posix(now), args.get("after") or ""
+        store, here, after = self._credentials, self._connected(), args["after"] or ""
+        wall = self._state.posix(self._state.now)
         rows = [row for row in store.rows() if row.credential.name > after]
         page = [
             {
@@ -45,36 +44,32 @@ class Admission:
         ]
         return {"keys": page, "after": page[-1]["name"] if len(rows) > PAGE else None, "enrol": store.enrolling}
 
-    def add(self, args: Json, now: float) -> Json:
+    def add(self, args: Json, who: Credential) -> Json:
         """Let in whoever has the secret key of ``public`` (hexadecimal). The broker never sees the secret key."""
-        credential, store = checked_credential(args.get("name"), args.get("role")), self._credentials
-        try:
-            public = bytes.fromhex(str(args.get("public")))
-        except ValueError as error:
-            raise CredentialError("public is not a key in hexadecimal") from error
-        store.add(credential, public, self._state.posix(now))
+        credential, store = checked_credential(args["name"], args["role"]), self._credentials
+        store.add(credential, bytes.fromhex(args["public"]), self._state.posix(self._state.now))
         self._state.note("key-added", name=credential.name, role=credential.role)
         return {"address": self._state.facts.address}
 
-    def revoke(self, args: Json, now: float) -> Json:
+    def revoke(self, args: Json, who: Credential) -> Json:
         """Keep a credential out. The sessions drop its connections when they settle."""
-        name, store = str(args.get("name")), self._credentials
+        name, store = args["name"], self._credentials
         line_in = store.revoke(name)
         self._state.revoked.append(name)
         self._state.note("key-revoked", name=name)
         return {"connected": self._connected()[name], "line_in": line_in}
 
-    def forget(self, args: Json, now: float) -> Json:
+    def forget(self, args: Json, who: Credential) -> Json:
         """Keep a PC out, as `revoke` does, and free its name."""
-        name, store = str(args.get("name")), self._credentials
+        name, store = args["name"], self._credentials
         store.forget(name)
         self._state.revoked.append(name)
         self._state.note("key-forgotten", name=name)
         return {"connected": self._connected()[name]}
 
-    def enrol(self, args: Json, now: float) -> Json:
+    def enrol(self, args: Json, who: Credential) -> Json:
         """Let new PCs enrol from now on, or not."""
-        on, store = bool(args["on"]), self._credentials
+        on, store = args["on"], self._credentials
         store.let_enrol(on)
         self._state.note("enrolment", on=on)
         return {"enrol": on}

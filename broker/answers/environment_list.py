@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential, owner_refusal
 from deskgrid.broker.model.bags import OpenBag
-from deskgrid.broker.model.query_catalog import AskError, Json
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.work.operations import Slices
+from deskgrid.broker.model.ticket import Json
+from deskgrid.broker.work.operations import AskError, Slices
 from deskgrid.broker.work.workers import WorkerSessions
 
 # Environments in one answer, those of the newest bags first; bags named with each; and how much of its key names it.
@@ -62,9 +62,9 @@ class EnvironmentList:
         """Whether these were not released. Bags that have ended keep the environment's name."""
         return any(self._state.journal.parts.has(owner, build.tree) for build in environment.builds)
 
-    def release(self, bag: OpenBag, parts: str) -> Slices:
+    def release(self, bag: OpenBag, parts: bytes) -> Slices:
         """Drop wheels of all bags that have the environment of ``bag``: no task needs them any more."""
-        digests, dropped = wire.split_digests(bytes.fromhex(parts)), 0
+        digests, dropped = wire.split_digests(parts), 0
         for other in list(self._state.book.by_number.values()):
             yield _BAG_UNITS
             if other.environment_key != bag.environment_key or not bag.environment_key:

@@ -1,7 +1,7 @@
 """Answers to questions and orders, in JSON: a table of small functions.
 
-`query_catalog` defines their arguments, and `operations` decides in which turns they are answered. The status document
-has the shape of `deskgrid.wire.status`; every other answer is a few named values.
+`deskgrid.wire.questions` defines their arguments, and `operations` decides in which turns they are answered. The status
+document has the shape of `deskgrid.wire.status`; every other answer is a few named values.
 """
 
 import math
@@ -21,11 +21,11 @@ from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
 from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.need_notes import lacks_text, which_pcs
-from deskgrid.broker.model.query_catalog import QUESTIONS, SHORT, AskError, Json, arguments
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.throughput import SlidingCount
+from deskgrid.broker.model.ticket import Json
 from deskgrid.broker.work.environments import EnvironmentTable
-from deskgrid.broker.work.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
+from deskgrid.broker.work.operations import CHARACTERS_A_UNIT, AskError, Operation, Operations, Slices
 from deskgrid.broker.work.orders import Orders
 from deskgrid.broker.work.usage import Usage
 from deskgrid.broker.work.worker_health import in_quarantine, kept_from, kinds_of, reason, rests
@@ -46,9 +46,12 @@ from deskgrid.scheduler.views.explain import (
     restraint,
     waiting_of,
 )
+from deskgrid.wire.questions import QUESTIONS, arguments
 
-# Answers questions, by their names: from the arguments, and the time.
-Table = dict[str, Callable[[Json, float], Json | Slices]]
+# Answers questions, by their names: from the arguments, and who asks.
+Table = dict[str, Callable[[Json, Credential], Json | Slices]]
+# Reading arguments of this size costs nothing beside the rest. Bytes.
+SHORT = 4 * 2**10
 
 # Explanations of tasks that do not wait.
 _STATE_TEXT = {
@@ -63,7 +66,7 @@ _STATE_TEXT = {
 
 
 class Queries:
-    """Answers for every question of `deskgrid.broker.model.query_catalog`, in slices."""
+    """Answers for every question of `deskgrid.wire.questions`, in slices."""
 
     def __init__(
         self,
@@ -86,30 +89,25 @@ class Queries:
         self.etas.prepares = self.environments.prepares
         self._overview = Overview(state, workers, throughput, clients, self.etas, environments=self.environments)
         self.environment_list = EnvironmentList(state, workers)
+        self._whatif = WhatIf(state, workers, self.etas)
         self._table = {**self._of_the_grid(usage), **self._of_bags(), **self._of_keys()}
-        # Questions for which it matters who asks.
-        whatif = WhatIf(state, workers, self.etas)
-        self._for_whom: dict[str, Callable[[Credential, Json], Slices]] = {
-            "whatif": lambda who, args: whatif.compare(who, self._bag(args), args["changes"]),
-            "whatif new": whatif.compare_new,
-            "environments": lambda who, args: self.environment_list.rows(who),
-            "advise": lambda who, args: whatif.advise(who, self._bag(args)),
-            "logs": self._logs,
-            "printed": self._printed,
-        }
 
     def _of_the_grid(self, usage: Usage) -> Table:
         overview = self._overview
         return {
-            "ping": lambda args, now: {},
-            "status": lambda args, now: overview.grid() if args.get("rows") is False else overview.status(),
-            "worker": lambda args, now: overview.worker(args["name"]),
-            "plan": lambda args, now: overview.plan(),
-            "events": lambda args, now: self._events(args, now, everything=False),
-            "events all": lambda args, now: self._events(args, now, everything=True),
-            "bags": lambda args, now: overview.page(args.get("after") or 0),
-            "shares": lambda args, now: usage.shares(),
-            "systems": lambda args, now: self.environment_list.systems(),
+            "ping": lambda args, who: {},
+            "status": lambda args, who: overview.grid() if args["rows"] is False else overview.status(),
+            "worker": lambda args, who: overview.worker(args["name"]),
+            "plan": lambda args, who: overview.plan(),
+            "events": lambda args, who: self._state.events.page(args["after"] or 0, self._state.now, everything=False),
+            "events all": lambda args, who: self._state.events.page(
+                args["after"] or 0, self._state.now, everything=True
+            ),
+            "bags": lambda args, who: overview.page(args["after"] or 0),
+            "shares": lambda args, who: usage.shares(),
+            "systems": lambda args, who: self.environment_list.systems(),
+            "environments": lambda args, who: self.environment_list.rows(who),
+            "whatif new": self._whatif.compare_new,
             "forget learned": self._forget_learned,
             "policy": self._policy,
         }
@@ -117,17 +115,21 @@ class Queries:
     def _of_bags(self) -> Table:
         state, orders = self._state, self.orders
         return {
-            "progress": lambda args, now: self._overview.row(self._bag(args), args.get("eta") is True),
-            "eta": lambda args, now: self.etas.eta(self._bag(args)),
+            "progress": lambda args, who: self._overview.row(self._bag(args), bool(args["eta"])),
+            "eta": lambda args, who: self.etas.eta(self._bag(args)),
             "cancel": self._cancel,
-            "pause": lambda args, now: orders.gates.pause(self._bag(args)),
-            "resume": lambda args, now: orders.gates.resume(self._bag(args)),
-            "release": lambda args, now: self.environment_list.release(self._bag(args), args["parts"]),
+            "pause": lambda args, who: orders.gates.pause(self._bag(args)),
+            "resume": lambda args, who: orders.gates.resume(self._bag(args)),
+            "release": lambda args, who: self.environment_list.release(self._bag(args), args["parts"]),
             "explain": self._explain,
-            "output": lambda args, now: bag_output(state, self._bag(args), args.get("after") or 0),
-            "tasks": lambda args, now: task_rows(state, self._bag(args), args["state"], args.get("after")),
+            "logs": self._logs,
+            "output": lambda args, who: bag_output(state, self._bag(args), args["after"] or 0),
+            "printed": self._printed,
+            "tasks": lambda args, who: task_rows(state, self._bag(args), args["state"], args["after"]),
+            "whatif": lambda args, who: self._whatif.compare(who, self._bag(args), args["changes"]),
+            "advise": lambda args, who: self._whatif.advise(who, self._bag(args)),
             "forget": self._forget,
-            "runtimes": lambda args, now: orders.predict(self._bag(args), args["items"], args["runtimes"]),
+            "runtimes": lambda args, who: orders.predict(self._bag(args), args["items"], args["runtimes"]),
         }
 
     def _of_keys(self) -> Table:
@@ -143,12 +145,12 @@ class Queries:
     @property
     def names(self) -> set[str]:
         """Everything that can be asked."""
-        return {*self._table, *self._for_whom}
+        return {*self._table}
 
     def ask(self, peer: bytes, who: Credential, ask: wire.Ask) -> None:
         """Queue a question of ``who`` until its turn; a ping is answered at once."""
         question = QUESTIONS.get(ask.what)
-        if ask.what == "ping" and ask.args == "{}":
+        if ask.what == "ping" and ask == wire.Ask(ask.request, "ping"):
             self._state.send(peer, wire.Answer(ask.request, "{}"))
         elif self.operations.knows(peer, ask.request):
             return  # the client repeated it, because the answer takes a while
@@ -160,19 +162,20 @@ class Queries:
 
     def _answer(self, who: Credential, ask: wire.Ask) -> Slices:
         """Answer one question. Raises `AskError`."""
-        what, args = ask.what, ask.args
-        values = arguments(what, args)
-        if ask.again and what == "forget" and values["bag"] not in self._state.book.by_id:
+        what = ask.what
+        try:
+            args = arguments(ask)
+        except ValueError as error:
+            raise AskError(str(error)) from error
+        if ask.again and what == "forget" and args["bag"] not in self._state.book.by_id:
             return {}
-        if len(args) > SHORT:
-            yield len(args) // CHARACTERS_A_UNIT
-        if refusal := self._refusal(who, what, values):
+        if len(ask.args) > SHORT:
+            yield len(ask.args) // CHARACTERS_A_UNIT
+        if refusal := self._refusal(who, what, args):
             raise AskError(refusal)
-        if ask.again and self._is_so(what, values):
+        if ask.again and self._is_so(what, args):
             return {"connected": 0, "line_in": ""} if what.startswith("keys") else {}
-        if what in self._for_whom:
-            return (yield from self._for_whom[what](who, values))
-        found = self._table[what](values, self._state.now)
+        found = self._table[what](args, who)
         if isinstance(found, dict):
             return found
         return (yield from found)
@@ -205,18 +208,15 @@ class Queries:
     def _connected(self) -> Counter[str]:
         return Counter([*self._clients(), *(worker.who.name for worker in self._workers.by_peer.values())])
 
-    def _policy(self, args: Json, now: float) -> Json:
-        name, options = args["name"], args.get("options") or {}
+    def _policy(self, args: Json, who: Credential) -> Json:
+        name, options = args["name"], args["options"] or {}
         try:
             policy = make_policy(name, **options)
         except TypeError as error:
             raise AskError(f"policy {name!r} does not take these options: {error}") from error
         self._state.unused_policy = deepcopy(policy)
-        self._state.pending += self._state.handle(ev.PolicyChanged(policy), now)
+        self._state.pending += self._state.handle(ev.PolicyChanged(policy), self._state.now)
         return {"policy": policy.name, "options": policy_options(policy)}
-
-    def _events(self, args: Json, now: float, *, everything: bool) -> Json:
-        return self._state.events.page(args.get("after") or 0, now, everything=everything)
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
@@ -233,13 +233,13 @@ class Queries:
             raise AskError(f"bag {bag.row.id} has no item {item}: items are numbered from 0, and it has {bag.total:,}")
         return task
 
-    def _cancel(self, args: Json, now: float) -> Slices:
-        bag, items = self._bag(args), args.get("items")
+    def _cancel(self, args: Json, who: Credential) -> Slices:
+        bag, items = self._bag(args), args["items"]
         if items is None and not bag.complete:
             self._state.note("bag-cancelled", **self.orders.gates.facts(bag))
-        return self.orders.cancel(bag, items, spare=args.get("running") is False)
+        return self.orders.cancel(bag, items, spare=args["running"] is False)
 
-    def _forget(self, args: Json, now: float) -> Slices:
+    def _forget(self, args: Json, who: Credential) -> Slices:
         bag = self._bag(args)
         if not bag.complete:
             raise AskError(f"bag {bag.row.id} has not ended; cancel it first")
@@ -251,30 +251,30 @@ class Queries:
         self.orders.forget(bag, f"bag {bag.row.id} was forgotten")
         return {}
 
-    def _forget_learned(self, args: Json, now: float) -> Json:
+    def _forget_learned(self, args: Json, who: Credential) -> Json:
         self._state.learning.forget()
         return {}
 
     # --- what tasks print --------------------------------------------------------------------------------------------
 
-    def _logs(self, who: Credential, args: Json) -> Slices:
+    def _logs(self, args: Json, who: Credential) -> Slices:
         live = self._workers.live
         yield from live.wait(self._task(self._bag(args), args["item"]), who.name)
         return (yield from task_log(self._state, live, self._task(self._bag(args), args["item"])))
 
-    def _printed(self, who: Credential, args: Json) -> Slices:
-        bag, item = self._bag(args), args.get("item")
+    def _printed(self, args: Json, who: Credential) -> Slices:
+        bag, item = self._bag(args), args["item"]
         items = None if item is None else [item]
         if item is not None:
             self._task(bag, item)
-        after = args.get("after") or 0
+        after = args["after"] or 0
         return (yield from printed_now(self._state, self._workers.live, bag, items, who=who.name, after=after))
 
     # --- one task ----------------------------------------------------------------------------------------------------
 
-    def _explain(self, args: Json, now: float) -> Slices:
-        bag, scheduler = self._bag(args), self._state.scheduler
-        if args.get("item") is None:
+    def _explain(self, args: Json, who: Credential) -> Slices:
+        bag, scheduler, now = self._bag(args), self._state.scheduler, self._state.now
+        if args["item"] is None:
             found = yield from waiting_of(scheduler.grid, bag.row.number)
             if found.longest is None:
                 return (yield from self._nothing_waits(bag, found))

@@ -1,4 +1,4 @@
-"""Who may do what: the roles. The rights that each query needs are in `deskgrid.broker.model.query_catalog`. Pure.
+"""Who may do what: the roles. The rights that each question needs are in `deskgrid.wire.questions`. Pure.
 
 Rule 1: the key of a connection identifies the peer, and is looked up again for each message. Nothing that a peer says
 about itself gives it rights.

@@ -71,7 +71,7 @@ def _longer(each: LongerWindows) -> Json:
 
 
 def change_of(row: Mapping[str, Any]) -> ImaginedChange:
-    """A change, as `deskgrid.broker.model.query_catalog` checked it."""
+    """A change, as `deskgrid.wire.questions` checked it."""
     windows = [
         (each["pcs"], tuple(zip(each["starts_s"], each["lasts_s"], strict=False))) for each in row.get("windows") or ()
     ]

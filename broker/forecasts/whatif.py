@@ -14,10 +14,9 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.forecasts.etas import NOTHING_KNOWN, PART, ROW_UNITS, Etas, answered, is_unknown, runs_for
 from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.pending import LATER, pending
-from deskgrid.broker.model.query_catalog import AskError, Json
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.model.ticket import LATE, Ticket
-from deskgrid.broker.work.operations import PARKED, Slices
+from deskgrid.broker.model.ticket import LATE, Json, Ticket
+from deskgrid.broker.work.operations import PARKED, AskError, Slices
 from deskgrid.broker.work.workers import WorkerSessions
 from deskgrid.scheduler.forecast.correction import Estimate, stage_of
 from deskgrid.scheduler.forecast.look import Look, predicted
@@ -54,7 +53,7 @@ class WhatIf:
         """When a bag would end, as things are and with each change."""
         return self._ask(who, bag.row.number, "compare", changes)
 
-    def compare_new(self, who: Credential, args: Json) -> Slices:
+    def compare_new(self, args: Json, who: Credential) -> Slices:
         """The same for a bag that ``who`` would submit now."""
         return self._ask(who, IMAGINED, "compare", args["changes"], (args["tasks"], args["runtime_s"]))
 

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from deskgrid import wire
 from deskgrid.broker.store.journal import JournalFull
+from deskgrid.wire.questions import QUESTIONS
 
 State = Literal["ok", "low", "full"]
 
@@ -29,14 +30,6 @@ LOOK_S = 1.0
 TRIAL_S = 1.0
 TRIAL_MOST_S = 60.0
 CALM_S = 120.0
-# Questions that are answered even when the disk is full: nothing is written for them.
-READS = frozenset(
-    {
-        *("ping", "status", "worker", "plan", "bags", "progress", "eta", "explain", "tasks", "logs", "output"),
-        *("events", "events all", "policy", "keys", "shares", "systems", "environments"),
-        *("printed", "whatif", "whatif new", "advise"),
-    }
-)
 
 
 class Storage(Protocol):
@@ -88,7 +81,7 @@ class Disk:
         if self.state != "full":
             return True
         if isinstance(message, wire.Ask):
-            return message.what in READS
+            return message.what in QUESTIONS and not QUESTIONS[message.what].writes
         kept = wire.Finished | wire.Saved | wire.Blob | wire.Offer | wire.Part
         return not isinstance(message, (kept, *wire.FROM_RANKS))
 

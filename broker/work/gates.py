@@ -14,10 +14,9 @@ from typing import Protocol
 from deskgrid import wire
 from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.needs import need_of
-from deskgrid.broker.model.query_catalog import AskError
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.store.rows import HOLD
-from deskgrid.broker.work.operations import Slices
+from deskgrid.broker.work.operations import AskError, Slices
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.categories import key_need, rounded_piece
 

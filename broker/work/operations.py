@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar
 from deskgrid import wire
 from deskgrid.broker.auth.roles import CredentialError
 from deskgrid.broker.model.pending import LATER, pending
-from deskgrid.broker.model.query_catalog import AskError
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.scheduler.model import SchedulerError
 
@@ -40,6 +39,10 @@ WAITING_CHARACTERS = 16 * 2**20
 NOTED_S = 1.0
 
 Made = TypeVar("Made")
+
+
+class AskError(Exception):
+    """The question cannot be answered, or the order cannot be carried out; one line that says why."""
 
 
 @dataclass(slots=True)

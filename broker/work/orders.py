@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from itertools import chain
 
 from deskgrid.broker.model.bags import OpenBag
-from deskgrid.broker.model.query_catalog import AskError
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import HOLD, Order
 from deskgrid.broker.work.checkpoints import drop_ended
 from deskgrid.broker.work.gates import Gates
-from deskgrid.broker.work.operations import Operation, Operations, Slices
+from deskgrid.broker.work.operations import AskError, Operation, Operations, Slices
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.task_ranges import Spans, spans_of
 

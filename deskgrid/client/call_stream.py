@@ -8,7 +8,6 @@ Rule 3: only the thread that takes a future out settles it. The link's thread mu
 settles only calls that succeeded and whose futures have no callbacks. The thread that reads such a result unpickles it.
 """
 
-import json
 import logging
 import threading
 from collections import deque
@@ -333,7 +332,7 @@ class CallStream:
         if not (reply.closed and self._seen >= reply.total):
             self._watch(reply.after, defer=self._seen == self._sent)
         elif self._forgets:
-            self._link.send(wire.Ask(self._link.number(), "forget", json.dumps({"bag": self.bag})), self._left)
+            self._link.send(wire.Ask(self._link.number(), "forget", wire.pack_record({"bag": self.bag})), self._left)
         self._ended(CallEnded(self, results, None))
 
     def _left(self, _reply: Reply | DeskgridError) -> None:
@@ -390,7 +389,7 @@ class CallStream:
         self._send_cancel(cancel)
 
     def _order(self, args: dict[str, Any], answered: Handler) -> None:
-        self._link.send(wire.Ask(self._link.number(), "cancel", json.dumps(args)), answered)
+        self._link.send(wire.Ask(self._link.number(), "cancel", wire.pack_record(args)), answered)
 
 
 class CallEnded(NamedTuple):

@@ -195,7 +195,7 @@ class Conversation:
         if not self._pinged and now - self._heard >= PING_S:
             self._pinged = True
             # Any answer will do, even that the broker does not know us.
-            said.append(wire.Ask(self.number(), "ping", "{}"))
+            said.append(wire.Ask(self.number(), "ping"))
         return said
 
     def refused(self, reason: str) -> None:

@@ -70,13 +70,16 @@ def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
 
 def ask(link: AskingLink, what: str, args: dict[str, Any], seconds: float = ANSWER_S) -> dict[str, Any]:
     """Return the broker's answer to one question. Raises `RequestFailed`, or `GridUnreachable` after ``seconds``."""
-    said = json.dumps(args)
-    if len(said) > wire.QUESTION_BYTES:
-        raise RequestFailed(
-            f"{what!r} is asked with {len(said):,} bytes of arguments; the limit is {wire.QUESTION_BYTES:,}"
-        )
     number, waiter = link.number(), Waiter()
-    link.send(wire.Ask(number, what, said), waiter)
+    try:
+        asked = wire.Ask(number, what, wire.pack_record(args))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RequestFailed(f"{what!r} cannot be asked like that: {error}") from error
+    if len(asked.args) > wire.QUESTION_BYTES:
+        raise RequestFailed(
+            f"{what!r} is asked with {len(asked.args):,} bytes of arguments; the limit is {wire.QUESTION_BYTES:,}"
+        )
+    link.send(asked, waiter)
     reply = waiter.get(seconds)
     if reply is None:
         link.withdraw(number)

@@ -63,9 +63,15 @@ class Change:
         found = {name: getattr(self, name) for name in _differing(self)}
         if "more" in found:
             found["more"] = [{"like": like, "many": many} for like, many in self._more_of().items()]
+        if "begins_s" in found:
+            found["begins_s"] = float(self.begins_s)
         if windows := found.get("windows"):
             found["windows"] = [
-                {"pcs": pcs, "starts_s": [start for start, _ in some], "lasts_s": [lasts for _, lasts in some]}
+                {
+                    "pcs": pcs,
+                    "starts_s": [float(start) for start, _ in some],
+                    "lasts_s": [float(end) for _, end in some],
+                }
                 for pcs, some in windows.items()
             ]
         return found

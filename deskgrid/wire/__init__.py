@@ -11,9 +11,11 @@ Import it with ``from deskgrid import wire``. Inside, each file imports only fil
 - `environments`: the libraries that a bag brings, for each sort of PC;
 - `failure`, `template`: a worker's account of a failure, and the data that all tasks of a bag share;
 - `needs`: the fields that say what a task needs beside its seconds, and what a PC has;
+- `records`: values by name;
 - `task_options`: a submitter's options for every task of a bag;
 - `messages`: the messages and their rows;
-- `codec`: messages to bytes and back.
+- `codec`: messages to bytes and back;
+- `questions`: everything that a client can ask, and its arguments.
 
 Outside this order are `joinline` (the line to paste), `status` (the status document) and `dealer` (the socket with
 which workers and clients send and receive messages).
@@ -159,6 +161,7 @@ from deskgrid.wire.messages.worker import (
 from deskgrid.wire.needs import LABEL, PackedSpeedup
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of, slice_of
 from deskgrid.wire.ranks import RANKS_MARK, RanksRefused, join_ranks, split_ranks
+from deskgrid.wire.records import pack_record
 from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
 from deskgrid.wire.template import (
     EXIT_CODE_LIMIT,
@@ -357,6 +360,7 @@ __all__ = [
     "join_ranks",
     "large_of",
     "pack_columns",
+    "pack_record",
     "parts_of",
     "payload_of",
     "read_failure",

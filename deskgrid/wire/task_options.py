@@ -31,7 +31,8 @@ from deskgrid.wire.limits import (
     SLOTS_LIMIT,
 )
 from deskgrid.wire.needs import Label, LeastAndMost, Memory, PackedSpeedup, SpeedupField
-from deskgrid.wire.source import UNREADABLE, Wrong, source_of
+from deskgrid.wire.records import Record
+from deskgrid.wire.source import Wrong
 
 # How many different values are cached: all tasks of a bag have the same options.
 _REMEMBERED = 256
@@ -90,35 +91,19 @@ class TaskOptions:
 
     def packed(self) -> bytes:
         """Return the packed form, which is sent and stored."""
-        given = {name: value for name in _FIELDS if (value := getattr(self, name)) != getattr(_DEFAULT, name)}
+        given = {name: value for name in _RECORD.fields if (value := getattr(self, name)) != getattr(_DEFAULT, name)}
         packed: bytes = msgpack.packb(given)
         return packed
 
 
-_FIELDS = fields_of(TaskOptions)
+_RECORD = Record(fields_of(TaskOptions))
 _DEFAULT = TaskOptions()
 
 
 @lru_cache(_REMEMBERED)
 def read_task_options(data: bytes) -> TaskOptions:
     """Return the options packed in ``data``; raises ValueError, with the reason in one line."""
-    source = source_of(data)
-    given: dict[str, Any] = {}
-    where = ""
-    try:
-        for _ in range(source.map()):
-            name = source.value()
-            if type(name) is not str or name not in _FIELDS:
-                raise Wrong("an option that no task has")
-            where = f"{name}: "
-            given[name] = _FIELDS[name].read(source)
-            where = ""
-        source.finish()
-    except Wrong as error:
-        raise ValueError(f"{where}{error}") from error
-    except UNREADABLE as error:
-        raise ValueError(f"not options of a task: {error!s:.80}") from error
-    return TaskOptions(**given)
+    return TaskOptions(**_RECORD.unpacked(data))
 
 
 @dataclass(frozen=True, slots=True)

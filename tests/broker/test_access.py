@@ -1,6 +1,5 @@
 """Access rights: every question and order, asked by a bag's owner, another submitter, an admin and a worker."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import ROLES, Credential, CredentialError, Known, checked_credential
-from deskgrid.broker.model.query_catalog import QUESTIONS
 from deskgrid.wire.key_pair import new_pair
+from deskgrid.wire.questions import QUESTIONS
 from tests.broker.office import ADMIN, LAB, Office, OpenOffice
 from tests.peers import Client
 
@@ -35,7 +34,7 @@ OF_A_BAG: dict[str, dict[str, Any]] = {
     "pause": {},
     "resume": {},
     "forget": {},
-    "release": {"parts": "00" * 32},
+    "release": {"parts": bytes(32)},
 }
 OF_ADMINS: dict[str, dict[str, Any]] = {
     "events all": {},
@@ -120,7 +119,7 @@ def state(office: Office) -> object:
 
 def test_every_operation_is_decided_and_tried(office: Office) -> None:
     names = office.sessions.queries.names
-    assert names == set(QUESTIONS), "give each query a line in QUESTIONS (broker/model/query_catalog.py)"
+    assert names == set(QUESTIONS), "give each query a line in QUESTIONS (deskgrid/wire/questions.py)"
     tried = {"owner": set(OF_A_BAG), "admin": set(OF_ADMINS), "everyone": set(OF_EVERYONE)}
     decided = {access: {what for what in QUESTIONS if QUESTIONS[what].access == access} for access in tried}
     assert decided == tried, "give each query a line in the tables of this file"
@@ -214,7 +213,7 @@ def test_a_connection_that_speaks_by_another_key_is_not_taken_for_who_was_there(
     ann = office.client(ANN)
     line: Any = ann.line
     line.who = BEN
-    ann.send(wire.Ask(1, "progress", json.dumps({"bag": bag})))
+    ann.send(wire.Ask(1, "progress", wire.pack_record({"bag": bag})))
     assert isinstance(ann.receive(), wire.Rejoin)
 
 
@@ -315,7 +314,7 @@ def with_keys(office: Office, home: Path) -> Office:
 
 def repeated(client: Client, what: str, again: bool, **args: Any) -> wire.Message:
     """What the broker says to an order; ``again``: the client has sent it before, over another connection."""
-    client.send(wire.Ask(number := client.number(), what, json.dumps(args), again))
+    client.send(wire.Ask(number := client.number(), what, wire.pack_record(args), again))
     answer = client.receive()
     assert getattr(answer, "request", None) == number
     return answer

@@ -54,7 +54,7 @@ ODD: list[Any] = [
     True,
     "",
     0.5,
-    10**400,
+    2**64 - 1,
     "\ud800",
     [0],
     [0, 0],
@@ -128,12 +128,12 @@ def _about_files(made: Any, dice: Random) -> wire.Message:
     return said
 
 
-def _arguments(dice: Random) -> str:
+def _arguments(dice: Random) -> bytes:
     args = {"bag": dice.choice([*BAGS, *BAGS, *BAGS, "none", 1]), "name": dice.choice(["pgs", "fcfs", "none", 1])}
     args |= {name: dice.choice(ODD) for name in ("item", "items", "runtimes") if dice.random() < 0.6}
     if dice.random() < 0.5:
         args["options"] = dice.choice(OPTIONS)
-    return json.dumps(args)
+    return wire.pack_record(args)
 
 
 PEERS = ("worker 1", "worker 2", "worker 3", "client 1", "client 2", "admin")

@@ -212,7 +212,7 @@ def test_who_hangs_up_after_an_order_that_makes_the_broker_fail_is_to_blame_all_
     bag = grid.client().submit([b"0"] * 3)
     for _ in range(FAULTS):
         eve = grid.client()
-        eve.send(wire.Ask(1, "cancel", f'{{"bag": "{bag}", "items": [1]}}'), wire.Goodbye("gone"))
+        eve.send(wire.Ask(1, "cancel", wire.pack_record({"bag": bag, "items": [1]})), wire.Goodbye("gone"))
         assert eventually(lambda: grid.admin().ask("ping") == {}, PATIENCE_S)
     late = grid.client(greet=False)
     late.send(wire.Hello(wire.VERSION, "3.11", "s", "eve"))

@@ -10,10 +10,10 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.forecasts.etas import KEEP_S, NO_ENVIRONMENT
-from deskgrid.broker.model.query_catalog import QUESTIONS
 from deskgrid.broker.server import python_minor
 from deskgrid.broker.work import environments as module
 from deskgrid.broker.work.environments import AGAIN_MOST_S, AGAIN_S, ANYWAY_S, BYTES_PER_S, LOOK_S, RETURNED
+from deskgrid.wire.questions import QUESTIONS
 from tests.broker.office import ADMIN, Office, OfficeLine, OpenOffice
 from tests.peers import BareWorker, Client
 

@@ -62,7 +62,7 @@ def joined(office: Office, slots: int = 1, name: str = "pc1", **changes: Any) ->
 def pending(office: Office, client: Client, bag: str) -> int:
     """Ask for an estimate without waiting for it; the number of the question."""
     number = client.number()
-    client.send(wire.Ask(number, "eta", f'{{"bag": "{bag}"}}'))
+    client.send(wire.Ask(number, "eta", wire.pack_record({"bag": bag})))
     for _ in range(4):
         office.settle()
     return number
@@ -397,7 +397,7 @@ def test_who_hangs_up_waits_for_nothing(office: Office, slow: Slow) -> None:
 def test_a_view_of_the_grid_does_not_wait_long(office: Office, client: Client, slow: Slow) -> None:
     joined(office)
     client.submit(tasks(3), runtime=10.0)
-    client.send(wire.Ask(client.number(), "bags", "{}"))
+    client.send(wire.Ask(client.number(), "bags"))
     for _ in range(4):
         office.settle()
     office.now += 1.0

@@ -173,7 +173,7 @@ def test_the_tasks_of_a_bag_are_told_by_their_state(office: Office) -> None:
     assert {(worker, elapsed) for _, state, worker, elapsed in at_work if state == "running"} == {("pc1", 3.0)}
     waiting = told("waiting")
     assert sorted(item for item, *_ in [*at_work, *waiting]) == [2, 3, 4, 5, 6]
-    assert client.failed("tasks", bag=bag, state="lost") == "state is not a state of tasks"
+    assert client.failed("tasks", bag=bag, state="lost") == "state: not a state of tasks"
 
 
 def test_a_task_on_a_slow_pc_is_shown_as_long_as_it_takes_there(office: Office) -> None:

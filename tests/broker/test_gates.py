@@ -1,6 +1,5 @@
 """Bags that are paused, or that come after others; licences and shares, at the broker and across restarts."""
 
-import json
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -271,9 +270,9 @@ def test_many_bags_after_one_that_fails_are_decided_about_in_slices_which_a_rest
     monkeypatch.setattr(gates_module, "BAG_UNITS", TURN_UNITS)
     office = open_office()
     client, first, followers = after_one(office, 9)
-    client.send(wire.Ask(1, "cancel", json.dumps({"bag": first})))
+    client.send(wire.Ask(1, "cancel", wire.pack_record({"bag": first})))
     if forgotten:
-        client.send(wire.Ask(2, "forget", json.dumps({"bag": first})))
+        client.send(wire.Ask(2, "forget", wire.pack_record({"bag": first})))
     seen = list[int]()
     while not seen or seen[-1] < 3:
         office.settle()
@@ -293,7 +292,7 @@ def test_a_bag_is_forgotten_only_when_all_bags_after_it_are_decided_about(
     monkeypatch.setattr(gates_module, "BAG_UNITS", TURN_UNITS)
     office = open_office(keep_days=1e-9)
     client, first, followers = after_one(office, 9)
-    client.send(wire.Ask(1, "cancel", json.dumps({"bag": first})))
+    client.send(wire.Ask(1, "cancel", wire.pack_record({"bag": first})))
     by_id, left = office.sessions.state.book.by_id, -1
     while first in by_id:
         left = sum(not office.bag(bag).cannot_run for bag in followers if bag in by_id)

@@ -368,7 +368,7 @@ def test_a_slow_client_has_its_results_one_answer_after_the_other(
 def test_whoever_asks_on_and_on_without_reading_is_not_answered_until_they_read(office: Office) -> None:
     outstanding, client, other = Backpressure(office), office.client(), office.client()
     outstanding.leave(client.line, clients_module.UNREAD_LIMIT)
-    client.send(wire.Ask(1, "bags", "{}"))
+    client.send(wire.Ask(1, "bags"))
     assert client.line.receive(0.0) is None
     assert other.ask("bags") == {"bags": [], "after": None}
     outstanding.leave(client.line, 0)
@@ -379,7 +379,7 @@ def test_answers_of_one_turn_count_as_not_taken(office: Office, monkeypatch: pyt
     monkeypatch.setattr(clients_module, "UNREAD_LIMIT", 1000)
     client = office.client()
     for request in range(100):
-        client.send(wire.Ask(request, "bags", "{}"))
+        client.send(wire.Ask(request, "bags"))
     assert 5 < len(office.sessions.settle(office.now).words) < 15
 
 

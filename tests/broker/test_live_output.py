@@ -73,7 +73,7 @@ def test_a_worker_is_asked_for_output_only_while_somebody_asks_the_broker(office
 def test_the_log_of_a_running_task_waits_a_moment_for_what_its_worker_says(office: Office) -> None:
     client, bag, worker, (work,) = running(office)
     office.wait(3.0, worker)
-    client.send(wire.Ask(client.number(), "logs", json.dumps({"bag": bag, "item": 0})))
+    client.send(wire.Ask(client.number(), "logs", wire.pack_record({"bag": bag, "item": 0})))
     office.settle()
     assert asked_for(worker) == [wire.Ref(work.task, work.number)]
     worker.send(shown(work, b"line\n"))
@@ -85,7 +85,7 @@ def test_the_log_of_a_running_task_waits_a_moment_for_what_its_worker_says(offic
 
 def test_the_log_does_not_wait_for_long_for_a_worker_that_says_nothing(office: Office) -> None:
     client, bag, worker, _ = running(office)
-    client.send(wire.Ask(client.number(), "logs", json.dumps({"bag": bag, "item": 0})))
+    client.send(wire.Ask(client.number(), "logs", wire.pack_record({"bag": bag, "item": 0})))
     (line,) = (line for line in office.lines.values() if line.who.role == "submitter")
     for _ in range(9):
         office.wait(PATIENCE_S / 10, worker)
@@ -97,7 +97,7 @@ def test_the_log_does_not_wait_for_long_for_a_worker_that_says_nothing(office: O
 
 def test_the_log_of_a_task_that_ends_while_its_log_is_waited_for_is_the_whole(office: Office) -> None:
     client, bag, worker, (work,) = running(office)
-    client.send(wire.Ask(client.number(), "logs", json.dumps({"bag": bag, "item": 0})))
+    client.send(wire.Ask(client.number(), "logs", wire.pack_record({"bag": bag, "item": 0})))
     office.settle()
     asked_for(worker)
     worker.finish(work)

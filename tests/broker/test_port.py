@@ -151,7 +151,7 @@ FROM_WORKERS: tuple[wire.Message, ...] = (
 FROM_CLIENTS: tuple[wire.Message, ...] = (
     wire.Hello(wire.VERSION, "3.11", "s", "eve"),
     wire.Watch(1, "b", 0),
-    wire.Ask(1, "bags", "{}"),
+    wire.Ask(1, "bags"),
     wire.Blob("d" * 64, b""),
     wire.Goodbye(""),
 )
@@ -263,7 +263,7 @@ def test_a_descriptor_that_a_socket_without_a_port_has_by_now_is_nobodys_and_is_
 def test_a_flood_of_questions_is_answered_in_order(grid: LiveGrid) -> None:
     client = grid.client()
     for request in range(3000):
-        client.send(wire.Ask(request, "bags", "{}"))
+        client.send(wire.Ask(request, "bags"))
     assert [client.expect(wire.Answer).request for _ in range(3000)] == list(range(3000))
 
 

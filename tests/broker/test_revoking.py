@@ -71,7 +71,7 @@ def test_a_revoked_key_is_cut_off_in_mid_connection_and_never_let_in_again(grid:
         ann.send(wire.Watch(1, bag, 0))
         assert grid.admin().ask("keys revoke", name="ann")["connected"] == 1
         assert ann.refusal() == "the key 'ann' was revoked"
-        ann.send(wire.Ask(2, "cancel", f'{{"bag": "{bag}"}}'))  # it may not know yet
+        ann.send(wire.Ask(2, "cancel", wire.pack_record({"bag": bag})))  # it may not know yet
         assert is_cut(connection)
         assert grid.admin().ask("progress", bag=bag)["cancelled"] == 0
     assert not is_let_in(line)
@@ -84,7 +84,7 @@ def test_a_revoked_key_is_cut_off_although_its_peer_never_introduced_itself(grid
     with closing(SocketLine(line, monitored=True)) as connection:
         assert connection.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED
         peer = Peer(connection)
-        peer.send(wire.Ask(1, "bags", "{}"))
+        peer.send(wire.Ask(1, "bags"))
         peer.expect(wire.Rejoin)
         grid.admin().ask("keys revoke", name="ann")
         assert is_cut(connection)

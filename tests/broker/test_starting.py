@@ -198,7 +198,7 @@ def _folder_as_join_line(home: Path) -> None:
         (_damaged_key, "is not a key file; remove it"),
         (_folder_as_join_line, "directory"),
         (_ended_twice, "is damaged: the journal contradicts itself: the batch from 0 on is restored with tasks "),
-        (_of_another_world, "is damaged: the options of the tasks of bag bag1 cannot be read: an option"),
+        (_of_another_world, "is damaged: the options of the tasks of bag bag1 cannot be read: 'colour' is not known"),
         (_of_no_bag, "is damaged: the tasks from 0 on belong to no bag in the journal; put a copy of it in its place"),
     ],
 )

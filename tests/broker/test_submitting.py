@@ -278,13 +278,13 @@ def test_a_policy_that_does_not_look_at_windows_notes_nothing(office: Office, cl
 
 def test_a_client_that_was_not_greeted_is_asked_to_introduce_itself(office: Office) -> None:
     stranger = office.client(greet=False)
-    for message in (stranger.batch("b1", [b"0"]), wire.Watch(1, "b1", 0), wire.Ask(2, "bags", "{}")):
+    for message in (stranger.batch("b1", [b"0"]), wire.Watch(1, "b1", 0), wire.Ask(2, "bags")):
         stranger.send(message)
         stranger.expect(wire.Rejoin)
 
 
 def test_a_client_that_said_goodbye_is_a_stranger_again(client: Client) -> None:
-    client.send(wire.Goodbye("done"), wire.Ask(1, "bags", "{}"))
+    client.send(wire.Goodbye("done"), wire.Ask(1, "bags"))
     client.expect(wire.Rejoin)
 
 

@@ -58,7 +58,7 @@ class Memory:
 
     def asked(self, what: str) -> list[dict[str, Any]]:
         """The arguments of all questions of one kind."""
-        return [json.loads(ask.args) for ask in self.of(wire.Ask) if ask.what == what]
+        return [msgpack.unpackb(ask.args) for ask in self.of(wire.Ask) if ask.what == what]
 
 
 class FakeBroker:
@@ -234,7 +234,7 @@ class FakeBroker:
         return True
 
     def _ask(self, peer: bytes, ask: wire.Ask) -> None:
-        args = json.loads(ask.args)
+        args = msgpack.unpackb(ask.args)
         bag = self.memory.bags.get(args.get("bag", ""))
         if ask.what in self.answers:
             answer: dict[str, Any] = self.answers[ask.what]

@@ -274,7 +274,7 @@ def test_an_answer_that_cannot_be_used_fails_its_request_alone(fake: FakeGrid, g
         if len(heard) == 1:
             raise ZeroDivisionError
 
-    grid._link.send(wire.Ask(grid._link.number(), "ping", "{}"), handler)
+    grid._link.send(wire.Ask(grid._link.number(), "ping"), handler)
     fake.broker.answers["ping"] = {}
     eventually(lambda: len(heard) == 2)
     assert isinstance(heard[1], RequestFailed)

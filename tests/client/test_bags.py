@@ -441,6 +441,12 @@ def test_the_grid_is_asked_and_told(fake: FakeGrid, grid: Grid) -> None:
     assert fake.memory.asked("forget learned") == [{}]
 
 
+def test_what_cannot_travel_in_a_question_is_refused_with_a_sentence(grid: Grid) -> None:
+    for margin in (10**400, object()):
+        with pytest.raises(RequestFailed, match="'policy' cannot be asked like that: "):
+            grid.policy("pgs", margin=margin)
+
+
 def test_an_answer_that_cannot_be_read_is_an_error_of_ours(fake: FakeGrid, grid: Grid) -> None:
     bag = grid.bag(double, [1])
     for what, call in (("progress", bag.progress), ("explain", bag.explain), ("cancel", bag.cancel)):

@@ -41,7 +41,7 @@ class Client:
 
     def ask(self, now: float = 0.0, what: str = "status") -> tuple[int, list[wire.Message]]:
         number = self.talk.number()
-        return number, self._request(wire.Ask(number, what, "{}"), now, None)
+        return number, self._request(wire.Ask(number, what), now, None)
 
     def submit(self, now: float = 0.0) -> tuple[int, list[wire.Message]]:
         number = self.talk.number()
@@ -82,13 +82,16 @@ def test_what_is_asked_before_the_greeting_is_said_after_it_in_order(client: Cli
     first, said = client.ask()
     second, said_then = client.ask()
     assert [*said, *said_then] == []
-    assert client.talk.receive(GREETING, 0.1) == [wire.Ask(first, "status", "{}"), wire.Ask(second, "status", "{}")]
+    assert client.talk.receive(GREETING, 0.1) == [
+        wire.Ask(first, "status"),
+        wire.Ask(second, "status"),
+    ]
 
 
 def test_what_is_asked_after_the_greeting_is_said_at_once(client: Client) -> None:
     client.join()
     number, said = client.ask()
-    assert said == [wire.Ask(number, "status", "{}")]
+    assert said == [wire.Ask(number, "status")]
 
 
 def test_what_can_wait_goes_with_what_is_asked_next_and_then_is_a_request_like_any_other(client: Client) -> None:
@@ -96,7 +99,7 @@ def test_what_can_wait_goes_with_what_is_asked_next_and_then_is_a_request_like_a
     watch = client.defer()
     assert client.talk.busy, "it is not to wait for ever"
     number, said = client.ask(DEFER_S / 2)
-    assert said == [wire.Ask(number, "status", "{}"), watch]
+    assert said == [wire.Ask(number, "status"), watch]
     assert client.talk.receive(wire.Rejoin(), 0.2) == [HELLO]
     assert client.talk.receive(GREETING, 0.3) == said
 
@@ -178,7 +181,10 @@ def test_a_broker_that_forgot_us_hears_who_we_are_and_everything_unanswered_agai
     client.talk.receive(wire.Answer(numbers[1], "{}"), 0.1)
     assert client.talk.receive(wire.Rejoin(), 0.2) == [HELLO]
     again = client.talk.receive(GREETING, 0.3)
-    assert again == [wire.Ask(numbers[0], "status", "{}"), wire.Ask(numbers[2], "status", "{}")]
+    assert again == [
+        wire.Ask(numbers[0], "status"),
+        wire.Ask(numbers[2], "status"),
+    ]
 
 
 def test_each_message_that_a_broker_did_not_know_us_by_brings_only_one_introduction(client: Client) -> None:
@@ -307,7 +313,7 @@ def test_a_request_that_stays_unanswered_is_said_again_ever_more_rarely(client: 
     for tenths in range(int(80 * REPEAT_S)):
         now = tenths / 10
         client.talk.receive(wire.Answer(999, "{}"), now)  # the connection works
-        again += [now for message in client.talk.overdue(now) if message == wire.Ask(number, "status", "{}")]
+        again += [now for message in client.talk.overdue(now) if message == wire.Ask(number, "status")]
     assert again == [REPEAT_S, 3 * REPEAT_S, 7 * REPEAT_S]
 
 
@@ -438,7 +444,7 @@ def test_whatever_gets_lost_everything_is_answered_once_in_the_end(steps: list[s
 def test_an_order_that_may_have_been_carried_out_already_says_so_when_it_is_sent_again(client: Client) -> None:
     client.join()
     number, said = client.ask(what="forget")
-    assert said == [wire.Ask(number, "forget", "{}")]
+    assert said == [wire.Ask(number, "forget")]
     for now in (1.0, 2.0):
         assert client.talk.receive(wire.Rejoin(), now) == [HELLO]
-        assert client.talk.receive(GREETING, now) == [wire.Ask(number, "forget", "{}", again=True)]
+        assert client.talk.receive(GREETING, now) == [wire.Ask(number, "forget", again=True)]

@@ -122,7 +122,7 @@ def test_an_environment_that_tasks_need_stays(grid: Grid, live: LiveGrid) -> Non
     refused = deskgrid(live, "env", "forget", name)
     assert f"{name} cannot be forgotten yet: 1 bag that uses it has not ended;" in refused.stderr
     with pytest.raises(RequestFailed, match=f"bag {bag.id} has not ended: its tasks need the environment"):
-        grid._ask("release", {"bag": bag.id, "parts": "00" * 32})
+        grid._ask("release", {"bag": bag.id, "parts": bytes(32)})
     bag.cancel()
 
 

@@ -4,9 +4,8 @@ The program submits bags batch by batch, with several batches in flight, watches
 and may cancel and forget bags. It can crash; its successor attaches to its bags.
 """
 
-import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from deskgrid import wire
@@ -127,9 +126,9 @@ class ClientNode:
         self._witness.forgotten.add(bag)
         self.ask("forget", {"bag": bag})
 
-    def ask(self, what: str, args: object, answered: Answered = lambda reply: None) -> None:
+    def ask(self, what: str, args: Mapping[str, object], answered: Answered = lambda reply: None) -> None:
         """Ask anything."""
-        self._say(wire.Ask(self._conversation.number(), what, json.dumps(args)), answered)
+        self._say(wire.Ask(self._conversation.number(), what, wire.pack_record(args)), answered)
 
     @property
     def unfinished(self) -> list[str]:

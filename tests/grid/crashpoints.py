@@ -86,7 +86,7 @@ def _bring(grid: VirtualGrid, client: ClientNode) -> None:
         plan = bag([0.3, 0.3], name, brings=brings)
         grid.world.after(at, lambda plan=plan: client.submit(plan))  # type: ignore[misc]
     grid.world.after(10.0, lambda: client.ask("resume", {"bag": "held"}))
-    grid.world.after(14.5, lambda: client.ask("release", {"bag": "brings", "parts": good.tree.hex()}))
+    grid.world.after(14.5, lambda: client.ask("release", {"bag": "brings", "parts": good.tree}))
 
 
 def steps() -> int:

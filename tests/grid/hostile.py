@@ -4,6 +4,7 @@ They do no harm here that is within their rights: a worker decides on its own ta
 """
 
 import json
+import math
 import random
 from collections.abc import Callable
 
@@ -199,8 +200,8 @@ class HostileWorker(Hostile):
 
     def _speak_as_a_client(self) -> None:
         self.say(wire.Hello(wire.VERSION, PYTHON, "client0", "somebody"), wire.Watch(1, "bag1", 0))
-        self.say(wire.Ask(2, "cancel", json.dumps({"bag": "bag1", "items": None})))
-        self.say(wire.Ask(3, "keys add", json.dumps({"name": "evil", "role": "admin", "public": "00" * 32})))
+        self.say(wire.Ask(2, "cancel", wire.pack_record({"bag": "bag1", "items": None})))
+        self.say(wire.Ask(3, "keys add", wire.pack_record({"name": "evil", "role": "admin", "public": "00" * 32})))
 
 
 class HostileSubmitter(Hostile):
@@ -247,9 +248,9 @@ class HostileSubmitter(Hostile):
         args = {"bag": bag, "item": item, "items": self.dice.choice([None, [0], [-1], 5]), "runtimes": [EVER]}
         more = {"name": "fcfs", "options": {}, "role": "admin", "public": "00" * 32}
         for what in [*whats, "keys revoke", "status", "bags"]:
-            self.say(wire.Ask(self.said, what, json.dumps(args | more)))
-        for text in ("", "[]", "{", "[" * 5000, '{"bag": 1e999}', "null"):
-            self.say(wire.Ask(self.said, self.dice.choice(whats), text))
+            self.say(wire.Ask(self.said, what, wire.pack_record(args | more)))
+        for data in (b"", b"\x90", b"\x81", b"\x91" * 5000, wire.pack_record({"bag": math.inf}), b"\xc0"):
+            self.say(wire.Ask(self.said, self.dice.choice(whats), data))
 
     def _watch(self) -> None:
         for request in range(BURST):

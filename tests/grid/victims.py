@@ -1,11 +1,10 @@
 """An honest program and an honest PC that use every message of the protocol; they end when they are refused."""
 
-import json
 from collections import deque
 from typing import Any
 
 from deskgrid import wire
-from deskgrid.broker.model.query_catalog import QUESTIONS
+from deskgrid.wire.questions import QUESTIONS
 from tests.grid.builders import TEMPLATE
 from tests.grid.grid import MakePlan, VirtualGrid, cycle
 from tests.grid.hostile import Hostile
@@ -66,7 +65,7 @@ class VictimProgram(Hostile):
 
     def _ask(self, what: str, request: int, **changes: Any) -> wire.Ask:
         args = {"bag": self.bag, "item": 0, "items": [0], "runtimes": [TASK_S], "name": "pgs", "options": {}}
-        return wire.Ask(100 + request, what, json.dumps(args | changes))
+        return wire.Ask(100 + request, what, wire.pack_record(args | changes))
 
     def begin(self) -> None:
         """It is said by the script."""

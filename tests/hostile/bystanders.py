@@ -59,7 +59,7 @@ class Pinger:
         self._ask(request)
 
     def _ask(self, request: int) -> None:
-        self._line.send(wire.encode(wire.Ask(request, "ping", "{}")))
+        self._line.send(wire.encode(wire.Ask(request, "ping")))
 
     def hear(self) -> None:
         """Take what has come. Whoever is asked to come in again asks again, too."""

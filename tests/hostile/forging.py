@@ -21,8 +21,8 @@ import msgpack
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Role
-from deskgrid.broker.model.query_catalog import QUESTIONS
 from deskgrid.broker.server import python_minor
+from deskgrid.wire.questions import QUESTIONS
 from tests.fuzz.frames import CHANGES, NUMBERS, SECONDS, WRONG, declared, whole
 
 Frames = list[bytes]
@@ -381,7 +381,7 @@ class Forger:
             self._one_of(WRONG),
             deep,
             b"\x80\x04x.",
-            2**70,
+            2**64 - 1,
             {"a": {}},
             [1, [2]],
             None,
@@ -412,13 +412,14 @@ class Forger:
             del table[name]
         return packed(table) if dice.random() < 0.8 else self._payload()
 
-    def _arguments(self) -> str:
-        """JSON, or nearly."""
+    def _arguments(self) -> bytes:
+        """A packed map, or nearly."""
         dice = self.dice
         if dice.random() < 0.1:
             deep = dice.choice(DEPTHS) * 20
+            bag, end = b"\x81\xa3bag", b"\xc0"
             return dice.choice(
-                ("", "null", "[" * deep, '{"bag":' * deep, "[" * deep + "]" * deep, "9" * 5000, "{", "1e999")
+                (b"", end, b"\x91" * deep, bag * deep, b"\x91" * deep + end, b"\xff" * 5000, bag, b"\x80\x80")
             )
         deep_list: Any = 0
         for _ in range(dice.choice((1, 10, 300))):
@@ -429,7 +430,7 @@ class Forger:
             0,
             -1,
             1.5,
-            2**70,
+            2**64 - 1,
             1e308,
             "",
             "0",
@@ -446,7 +447,7 @@ class Forger:
             given["bag"] = self._bag()
         if dice.random() < 0.3:
             given[dice.choice(ARGUMENTS)] = self._one_of((*TEXTS, float("nan"), float("inf"), "x" * 70_000))
-        return json.dumps(given)
+        return wire.pack_record(given)
 
 
 def _is_decoded(frames: Frames) -> bool:

@@ -127,7 +127,7 @@ class Raw(Peer):
 
     def await_turn(self, request: int, seconds: float = 60.0) -> None:
         """Wait until everything that was said before has been heard; answers to it are dropped."""
-        self.send(wire.Ask(request, "ping", "{}"))
+        self.send(wire.Ask(request, "ping"))
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             message = self.receive(seconds)

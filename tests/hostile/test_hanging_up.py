@@ -37,7 +37,7 @@ def saying(context: "zmq.Context[zmq.Socket[bytes]]", line: JoinLine) -> "zmq.So
         its.setsockopt(option, value)
     its.connect(line.endpoint)
     its.send(wire.encode(wire.Hello(wire.VERSION, python_minor(), "s", "mallory")))
-    question = wire.encode(wire.Ask(1, "status", "{}"))
+    question = wire.encode(wire.Ask(1, "status"))
     for _ in range(MESSAGES):
         its.send(question)
     return its

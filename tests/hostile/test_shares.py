@@ -1,7 +1,6 @@
 """Limits of one credential: the memory of answers that it does not read, and its share of the broker's time."""
 
 import hashlib
-import json
 import time
 
 import pytest
@@ -45,7 +44,7 @@ def test_answers_that_nobody_reads_are_bounded_for_all_connections_of_a_submitte
     said = b"o" * OUTPUT
     worker.send(wire.Finished((wire.Result(work.task, work.number, wire.Outcome.ERROR, 0.01, failed, said, said),)))
     client.results(bag)
-    logs = json.dumps({"bag": bag, "item": 0})
+    logs = wire.pack_record({"bag": bag, "item": 0})
     with place.pinging() as pings:
         for raw in [place.greeted(line, deaf=True) for _ in range(CONNECTIONS)]:
             for request in range(LOGS):
@@ -73,7 +72,7 @@ def opened(raw: Raw, count: int, *, cancelled: bool) -> None:
 def asked(raws: list[Raw], what: str, count: int) -> None:
     """Ask so many questions at once over these connections, and read the answers."""
     for number in range(count):
-        raws[number % len(raws)].send(wire.Ask(10**6 + number, what, "{}"))
+        raws[number % len(raws)].send(wire.Ask(10**6 + number, what))
     for raw in raws:
         heard = 0
         while heard < count // len(raws):

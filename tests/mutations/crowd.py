@@ -1,6 +1,5 @@
 """A scripted run for faults in what one submitter can occupy: it succeeds, or raises."""
 
-import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -61,7 +60,7 @@ def _followers(home: Path) -> None:
         first = client.submit([b"0"])
         last = client.submit([b"1"], options=wire.TaskOptions(after=(first,)))
         for request, what in enumerate(("cancel", "forget"), start=1):
-            client.send(wire.Ask(request, what, json.dumps({"bag": first})))
+            client.send(wire.Ask(request, what, wire.pack_record({"bag": first})))
         while first in office.sessions.state.book.by_id:
             office.settle()
     with closing(Office(home)) as office:

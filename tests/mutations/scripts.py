@@ -1,6 +1,5 @@
 """Scripted runs for faults that random runs are unlikely to find: each succeeds, or raises."""
 
-import json
 import math
 from contextlib import closing
 from pathlib import Path
@@ -259,7 +258,7 @@ def thief(seed: int, home: Path) -> None:
         expect(isinstance(holder.receive(), wire.Refused), "a PC has enrolled with the broker's own key")
         admin = office.client(ADMIN)
         for what, again in (("keys forget", False), ("keys forget", True)):
-            admin.send(wire.Ask(7, what, '{"name": "pc1"}', again))
+            admin.send(wire.Ask(7, what, wire.pack_record({"name": "pc1"}), again))
             expect(isinstance(admin.receive(), wire.Answer), "an order that was carried out fails")
 
 
@@ -472,7 +471,7 @@ def imagined(seed: int, home: Path) -> None:
         expect(told["misfits"] is not None, "a task that fits no window is not told")
         office.sessions.state.forecaster = waits = _NeverMade()
         for _ in range(9):
-            client.send(wire.Ask(client.number(), "advise", json.dumps({"bag": bag})))
+            client.send(wire.Ask(client.number(), "advise", wire.pack_record({"bag": bag})))
         for _ in range(9):
             office.settle()
         expect(len(waits.tickets) <= 4, "one client has {} forecasts made at once", len(waits.tickets))

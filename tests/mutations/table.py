@@ -1017,7 +1017,7 @@ MUTATIONS = (
     Mutation(
         "fail when an order comes again that was carried out before a crash",
         "deskgrid.broker.answers.queries:Queries._answer",
-        "if ask.again and self._is_so(what, values):",
+        "if ask.again and self._is_so(what, args):",
         "if False:",
         "thief",
     ),

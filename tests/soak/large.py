@@ -147,7 +147,7 @@ def cancelled(broker: BrokerProcess, tasks: int, *, distinct: bool = False) -> F
 
 def cancel_all(client: Client, bag: str) -> wire.Answer:
     """Cancel what is left of a bag; with millions of ranges of items this takes more than a minute."""
-    client.send(wire.Ask(client.number(), "cancel", f'{{"bag": "{bag}"}}'))
+    client.send(wire.Ask(client.number(), "cancel", wire.pack_record({"bag": bag})))
     answer = client.receive(600.0)
     assert isinstance(answer, wire.Answer), answer
     return answer

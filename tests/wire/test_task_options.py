@@ -46,13 +46,14 @@ def test_what_is_at_its_default_is_not_said_and_so_a_later_option_is_at_its_defa
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "not options of a task"),
+        (b"", "not a packed map"),
         (b"\xc1", "expected a map"),
         (msgpack.packb([]), "expected a map"),
-        (msgpack.packb({"colour": 1}), "an option that no task has"),
-        (msgpack.packb({1: 1}, use_bin_type=True), "an option that no task has"),
+        (msgpack.packb({"colour": 1}), "'colour' is not known here"),
+        (msgpack.packb({1: 1}, use_bin_type=True), "'1' is not known here"),
+        (b"\x82" + 2 * msgpack.packb({"retries": 1})[1:], "'retries' is not known here, or comes twice"),
         (msgpack.packb({"retries": -1}), "retries: not an integer from 0 to 1000000: -1"),
-        (msgpack.packb({"retries": [1]}), "not options of a task: 1 exceeds max_array_len"),
+        (msgpack.packb({"retries": [1]}), "retries: no plain value: 1 exceeds max_array_len"),
         (msgpack.packb({"licences": ["m"]}), "licences: not a licence and a number, like matlab=1"),
         (msgpack.packb({"after": ["b"] * 33}), "after: 33 values where there are at most 32"),
         (msgpack.packb({"when": "later"}), 'when: not "ok" or "ended"'),
@@ -81,7 +82,7 @@ def test_what_is_at_its_default_is_not_said_and_so_a_later_option_is_at_its_defa
         (msgpack.packb({"speedup": ["table", 2, 0.0]}), "speedup: not a number from 1e-06"),
         (msgpack.packb({"speedup": ["table", *[1] * 129]}), "speedup: 130 values where there are at most 129"),
         (msgpack.packb({}) + b"\0", "more follows than belongs to it"),
-        (b"\xdf\xff\xff\xff\xff", "not options of a task"),
+        (b"\xdf\xff\xff\xff\xff", "not a packed map"),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, reason: str) -> None:

@@ -22,6 +22,7 @@ from deskgrid.wire.version import PROTOCOL, VERSION, commit_of, protocol_of, unl
 # its number is in no build that somebody else has.
 FINGERPRINTS = {
     1: "c812e4795c786a0a",
+    2: "5a9ef2f0eb90a65c",
 }
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -91,6 +91,6 @@ def forget(link: Link, kept: KeptEnvironment) -> int:
         parts |= dict.fromkeys([*(part for entry in files for part in split_digests(entry.parts)), build.tree])
     size, digests = 0, list(parts)
     for start in range(0, len(digests), OFFER_PARTS):
-        some = b"".join(digests[start : start + OFFER_PARTS]).hex()
+        some = b"".join(digests[start : start + OFFER_PARTS])
         size += int(ask(link, "release", {"bag": kept.bags[0], "parts": some})["size"])
     return size

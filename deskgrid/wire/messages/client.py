@@ -29,6 +29,7 @@ from deskgrid.wire.limits import (
     QUESTION_BYTES,
 )
 from deskgrid.wire.messages.common import Ending
+from deskgrid.wire.records import pack_record
 from deskgrid.wire.task_options import Options
 
 # The index of a task in its bag, or the number of tasks in a bag.
@@ -94,7 +95,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Any other question or order; ``args`` is a JSON object.
+    """Any other question or order, of `deskgrid.wire.questions`; ``args``: its packed arguments.
 
     ``again``: it was sent before, and perhaps carried out, but no answer came. So it is no error if what it asks for is
     so already.
@@ -102,7 +103,7 @@ class Ask:
 
     request: Count
     what: Name
-    args: Annotated[str, Document(QUESTION_BYTES)]
+    args: Annotated[bytes, Data(QUESTION_BYTES)] = pack_record({})
     again: bool = False
 
 
