@@ -6,7 +6,8 @@ from rich.text import Text
 
 from deskgrid.durations import duration
 from deskgrid.screen import tables
-from deskgrid.screen.drawing import BarPart, Column, bar, row
+from deskgrid.screen.drawing import BarPart, Column, bar
+from deskgrid.screen.tables import left, right
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState, Totals
 
@@ -53,43 +54,25 @@ def other_bags(totals: Totals, shown: Sequence[BagState]) -> str:
 
 
 def bag_columns(bags: Sequence[BagState], width: int, *, owners: bool = False) -> list[Column]:
-    """Name, bar, time to go, tasks done, failed, owner if asked for, id, running, waiting."""
+    """The columns of a table of bags. ``owners``: with the owner of each."""
     tallies = max((len(tally(bag)) for bag in bags), default=4)
     failed = max((len(failures(bag).plain) for bag in bags if bag["failed"] or bag["cancelled"]), default=0)
     waiting = max((len(f"{bag['waiting']:,}") for bag in bags), default=0)
+    names = tables.name_width((title(bag) for bag in bags), width)
+    of = tables.name_width((bag["owner"] for bag in bags), width // 2) if owners else 0
+    wide = width >= tables.WIDE
     columns = [
-        Column(tables.name_width((title(bag) for bag in bags), width)),
-        Column(1),
-        Column(tables.DURATION, "right"),
-        Column(max(5, tallies), "right"),
-        Column(failed, "right"),
-        Column(tables.name_width((bag["owner"] for bag in bags), width // 2) if owners else 0),
-        Column(BAG_ID if width >= tables.MEDIUM else 0),
-        Column(7 if width >= tables.WIDE else 0, "right"),
-        Column(max(7, waiting) if width >= tables.WIDE else 0, "right"),
+        left(names, "name", lambda bag: clean(title(bag))),
+        Column(1, "left", "tasks", bag_bar),
+        right(tables.DURATION, "to go", to_go),
+        right(max(5, tallies), "done", tally),
+        right(failed, "failed", failures),
+        left(of, "owner", lambda bag: clean(bag["owner"])),
+        left(BAG_ID if width >= tables.MEDIUM else 0, "id", lambda bag: clean(bag["bag"])),
+        right(7 if wide else 0, "running", lambda bag: f"{bag['running']:,}"),
+        right(max(7, waiting) if wide else 0, "waiting", lambda bag: f"{bag['waiting']:,}"),
     ]
     return tables.filled_up(width, columns, flexible=1)
-
-
-def bag_titles(columns: Sequence[Column]) -> Text:
-    """The names of the columns."""
-    return tables.dim(row(("name", "tasks", "to go", "done", "failed", "owner", "id", "running", "waiting"), columns))
-
-
-def bag_row(bag: BagState, columns: Sequence[Column]) -> Text:
-    """One bag: its tasks as a bar, and how long it still takes."""
-    cells = (
-        clean(title(bag)),
-        bag_bar(bag, columns[1].width),
-        to_go(bag),
-        tally(bag),
-        failures(bag),
-        clean(bag["owner"]),
-        clean(bag["bag"]),
-        f"{bag['running']:,}",
-        f"{bag['waiting']:,}",
-    )
-    return row(cells, columns)
 
 
 def bag_bar(bag: BagState, width: int) -> Text:

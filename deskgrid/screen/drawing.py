@@ -7,10 +7,10 @@ Rules:
 3. Names come from other machines: characters that are not printable are replaced before they reach a terminal.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.text import Text
 
@@ -65,10 +65,12 @@ def shares(amounts: Sequence[float], width: int) -> list[int]:
 
 
 class Column(NamedTuple):
-    """A place in a row."""
+    """A place in a row. In a table: ``title``, and ``cell``, which draws what an item has there, in so many cells."""
 
     width: int
     align: Literal["left", "right"] = "left"
+    title: str = ""
+    cell: Callable[[Any, int], Text | str] = lambda item, width: ""
 
 
 def row(cells: Iterable[Text | str], columns: Iterable[Column]) -> Text:

@@ -47,18 +47,22 @@ def listing(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     entries = _entries(
         view,
         workers,
-        lambda worker, indent: worker_rows.worker_row(worker, columns, indent),
+        lambda worker, indent: tables.item_row(worker, _indented(columns, indent)),
         lambda fold, mark: _summary(fold, mark, columns),
     )
     heading = [*worker_rows.worker_heading(seen.snapshot["totals"])]
-    return Listing(heading, entries + _missing(seen), [worker_rows.worker_titles(columns)])
+    return Listing(heading, entries + _missing(seen), [tables.titles(columns)])
 
 
 def _wider(columns: Sequence[Column], names: Iterable[str], width: int) -> list[Column]:
     """Columns with room for the names of folds, and for the indents of PCs."""
     first = max(columns[0].width + len(INDENT), tables.name_width([f"- {name}" for name in names], width))
     spare = columns[0].width + columns[1].width - first
-    return [Column(first), Column(max(0, spare)), *columns[2:]]
+    return [columns[0]._replace(width=first), columns[1]._replace(width=max(0, spare)), *columns[2:]]
+
+
+def _indented(columns: Sequence[Column], indent: str) -> list[Column]:
+    return [columns[0]._replace(cell=lambda worker, _: indent + clean(worker["name"])), *columns[1:]]
 
 
 def _chosen(page: Page, seen: ScreenData) -> list[WorkerState]:

@@ -182,12 +182,12 @@ def _workers(snapshot: StatusDocument, width: int, room: int) -> Section[WorkerS
     totals = snapshot["totals"]
     heading = flow(worker_rows.worker_heading(totals), width, 1 + (room >= TALL))
     if workers and room >= ROOMY:
-        heading.append(worker_rows.worker_titles(columns))
+        heading.append(tables.titles(columns))
     return Section(
         heading,
         workers,
         worker_rows.worker_count(totals),
-        draw=lambda worker: worker_rows.worker_row(worker, columns),
+        draw=lambda worker: tables.item_row(worker, columns),
         details=lambda worker: worker_rows.slot_rows(worker, columns, names),
         interest=worker_rows.interest,
         rest=lambda shown: worker_rows.other_workers(totals, shown),
@@ -200,12 +200,12 @@ def _bags(snapshot: StatusDocument, width: int, room: int) -> Section[BagState]:
     totals = snapshot["totals"]
     heading = flow(bag_rows.bag_heading(totals), width, 1 + (room >= TALL))
     if bags and room >= ROOMY:
-        heading.append(bag_rows.bag_titles(columns))
+        heading.append(tables.titles(columns))
     return Section(
         heading,
         bags,
         bag_rows.bag_count(totals),
-        draw=lambda bag: bag_rows.bag_row(bag, columns),
+        draw=lambda bag: tables.item_row(bag, columns),
         details=bag_rows.bag_notes,
         interest=bag_rows.bag_order,
         rest=lambda shown: bag_rows.other_bags(totals, shown),

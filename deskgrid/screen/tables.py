@@ -1,13 +1,14 @@
 """What the tables of the status screen share: columns that fit, names in their natural order, legends. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from deskgrid.screen.drawing import GAP, BarPart, Column
+from deskgrid.screen.drawing import GAP, BarPart, Column, row
 from deskgrid.wire import clean
 
 # From these widths on, less important columns are shown.
@@ -54,13 +55,29 @@ def filled_up(width: int, columns: list[Column], flexible: int) -> list[Column]:
         droppable = [place for place, column in enumerate(columns) if column.width and place > flexible]
         spare = min(max(0, BAR_LEAST - left), max(0, columns[0].width - NAME_LEAST))
         if left + spare >= BAR_LEAST or not droppable:
-            columns[0] = Column(columns[0].width - spare)
-            columns[flexible] = Column(max(left + spare, 0))
+            columns[0] = columns[0]._replace(width=columns[0].width - spare)
+            columns[flexible] = columns[flexible]._replace(width=max(left + spare, 0))
             return columns
         columns[droppable[-1]] = Column(0)
 
 
-def dim(line: Text) -> Text:
-    """The line, in dim style."""
+def left(width: int, title: str, show: Callable[[Any], Text | str]) -> Column:
+    """A column that shows the same of an item, however wide it is."""
+    return Column(width, "left", title, lambda item, _: show(item))
+
+
+def right(width: int, title: str, show: Callable[[Any], Text | str]) -> Column:
+    """The same, aligned to the right."""
+    return left(width, title, show)._replace(align="right")
+
+
+def titles(columns: Sequence[Column]) -> Text:
+    """The names of the columns."""
+    line = row([column.title for column in columns], columns)
     line.stylize("dim")
     return line
+
+
+def item_row(item: Any, columns: Sequence[Column]) -> Text:
+    """One item, by what each column shows of it."""
+    return row([column.cell(item, column.width) for column in columns], columns)

@@ -1,6 +1,5 @@
 """The views of all bags, of people, and of events. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,9 +7,10 @@ from rich.text import Text
 
 from deskgrid.durations import duration
 from deskgrid.screen import bag_rows, tables
-from deskgrid.screen.drawing import Column, counted, row
+from deskgrid.screen.drawing import Column, counted
 from deskgrid.screen.listing import Listing, ListRow, line, matches
 from deskgrid.screen.questions import SHARES
+from deskgrid.screen.tables import left, right
 from deskgrid.screen.view import Happened, Page, ScreenData, ScreenView
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState
@@ -45,14 +45,14 @@ def bags(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     """The view of bags."""
     found = _chosen(view.page, seen)
     columns = bag_rows.bag_columns(found, width, owners=True)
-    entries = [ListRow(f"bag {bag['bag']}", partial(bag_rows.bag_row, bag, columns)) for bag in found]
+    entries = [ListRow(f"bag {bag['bag']}", partial(tables.item_row, bag, columns)) for bag in found]
     missing = bag_rows.bag_count(seen.snapshot["totals"]) - len(seen.bags)
     if missing > 0:
         entries.append(line(f"... and {counted(missing, 'bag')} more: {_not_listed(seen)}", "dim"))
     return Listing(
         [*bag_rows.bag_heading(seen.snapshot["totals"])],
         _or_none_yet(entries, view.page),
-        [bag_rows.bag_titles(columns)],
+        [tables.titles(columns)],
     )
 
 
@@ -124,26 +124,28 @@ def people(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     known = any(person.weight is not None for person in found)
     # Only where keys have a share together, it is not called like its owner.
     others = [person.share for person in found if person.share not in ("", person.name)]
+
+    def digits(least: int, field: str) -> int:
+        return max([least, *(len(f"{getattr(person, field):,}") for person in found)])
+
     columns = [
-        Column(tables.name_width((person.name for person in found), width)),
-        Column(1),
-        Column(max([4, *(len(f"{person.under_way:,}") for person in found)]), "right"),
-        Column(max(5, tables.name_width(others, width)) if others else 0),
-        Column(6 * known, "right"),
-        Column(tables.DURATION * known, "right"),
-        Column(7, "right"),
-        Column(max([7, *(len(f"{person.waiting:,}") for person in found)]), "right"),
-        Column(max([6, *(len(f"{person.failed:,}") for person in found)]), "right"),
-        Column(tables.DURATION, "right"),
-        Column(max([5, *(len(f"{person.done:,}") for person in found)]), "right"),
-        Column(6, "right"),
+        left(tables.name_width((person.name for person in found), width), "owner", lambda person: clean(person.name)),
+        Column(1, "left", "tasks", _bar),
+        right(digits(4, "under_way"), "bags", lambda person: f"{person.under_way:,}"),
+        left(max(5, tables.name_width(others, width)) if others else 0, "share", lambda person: clean(person.share)),
+        right(6 * known, "weight", lambda person: "" if person.weight is None else f"{person.weight:g}"),
+        right(tables.DURATION * known, "used", lambda person: _time(person.used_s)),
+        right(7, "running", lambda person: f"{person.running:,}"),
+        right(digits(7, "waiting"), "waiting", lambda person: f"{person.waiting:,}"),
+        right(digits(6, "failed"), "failed", _failed),
+        right(tables.DURATION, "work left", lambda person: _time(person.left_s)),
+        right(digits(5, "done"), "done", lambda person: f"{person.done:,}"),
+        right(6, "ended", lambda person: f"{person.ended:,}"),
     ]
     columns = tables.filled_up(width, columns, flexible=1)
-    entries = [ListRow(f"person {person.name}", partial(_person_row, person, columns)) for person in found]
-    own = "owner", "tasks", "bags", "share", "weight", "used"
-    names = (*own, "running", "waiting", "failed", "work left", "done", "ended")
+    entries = [ListRow(f"person {person.name}", partial(tables.item_row, person, columns)) for person in found]
     heading = [Text("People", "bold"), Text(counted(len(found), "owner")), tables.legend(bag_rows.BAG_PARTS)]
-    return Listing(heading, entries or [line("no bags yet", "dim")], [tables.dim(row(names, columns))])
+    return Listing(heading, entries or [line("no bags yet", "dim")], [tables.titles(columns)])
 
 
 def _people(page: Page, seen: ScreenData) -> list[OwnerRow]:
@@ -165,23 +167,17 @@ def _people(page: Page, seen: ScreenData) -> list[OwnerRow]:
     return found
 
 
-def _person_row(person: OwnerRow, columns: Sequence[Column]) -> Text:
+def _bar(person: OwnerRow, width: int) -> Text:
     gone = person.failed + person.cancelled
-    cells = (
-        clean(person.name),
-        bag_rows.tasks_bar(person.done, gone, person.running, person.waiting, columns[1].width),
-        f"{person.under_way:,}",
-        clean(person.share),
-        "" if person.weight is None else f"{person.weight:g}",
-        duration(person.used_s) if person.used_s else "",
-        f"{person.running:,}",
-        f"{person.waiting:,}",
-        Text(f"{person.failed:,}", "bold red" if person.failed else ""),
-        duration(person.left_s) if person.left_s else "",
-        f"{person.done:,}",
-        f"{person.ended:,}",
-    )
-    return row(cells, columns)
+    return bag_rows.tasks_bar(person.done, gone, person.running, person.waiting, width)
+
+
+def _time(seconds: float) -> str:
+    return duration(seconds) if seconds else ""
+
+
+def _failed(person: OwnerRow) -> Text:
+    return Text(f"{person.failed:,}", "bold red" if person.failed else "")
 
 
 # --- events ----------------------------------------------------------------------------------------------------------

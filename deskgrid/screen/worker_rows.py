@@ -8,6 +8,7 @@ from rich.text import Text
 from deskgrid.durations import duration
 from deskgrid.screen import tables
 from deskgrid.screen.drawing import BarPart, Column, bar, counted, row
+from deskgrid.screen.tables import left, right
 from deskgrid.wire import clean
 from deskgrid.wire.status import RunningTask, SlotState, Totals, WorkerState
 
@@ -73,53 +74,28 @@ def interest(worker: WorkerState) -> tuple[int, int, tuple[tuple[int, str], ...]
 
 
 def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
-    """Name, window, time left, slots, ended tasks, speed, load, site, labels, plan.
-
-    Speeds and loads are shown where PCs differ.
-    """
+    """The columns of a table of workers. Speeds and loads are shown where PCs differ."""
+    wide = width >= tables.WIDE
+    names = tables.name_width((worker["name"] for worker in workers), width)
     slots = max((worker["slot_count"] for worker in workers), default=1)
     ended = max((len(f"{worker['ended']:,}") for worker in workers), default=1)
-    sites = max((len(worker["site"]) for worker in workers), default=0)
-    plans = max((len(worker["plan"]) for worker in workers), default=0)
-    wide = width >= tables.WIDE
     unequal = any(worker["speed"] != 1.0 or percent(worker["load"]) != "0 %" for worker in workers)
+    sites = max((len(worker["site"]) for worker in workers), default=0)
     labels = max((len(_labels(worker)) for worker in workers), default=0)
+    plans = max((len(worker["plan"]) for worker in workers), default=0)
     columns = [
-        Column(tables.name_width((worker["name"] for worker in workers), width)),
-        Column(1),
-        Column(tables.DURATION, "right"),
-        Column(max(5, slots if slots <= STRIP else 2 * len(str(slots)) + 1)),
-        Column(max(5, ended) if width >= tables.MEDIUM else 0, "right"),
-        Column(5 if wide and unequal else 0, "right"),
-        Column(5 if wide and unequal else 0, "right"),
-        Column(max(4, min(sites, 12)) if wide and sites else 0),
-        Column(max(6, min(labels, 16)) if wide and labels else 0),
-        Column(min(plans, width // 4) if wide else 0),
+        left(names, "name", lambda worker: clean(worker["name"])),
+        Column(1, "left", "window", window),
+        right(tables.DURATION, "time left", time_left),
+        Column(max(5, slots if slots <= STRIP else 2 * len(str(slots)) + 1), "left", "slots", _strip),
+        right(max(5, ended) if width >= tables.MEDIUM else 0, "ended", lambda worker: f"{worker['ended']:,}"),
+        right(5 if wide and unequal else 0, "speed", lambda worker: f"{worker['speed']:.2f}"),
+        right(5 if wide and unequal else 0, "load", lambda worker: percent(worker["load"])),
+        left(max(4, min(sites, 12)) if wide and sites else 0, "site", lambda worker: clean(worker["site"])),
+        left(max(6, min(labels, 16)) if wide and labels else 0, "labels", _labels),
+        left(min(plans, width // 4) if wide else 0, "plan", lambda worker: Text(clean(worker["plan"]), "dim")),
     ]
     return tables.filled_up(width, columns, flexible=1)
-
-
-def worker_titles(columns: Sequence[Column]) -> Text:
-    """The names of the columns."""
-    names = ("name", "window", "time left", "slots", "ended", "speed", "load", "site", "labels", "plan")
-    return tables.dim(row(names, columns))
-
-
-def worker_row(worker: WorkerState, columns: Sequence[Column], indent: str = "") -> Text:
-    """One worker: its window as a bar, or in words when it is away or open-ended."""
-    cells = (
-        indent + clean(worker["name"]),
-        window(worker, columns[1].width),
-        time_left(worker),
-        _strip(worker, columns[3].width),
-        f"{worker['ended']:,}",
-        f"{worker['speed']:.2f}",
-        percent(worker["load"]),
-        clean(worker["site"]),
-        _labels(worker),
-        Text(clean(worker["plan"]), "dim"),
-    )
-    return row(cells, columns)
 
 
 def percent(share: float) -> str:

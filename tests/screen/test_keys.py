@@ -2,11 +2,11 @@
 
 import pytest
 
-from deskgrid.screen.drawing import Column
 from deskgrid.screen.keys import KEYS, split
 from deskgrid.screen.listing import END as END_ROW
+from deskgrid.screen.tables import item_row
 from deskgrid.screen.view import SORTS, VIEWS
-from deskgrid.screen.worker_rows import worker_row
+from deskgrid.screen.worker_rows import worker_columns
 from deskgrid.wire.status import StatusDocument
 from tests.screen.builders import BAG, bag, lab, seen, slot, snapshot, worker
 from tests.screen.player import Player
@@ -54,7 +54,8 @@ def test_the_help_says_what_each_mark_of_a_slot_means() -> None:
     lines = Player(seen(lab(3)), height=40).type("?").lines()
     meanings = {mark: line.split()[-1] for line in lines for mark in line[:12].split() if len(mark) == 1}
     pc = worker("lab3", *[slot(elapsed_s, 40.0) for elapsed_s in (None, 9.0, 20.0, 39.0, 41.0)])
-    marks = worker_row(pc, [Column(0)] * 3 + [Column(5)] + [Column(0)] * 6).plain
+    (slots,) = [column for column in worker_columns([pc], 80) if column.title == "slots"]
+    marks = item_row(pc, [slots]).plain
     assert [meanings[mark] for mark in marks] == ["slot.", "passed.", "passed.", "passed.", "predicted."]
     assert not any("…" in line for line in lines)
 
