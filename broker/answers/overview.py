@@ -203,15 +203,13 @@ class Overview:
             yield ROW_UNITS * (len(some) + sum([min(most_slots, s.join.slots) for s in some]) // 4)
         under_way, ended = yield from self._sorted_bags()
         chosen = (under_way + ended)[:BAG_ROWS]
-        bags = [json.dumps(self._row(bag, occupancy)) for bag in chosen if self._is_known(bag)]
+        known = self._state.book.by_number
+        bags = [json.dumps(self._row(bag, occupancy)) for bag in chosen if known.get(bag.row.number) is bag]
         yield ROW_UNITS * len(bags)
         counts = {state: len(some) for state, some in states.items()}
         totals = _totals(counts, len(under_way), len(ended), occupancy.slots, occupancy.busy)
         grid = json.dumps(self._grid(totals, now))
         return f'{grid[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
-
-    def _is_known(self, bag: OpenBag) -> bool:
-        return self._state.book.by_number.get(bag.row.number) is bag
 
     def _sorted_bags(self) -> Generator[int, None, tuple[list[OpenBag], list[OpenBag]]]:
         """The bags under way, the oldest first, and the bags that have ended, the newest first."""

@@ -45,7 +45,7 @@ class ResultFiles:
     def tree(self, digest: bytes) -> wire.Tree:
         """Fetch a list of files. Raises `RequestFailed`."""
         try:
-            return wire.read_tree(self._part(digest))
+            return wire.read_tree(bytes(_checked(self._ask(digest), digest)))
         except wire.TreeRefused as error:
             raise RequestFailed(f"the broker's list of files cannot be read: {error}") from error
 
@@ -92,9 +92,6 @@ class ResultFiles:
                 left = piece
                 while left:
                     left = left[os.write(descriptor, left) :]
-
-    def _part(self, digest: bytes) -> bytes:
-        return bytes(_checked(self._ask(digest), digest))
 
     def _ask(self, digest: bytes) -> Waiter:
         waiter = Waiter()

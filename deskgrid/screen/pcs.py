@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import accumulate, groupby
 
 from rich.text import Text
@@ -96,25 +97,17 @@ def _entries(
 ) -> list[ListRow]:
     """A row for each PC, or a summary line for each fold, with its PCs below it if it is unfolded."""
     if view.folding == "nothing":
-        return [_pc(worker, draw, "") for worker in workers]
+        return [ListRow(f"pc {worker['name']}", partial(draw, worker, "")) for worker in workers]
     entries: list[ListRow] = []
     groups = folds(workers, view.folding)
     if view.page.order == "name":
         groups.sort(key=by_name)
     for fold in groups:
         is_open = fold.key in view.unfolded
-        entries.append(_fold(fold, summary, "- " if is_open else "+ "))
+        entries.append(ListRow(fold.key, partial(summary, fold, "- " if is_open else "+ ")))
         if is_open:
-            entries += [_pc(worker, draw, INDENT) for worker in fold.workers]
+            entries += [ListRow(f"pc {worker['name']}", partial(draw, worker, INDENT)) for worker in fold.workers]
     return entries
-
-
-def _pc(worker: WorkerState, draw: Callable[[WorkerState, str], Text], indent: str) -> ListRow:
-    return ListRow(f"pc {worker['name']}", lambda: draw(worker, indent))
-
-
-def _fold(fold: Fold, summary: Callable[[Fold, str], Text], mark: str) -> ListRow:
-    return ListRow(fold.key, lambda: summary(fold, mark))
 
 
 def _missing(seen: ScreenData) -> list[ListRow]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from deskgrid.screen import bag_rows
 from deskgrid.screen.view import Page, ScreenData, ScreenQuestion, ScreenView, progress_of
-from deskgrid.wire.status import BagState, StatusDocument
+from deskgrid.wire.status import BagState
 
 # Seconds between two drawings, and between two questions: often enough to seem live, rarely enough to be read.
 TICK_S = 0.5
@@ -45,8 +45,9 @@ class WantedAnswer(NamedTuple):
 def wanted(view: ScreenView, seen: ScreenData) -> list[WantedAnswer]:
     """The questions for what is on the screen."""
     snapshot, page = seen.snapshot, view.page
-    all_bags = view.pages[0].kind in ("bags", "people") and _has_more_bags(snapshot)
-    rows = len(snapshot["workers"]) + len(snapshot["bags"]) + all_bags * bag_rows.bag_count(snapshot["totals"])
+    bags = bag_rows.bag_count(snapshot["totals"])
+    all_bags = view.pages[0].kind in ("bags", "people") and bags > len(snapshot["bags"])
+    rows = len(snapshot["workers"]) + len(snapshot["bags"]) + all_bags * bags
     rows_s = max(TICK_S, rows / ROWS_PER_S)
     questions = [WantedAnswer(STATUS, rows_s)]
     if rows_s > TICK_S:
@@ -60,10 +61,6 @@ def wanted(view: ScreenView, seen: ScreenData) -> list[WantedAnswer]:
     if page.kind in ("events", "pc"):
         questions.append(WantedAnswer(EVENTS, TICK_S))
     return questions + [WantedAnswer(question, DETAIL_S) for question in _details(page, seen)]
-
-
-def _has_more_bags(snapshot: StatusDocument) -> bool:
-    return bag_rows.bag_count(snapshot["totals"]) > len(snapshot["bags"])
 
 
 def _details(page: Page, seen: ScreenData) -> Iterable[ScreenQuestion]:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from deskgrid.durations import duration
 from deskgrid.screen import bag_rows, tables, worker_rows
-from deskgrid.screen.drawing import counted, fitted, flow
+from deskgrid.screen.drawing import Column, counted, fitted, flow
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState, BrokerFacts, StatusDocument, WorkerState
 
@@ -33,7 +33,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Section(Generic[Row]):
-    """A heading and the items below it in their usual order; an item is drawn only if it is shown.
+    """A heading and the items below it in their usual order, as a table; an item is drawn only if it is shown.
 
     ``count``: how many items there are, including items without a row in the snapshot.
     """
@@ -41,7 +41,7 @@ class Section(Generic[Row]):
     heading: list[Text]
     items: Sequence[Row]
     count: int
-    draw: Callable[[Row], Text]
+    columns: Sequence[Column]
     details: Callable[[Row], list[Text]]  # lines below an item, if there is room
     interest: Callable[[Row], Any]  # a sort key: if not all items fit, those with the smallest keys are shown
     rest: Callable[[Sequence[Row]], str]  # describes all items except these, in a few words
@@ -85,14 +85,14 @@ def _within(section: Section[Row], room: int) -> list[Text]:
     if max(len(items), section.count) > room or section.count > len(items):
         order = sorted(items, key=section.interest)[: max(0, room - 1)]
         rest = Text(f"... and {section.count - len(order):,} more: {section.rest(order)}", "dim")
-        return ([section.draw(item) for item in order] + [rest])[: max(0, room)]
+        return ([tables.item_row(item, section.columns) for item in order] + [rest])[: max(0, room)]
     spare = room - len(items)
     lines: list[Text] = []
     for item in items:
         details = section.details(item) if spare else []
         details = details if len(details) <= spare else []
         spare -= len(details)
-        lines += [section.draw(item), *details]
+        lines += [tables.item_row(item, section.columns), *details]
     return lines
 
 
@@ -175,19 +175,21 @@ def _counters(snapshot: StatusDocument) -> Iterable[Text]:
 # --- the two sections ------------------------------------------------------------------------------------------------
 
 
+def _heading(words: Iterable[Text], width: int, room: int, columns: Sequence[Column]) -> list[Text]:
+    heading = flow(words, width, 1 + (room >= TALL))
+    return [*heading, tables.titles(columns)] if columns and room >= ROOMY else heading
+
+
 def _workers(snapshot: StatusDocument, width: int, room: int) -> Section[WorkerState]:
     workers = sorted(snapshot["workers"], key=lambda worker: tables.natural(worker["name"]))
     names = {bag["bag"]: bag["name"] for bag in snapshot["bags"]}
     columns = worker_rows.worker_columns(workers, width)
     totals = snapshot["totals"]
-    heading = flow(worker_rows.worker_heading(totals), width, 1 + (room >= TALL))
-    if workers and room >= ROOMY:
-        heading.append(tables.titles(columns))
     return Section(
-        heading,
+        _heading(worker_rows.worker_heading(totals), width, room, columns if workers else ()),
         workers,
         worker_rows.worker_count(totals),
-        draw=lambda worker: tables.item_row(worker, columns),
+        columns,
         details=lambda worker: worker_rows.slot_rows(worker, columns, names),
         interest=worker_rows.interest,
         rest=lambda shown: worker_rows.other_workers(totals, shown),
@@ -198,14 +200,11 @@ def _bags(snapshot: StatusDocument, width: int, room: int) -> Section[BagState]:
     bags = sorted(snapshot["bags"], key=bag_rows.bag_order)
     columns = bag_rows.bag_columns(bags, width)
     totals = snapshot["totals"]
-    heading = flow(bag_rows.bag_heading(totals), width, 1 + (room >= TALL))
-    if bags and room >= ROOMY:
-        heading.append(tables.titles(columns))
     return Section(
-        heading,
+        _heading(bag_rows.bag_heading(totals), width, room, columns if bags else ()),
         bags,
         bag_rows.bag_count(totals),
-        draw=lambda bag: tables.item_row(bag, columns),
+        columns,
         details=bag_rows.bag_notes,
         interest=bag_rows.bag_order,
         rest=lambda shown: bag_rows.other_bags(totals, shown),

@@ -46,11 +46,12 @@ def bags(view: ScreenView, seen: ScreenData, width: int) -> Listing:
     found = _chosen(view.page, seen)
     columns = bag_rows.bag_columns(found, width, owners=True)
     entries = [ListRow(f"bag {bag['bag']}", partial(tables.item_row, bag, columns)) for bag in found]
-    missing = bag_rows.bag_count(seen.snapshot["totals"]) - len(seen.bags)
+    totals = seen.snapshot["totals"]
+    missing = bag_rows.bag_count(totals) - len(seen.bags)
     if missing > 0:
-        entries.append(line(f"... and {counted(missing, 'bag')} more: {_not_listed(seen)}", "dim"))
+        entries.append(line(f"... and {counted(missing, 'bag')} more: {bag_rows.other_bags(totals, seen.bags)}", "dim"))
     return Listing(
-        [*bag_rows.bag_heading(seen.snapshot["totals"])],
+        [*bag_rows.bag_heading(totals)],
         _or_none_yet(entries, view.page),
         [tables.titles(columns)],
     )
@@ -59,10 +60,6 @@ def bags(view: ScreenView, seen: ScreenData, width: int) -> Listing:
 def _or_none_yet(entries: list[ListRow], page: Page) -> list[ListRow]:
     """Say that there are no rows yet, unless it is the search that hides them: the line below the rows says that."""
     return entries if entries or page.search else [line("none yet", "dim")]
-
-
-def _not_listed(seen: ScreenData) -> str:
-    return bag_rows.other_bags(seen.snapshot["totals"], seen.bags)
 
 
 def _chosen(page: Page, seen: ScreenData) -> list[BagState]:
