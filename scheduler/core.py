@@ -26,7 +26,7 @@ from deskgrid.scheduler.handlers.retrying import over
 from deskgrid.scheduler.handlers.trust import Trust
 from deskgrid.scheduler.handlers.workers import Workers
 from deskgrid.scheduler.metrics import Counters
-from deskgrid.scheduler.model import Attempt, IllegalEvent, State
+from deskgrid.scheduler.model import Attempt, AttemptState, IllegalEvent, State
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.placing.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
@@ -225,12 +225,14 @@ class Scheduler:
         return [*dict.fromkeys([sent.attempt for slot in slots for sent in slot.sent]), *copies]
 
     def owed_by(self, worker: str) -> Collection[Attempt]:
-        """Attempts that were taken back from ``worker`` and that it has not answered for since."""
-        return self.grid.deadlines.debts.get(worker, {})
+        """Attempts that were taken back from ``worker``, or that have licences and are to be stopped there, and that it
+        has not answered for since.
+        """
+        return self.grid.owed.get(worker, {})
 
-    def stopping_at(self, worker: str) -> Collection[Attempt]:
-        """Attempts with licences that ``worker`` has been told to stop and has not answered for since."""
-        return self.grid.stopping.get(worker, ())
+    def silent_slots(self, worker: str) -> int:
+        """How many slots of ``worker`` get nothing because it has not answered for attempts taken back from them."""
+        return sum([owed.slot is not None for owed in self.grid.owed.get(worker, {}).values()])
 
     def quarantined(self, worker: str) -> Quarantined | None:
         """Why ``worker`` is in quarantine, and for how long; None if it is not."""
@@ -286,15 +288,23 @@ class Scheduler:
     @property
     def orphans(self) -> int:
         """For how many attempts `is_orphan` is true, at most."""
-        return len(self.grid.orphans) + len(self.grid.copies)
+        return len(self.grid.lost) + len(self.grid.copies)
+
+    def find(self, attempt: Attempt) -> tuple[str, float] | None:
+        """The worker that has an attempt, and when it was sent there; None: none has it. Of a gang, that of rank 0."""
+        grid, (task, number) = self.grid, attempt
+        for live in (grid.bound.get(task), grid.copies.get(task)):
+            if live is not None and live.number == number:
+                return None if live.state == AttemptState.LOST else (live.slot.worker.name, live.at)
+        gang = self._gangs.find(attempt)
+        return None if gang is None else (gang.slots[0].worker.name, gang.since)
 
     def original_of(self, attempt: Attempt) -> tuple[Attempt, str] | None:
         """If ``attempt`` is a copy on a slot: the first attempt of its task, and its worker. None if it is no copy."""
         grid, task = self.grid, attempt.task
         if not grid.is_copy(attempt) or task not in grid.bound:
             return None
-        slot = grid.bound[task]
-        return slot.sent[slot.place_of(task)].attempt, slot.worker.name
+        return grid.bound[task].attempt, grid.bound[task].slot.worker.name
 
     def state(self, task: int) -> State:
         """Where ``task`` is. Raises `IllegalEvent` if it is unknown."""
@@ -354,5 +364,5 @@ class Scheduler:
         gang = self.grid.gangs.running.get(task)
         if gang is not None:
             return self.grid.tasks.runtime(task) / gang.seconds if gang.seconds > 0.0 else 1.0
-        slot = self.grid.bound.get(task)
-        return 1.0 if slot is None else slot.speed
+        live = self.grid.bound.get(task)
+        return 1.0 if live is None else live.slot.speed

@@ -77,6 +77,26 @@ NEXT: dict[State, frozenset[State]] = {
 }
 
 
+class AttemptState(IntEnum):
+    """Where a live attempt is: one that a slot has, or whose answer still counts."""
+
+    QUEUED = 0  # its task is bound to a slot; it has no number before it is sent
+    SENT = 1  # on its slot, handed to the worker: the first attempt of its task
+    ALONE = 2  # the same, and its task gets no copy: one of two attempts has failed, and the other goes on
+    COPY = 3  # on a slot that is idle otherwise: the second attempt of its task
+    LOST = 4  # on no slot: taken back, or its worker is gone, or has not been seen since a restore
+
+
+# What may become of an attempt. Each may also end. Tests watch every change.
+NEXT_OF_ATTEMPT: dict[AttemptState, frozenset[AttemptState]] = {
+    AttemptState.QUEUED: frozenset({AttemptState.SENT}),
+    AttemptState.SENT: frozenset({AttemptState.ALONE, AttemptState.LOST}),
+    AttemptState.ALONE: frozenset({AttemptState.ALONE, AttemptState.LOST}),
+    AttemptState.COPY: frozenset({AttemptState.COPY, AttemptState.SENT, AttemptState.LOST}),
+    AttemptState.LOST: frozenset({AttemptState.SENT, AttemptState.COPY}),
+}
+
+
 def checked_runtime(seconds: float) -> float:
     """``seconds`` when it can be a runtime; raises `IllegalEvent` for a negative, infinite or undefined one."""
     if not 0.0 <= seconds < math.inf:

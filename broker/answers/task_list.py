@@ -52,13 +52,14 @@ def name_of(state: State) -> str:
 
 
 def _row(grid: SchedulerState, task: int, item: int, now: float) -> TaskRow:
-    state, slot = grid.tasks.state(task), grid.bound.get(task)
+    state, live = grid.tasks.state(task), grid.bound.get(task)
+    slot = None if live is None else live.slot
     name, elapsed, runtime = name_of(state), None, grid.tasks.runtime(task)
     gang = grid.gangs.running.get(task)
     if state == State.SENT and gang is not None:
         name, elapsed, runtime = "running", max(0.0, now - gang.since), gang.seconds
     elif state == State.SENT and slot is not None:
-        runs = slot.sent[0].attempt.task == task
+        runs = slot.sent[0] is live
         name, elapsed = ("running", max(0.0, now - slot.started)) if runs else ("next", None)
         runtime /= slot.speed
     workers = [] if gang is None else [rank.worker for rank in gang.ranks]

@@ -113,9 +113,8 @@ class Attempts:
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts of `its_own`, plus those that it owes an answer for, or that it was told to stop."""
-        scheduler = self._state.scheduler
-        owed, stopping = scheduler.owed_by(worker.name), scheduler.stopping_at(worker.name)
-        others = [attempt for attempt in attempts if attempt in owed or attempt in stopping]
+        owed = self._state.scheduler.owed_by(worker.name)
+        others = [attempt for attempt in attempts if attempt in owed]
         ranks = [attempt for attempt in attempts if self.gangs.table.at(worker, *attempt) is not None]
         return [*self.holders.its_own(worker, attempts, self.holders.lookup()), *others, *ranks]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.worker_session import WorkerSession
+from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Attempt
-from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 
 # What is remembered of attempts that no worker holds is looked through when it has more entries than twice the number
 # of such attempts, plus this. Outdated ones are dropped then.
@@ -37,14 +37,14 @@ class Holders:
             self._given = {attempt: to for attempt, to in given.items() if scheduler.is_orphan(attempt)}
         self._given.update((Attempt(task, number), (session, at)) for task, number, session, at in rows)
 
-    def lookup(self) -> AttemptLookup:
-        """Where attempts are now, for `holder`, `most_s` and `its_own`. It holds until the scheduler changes."""
-        return AttemptLookup(self._state.scheduler.grid)
+    def lookup(self) -> Scheduler:
+        """Says where attempts are now, for `holder`, `most_s` and `its_own`."""
+        return self._state.scheduler
 
     def holder(self, attempt: Attempt, found: tuple[str, float] | None) -> str | None:
         """The session that was given an attempt: "" if unknown, None if the attempt no longer counts.
 
-        ``found``: the result of `AttemptLookup.find` for this attempt.
+        ``found``: the result of `Scheduler.find` for this attempt.
         """
         if found is not None:
             return self._by_name[found[0]].session
@@ -61,6 +61,6 @@ class Holders:
             return now - at
         return max(0.0, self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created)
 
-    def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt], lookup: AttemptLookup) -> list[Attempt]:
+    def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt], lookup: Scheduler) -> list[Attempt]:
         """The attempts that count and were given to this worker, as far as is known."""
         return [each for each in attempts if self.holder(each, lookup.find(each)) in ("", worker.session)]

@@ -80,10 +80,10 @@ class LiveOutput:
             return None
         if (gang := self._gangs.find(task)) is not None:
             return Runs(gang.attempt.number, tuple(rank.worker for rank in gang.ranks), gang.began)
-        slot = scheduler.grid.bound.get(task)
-        if slot is None or not slot.sent or slot.sent[0].attempt.task != task:
+        live = scheduler.grid.bound.get(task)
+        if live is None or live.slot.sent[0] is not live:
             return None
-        return Runs(slot.sent[0].attempt.number, (slot.worker.name,), slot.started)
+        return Runs(live.number, (live.slot.worker.name,), live.slot.started)
 
     def watch(self, task: int, who: str) -> Live | None:
         """Watch a task that runs for somebody who asked about it; None if it does not run, or too many are watched."""

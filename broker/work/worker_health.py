@@ -47,7 +47,7 @@ def brief_of(result: wire.Result) -> str:
 def trouble(state: BrokerState, session: WorkerSession, now: float) -> str:
     """What is wrong with a worker; empty when all is well."""
     scheduler, name = state.scheduler, session.name
-    stay, owed = scheduler.quarantined(name), len(scheduler.owed_by(name))
+    stay, owed = scheduler.quarantined(name), scheduler.silent_slots(name)
     if stay is not None:
         return f"in quarantine: {stay.why}"
     if owed:

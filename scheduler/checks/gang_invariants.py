@@ -48,7 +48,11 @@ def _check_gang(grid: SchedulerState, gang: Gang) -> None:
         agree(f"gang on slot {slot.number} began", slot.started >= gang.since, True)
     agree(f"ranks of task {task} that are back, and over", gang.back.keys() & gang.over, set())
     if state == State.HELD:
-        agree(f"the gang of task {task}, which is awaited", (gang.running, grid.orphans.get(task)), (None, number))
+        agree(
+            f"the gang of task {task}, which is awaited",
+            (gang.running, task in grid.lost and grid.lost[task].number),
+            (None, number),
+        )
         back = [slot for _, row in sorted(gang.back.items()) for slot in row]
         agree(f"ranks of task {task} that are back", back, gang.slots)
         return

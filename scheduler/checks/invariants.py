@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from deskgrid.scheduler.checks.gang_invariants import check_gangs
-from deskgrid.scheduler.model import ENDED, Attempt, State, agree
+from deskgrid.scheduler.model import ENDED, AttemptState, State, agree
 from deskgrid.scheduler.placing.placing import Placing
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.grid import SchedulerState
-from deskgrid.scheduler.state.slots import NEVER, Slot
+from deskgrid.scheduler.state.slots import NEVER, NOWHERE, UNSENT, Slot
 
 
 def check(grid: SchedulerState, placing: Placing, now: float) -> None:
@@ -23,14 +23,14 @@ def check(grid: SchedulerState, placing: Placing, now: float) -> None:
     _check_places(grid)
     _check_predictions(grid)
     _check_attempts(grid)
-    _check_copies(grid)
+    _check_owed(grid)
     slots = grid.slots.slots
     grid.quarantine.check(slots.values())
     grid.failures.check(grid.tasks.bags)
     moving = {number: bag for number, bag in grid.tasks.bags.items() if bag.moving}
     agree("bags that move", [number for number in moving if number not in grid.moving], [])
     grid.rests.check(grid.tasks.bags)
-    queued = [task for slot in slots.values() for task, _ in slot.queue]
+    queued = [live.task for slot in slots.values() for live in slot.queue]
     grid.avoided.check(slots.values(), {task: grid.tasks.known(task).bag.category.key for task in queued})
     agree("changed slots", {n: s for n, s in slots.items() if n in grid.dirty}, grid.dirty)
     resting = grid.gangs.resting
@@ -70,19 +70,30 @@ def _check_accounts(grid: SchedulerState) -> None:
             charged = 0.0 if gang is None else gang.out_s
             charged = grid.tasks.runtime(task) if task in grid.bound else charged
             out_s[key.owner] = out_s.get(key.owner, 0.0) + charged
-    doubtful = Counter[str]()
-    for needs in grid.uncertain_licences.values():
-        doubtful.update(dict(needs))
-    grid.categories.check_counts(Counter(bag.category.key for bag in grid.tasks.bags.values()), out, doubtful)
+    waiting = Counter[str]()
+    for owed in grid.owed.values():
+        for _, licences in owed.values():
+            waiting.update(dict(licences))
+    grid.categories.check_counts(Counter(bag.category.key for bag in grid.tasks.bags.values()), out, waiting)
     grid.shares.check(out_s)
-    owing = {attempt for debts in (grid.deadlines.debts, grid.stopping) for owed in debts.values() for attempt in owed}
-    agree("licences of attempts that nobody owes", set(grid.uncertain_licences) - owing, set())
+
+
+def _check_owed(grid: SchedulerState) -> None:
+    """A slot that owes an answer has no work, and somebody waits for each answer that is owed."""
+    slots = grid.slots.slots.values()
+    waits = {(name, at): slot for name, owed in grid.owed.items() for at, (slot, _) in owed.items() if slot is not None}
+    agree("slots that owe an answer", waits, {(s.worker.name, s.owes): s for s in slots if s.owes is not None})
+    for slot in waits.values():
+        agree(f"work on slot {slot.number}, which owes an answer", [*slot.sent, *slot.queue], [])
+    agree("workers that owe nothing", [name for name, owed in grid.owed.items() if not owed], [])
+    nothing = [at for owed in grid.owed.values() for at, each in owed.items() if each == (None, ())]
+    agree("answers that nothing waits for", nothing, [])
 
 
 def _check_predictions(grid: SchedulerState) -> None:
     rows = list(grid.categories.tasks())
     for slot in _ordinary(grid):
-        rows += [*slot.queue, *((sent.attempt.task, sent.runtime) for sent in slot.sent)]
+        rows += [(live.task, live.runtime) for live in (*slot.queue, *slot.sent)]
     for task, runtime in rows:
         agree(f"prediction of task {task}", runtime, grid.tasks.runtime(task))
 
@@ -107,8 +118,8 @@ def _contents(grid: SchedulerState) -> Iterator[tuple[int, object]]:
         yield from ((task, ("regular", key)) for task, _ in category.regular.tasks())
         yield from ((task, ("priority", key)) for task, _ in category.priority.tasks())
     for slot in _ordinary(grid):
-        yield from ((task, (State.QUEUED, slot.number)) for task, _ in slot.queue)
-        yield from ((sent.attempt.task, (State.SENT, slot.number)) for sent in slot.sent)
+        yield from ((live.task, (State.QUEUED, slot.number)) for live in slot.queue)
+        yield from ((live.task, (State.SENT, slot.number)) for live in slot.sent)
 
 
 def _ordinary(grid: SchedulerState) -> list[Slot]:
@@ -130,39 +141,52 @@ def _places(grid: SchedulerState, task: int, state: State) -> list[object]:
         return [("regular" if category.regular.holds(task) else "priority", category.key)]
     if state in (State.QUEUED, State.SENT):
         agree(f"task {task}, {state.name}, is bound", task in grid.bound, True)
-        return [(state, grid.bound[task].number)]
+        return [(state, grid.bound[task].slot.number)]
     return []
 
 
+# The states of attempts, by the table that has them.
+_BOUND = frozenset({AttemptState.QUEUED, AttemptState.SENT, AttemptState.ALONE})
+_SECOND = frozenset({AttemptState.COPY, AttemptState.LOST})
+
+
 def _check_attempts(grid: SchedulerState) -> None:
-    """Attempts that may still be answered belong to tasks that have not ended; their numbers are unique and not new."""
-    orphans = set(grid.orphans)
-    orphans_at = set(orphans)
-    for task, state in grid.tasks.each():
-        if task in orphans:
-            orphans.remove(task)
-            agree(f"task {task}, {state.name}, awaits its last attempt", state in ENDED or state == State.SENT, False)
-        else:
-            agree(f"task {task}, {state.name}, awaits an attempt", state == State.HELD, False)
-    agree("attempts of unknown tasks", orphans, set())
-    at_workers = [sent.attempt.number for slot in _ordinary(grid) for sent in slot.sent]
-    at_workers += [gang.attempt.number for task, gang in grid.gangs.running.items() if task not in orphans_at]
-    numbers = [*grid.orphans.values(), *at_workers, *(copy.number for copy in grid.copies.values())]
+    """Live attempts are where they say, as the states of their tasks do; their numbers are unique and not new."""
+    slots = grid.slots.slots.values()
+    on_slots = [(live, slot) for slot in _ordinary(grid) for live in (*slot.queue, *slot.sent)]
+    agree("attempts on slots", {live.task: live for live, _ in on_slots}, grid.bound)
+    copies = [(slot.copy, slot) for slot in slots if slot.copy is not None]
+    here = {copy for copy in grid.copies.values() if copy.slot is not NOWHERE}
+    agree("copies on slots", {copy for copy, _ in copies}, here)
+    for live, slot in (*on_slots, *copies):
+        agree(f"the slot of the attempt of task {live.task}", live.slot, slot)
+    for table, states in ((grid.bound, _BOUND), (grid.copies, _SECOND), (grid.lost, {AttemptState.LOST})):
+        for task, live in table.items():
+            agree(f"the attempt of task {task}, {live.state.name}", (live.task, live.state in states), (task, True))
+            lost = live.state == AttemptState.LOST
+            agree(f"the attempt of task {task}, {live.state.name}, is on a slot", live.slot is NOWHERE, lost)
+            agree(f"the attempt of task {task} has a number", live.number != UNSENT, live.state != AttemptState.QUEUED)
+    _check_tasks_of_attempts(grid)
+    live_ones = [*grid.bound.values(), *grid.lost.values(), *grid.copies.values()]
+    numbers = [live.number for live in live_ones if live.number != UNSENT]
+    numbers += [gang.attempt.number for task, gang in grid.gangs.running.items() if task not in grid.lost]
     agree("attempt numbers", len(numbers), len(set(numbers)))
     agree("attempt numbers grow", max(numbers, default=-1) < grid.next_attempt, True)
 
 
-def _check_copies(grid: SchedulerState) -> None:
-    """A second attempt belongs to a task whose first attempt is at a worker, or awaited just like the second."""
-    running = {slot.copy.attempt: slot for slot in grid.slots.slots.values() if slot.copy is not None}
-    here = {Attempt(task, copy.number): copy.slot for task, copy in grid.copies.items() if copy.slot is not None}
-    agree("copies on slots", running, here)
+def _check_tasks_of_attempts(grid: SchedulerState) -> None:
+    """The first attempt of a task that is at a worker is not lost; of one that is held, it is. Copies are second."""
+    lost = set(grid.lost)
+    for task, state in grid.tasks.each():
+        if task in lost:
+            lost.remove(task)
+            agree(f"task {task}, {state.name}, awaits its last attempt", state in ENDED or state == State.SENT, False)
+        else:
+            agree(f"task {task}, {state.name}, awaits an attempt", state == State.HELD, False)
+    agree("attempts of unknown tasks", lost, set())
     for task, copy in grid.copies.items():
         sent = grid.tasks.state(task) == State.SENT
-        agree(f"the first attempt of task {task}, which has a second", sent or (task in grid.orphans), True)
-        agree(
-            f"the copy of task {task}, whose first attempt is on no slot, is on a slot",
-            not sent and copy.slot is not None,
-            False,
-        )
+        agree(f"the first attempt of task {task}, which has a second", sent or task in grid.lost, True)
+        alone = not sent and copy.state == AttemptState.COPY
+        agree(f"the copy of task {task}, whose first attempt is on no slot, is on a slot", alone, False)
         agree(f"the bag of task {task} allows copies", grid.tasks.known(task).bag.copies, True)

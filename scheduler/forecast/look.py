@@ -158,9 +158,9 @@ class Look:
         for slot in worker.slots:
             if slot.sent:
                 for sent in islice(slot.sent, 1, None, 1 + len(slot.sent) // AHEAD):
-                    self._queued[tasks.known(sent.attempt.task).bag.number].append(sent.runtime)
+                    self._queued[tasks.known(sent.task).bag.number].append(sent.runtime)
                     queued += 1
-                task = slot.sent[0].attempt.task
+                task = slot.sent[0].task
                 bag, elapsed, gang = tasks.known(task).bag, max(0.0, now - slot.started), slot.gang
                 running.append((bag, tasks.runtime(task), elapsed, 0 if gang is None else 1 + task))
                 if gang is None:

@@ -17,7 +17,7 @@ from deskgrid.scheduler.handlers.comparing import ran
 from deskgrid.scheduler.handlers.gangs import GangHandler
 from deskgrid.scheduler.handlers.retrying import try_again
 from deskgrid.scheduler.handlers.trust import Trust
-from deskgrid.scheduler.model import Attempt, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptState, Outcome, State
 from deskgrid.scheduler.prediction.speeds import SHORTEST
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.pace import learn_pace
@@ -74,10 +74,10 @@ class Answers:
     ) -> tuple[list[Attempt], Sequence[ev.EndedAttempt]]:
         """Do what `_take_runs` does for a single answer, which most are."""
         attempt, outcome, _ = ended[0]
-        slot = self._grid.bound.get(attempt.task)
-        if outcome or slot is None or not slot.sent or slot.sent[0].attempt != attempt:
+        live = self._grid.bound.get(attempt.task)
+        if outcome or live is None or live.number != attempt.number or live.slot.sent[0] is not live:
             return [], ended
-        self._succeed(slot, ended, now)
+        self._succeed(live.slot, ended, now)
         return [attempt], ()
 
     def _take_runs(
@@ -95,12 +95,14 @@ class Answers:
         others: list[ev.EndedAttempt] = []
         bound = self._grid.bound
         for ended in all_ended:
-            slot = bound.get(ended.attempt.task)
-            if slot is None:
+            task, number = ended.attempt
+            live = bound.get(task)
+            if live is None or live.number != number:
                 others.append(ended)
                 continue
+            slot = live.slot
             run = runs.setdefault(slot.number, (slot, []))[1]
-            is_next = len(run) < len(slot.sent) and slot.sent[len(run)].attempt == ended.attempt
+            is_next = len(run) < len(slot.sent) and slot.sent[len(run)] is live
             (run if is_next else others).append(ended)
             if is_next:
                 settled.append(ended.attempt)
@@ -140,12 +142,11 @@ class Answers:
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot that had the attempt. Returns its worker and position, or None if the answer is stale."""
         grid, task = self._grid, ended.attempt.task
-        paid = self._trust.acknowledge(reporter, ended.attempt) if grid.deadlines.debts or grid.stopping else None
-        slot = grid.bound.get(task)
-        place = -1 if slot is None else slot.place_of(task)
-        if slot is not None and place >= 0 and slot.sent[place].attempt == ended.attempt:
-            grid.withdraw(slot, place, now, ended.elapsed)
-            return slot.worker.name, slot.position
+        paid = self._trust.acknowledge(reporter, ended.attempt) if grid.owed else None
+        live = grid.bound.get(task)
+        if live is not None and live.number == ended.attempt.number:
+            grid.withdraw(live, now, ended.elapsed)
+            return live.slot.worker.name, live.slot.position
         if grid.is_orphan(ended.attempt):
             # The worker was given up for lost, but finished the work. No newer attempt exists, so this answer counts.
             grid.claim(ended.attempt)
@@ -161,7 +162,7 @@ class Answers:
     ) -> tuple[tuple[str, int], ev.EndedAttempt]:
         """A gang has ended: all its workers have answered. Returns the slot that ended it, and its end."""
         grid = self._grid
-        if grid.deadlines.debts or grid.stopping:
+        if grid.owed:
             self._trust.acknowledge(reporter, ended.attempt)
         workers = gang.workers()
         slot = next((slot.position for slot in gang.slots if slot.worker.name == reporter), 0)
@@ -179,16 +180,14 @@ class Answers:
 
     def _take_copy(self, ended: ev.EndedAttempt, reporter: str) -> tuple[str, int]:
         """Free the slot of a copy that has ended."""
-        grid, task = self._grid, ended.attempt.task
-        slot = grid.end_copy(task)
+        copy = self._grid.end_copy(ended.attempt.task)
         if ended.outcome:
-            self._go_on_alone(task)
-        return (reporter, 0) if slot is None else (slot.worker.name, slot.position)
+            self._go_on_alone(copy.task)
+        return (reporter, 0) if copy.state == AttemptState.LOST else (copy.slot.worker.name, copy.slot.position)
 
     def _go_on_alone(self, task: int) -> None:
         """One of two attempts has failed. The other gets no copy, or a task that always fails would never end."""
-        slot = self._grid.bound[task]
-        slot.do_not_copy = slot.sent[slot.place_of(task)].attempt
+        self._grid.bound[task].state = AttemptState.ALONE
 
     def _judge(self, worker: str, ended: ev.EndedAttempt, now: float) -> bool:
         """Count the outcome; True if the task has ended, False if it goes on or will be tried again."""
@@ -248,16 +247,15 @@ class Answers:
     def kept(self, event: ev.CheckpointKept, now: float) -> None:
         """A checkpoint was kept."""
         grid, task = self._grid, event.attempt.task
-        slot = grid.bound.get(task)
-        place = -1 if slot is None else slot.place_of(task)
-        here = slot is not None and place >= 0 and slot.sent[place].attempt == event.attempt
+        live = grid.bound.get(task)
+        slot = live.slot if live is not None and live.number == event.attempt.number else None
         batch = grid.tasks.known(task)
-        if batch.bag.piece is None or not (here or grid.is_orphan(event.attempt)):
+        if batch.bag.piece is None or (slot is None and not grid.is_orphan(event.attempt)):
             return
-        elapsed = event.elapsed * slot.speed if slot is not None and here else event.elapsed
+        elapsed = event.elapsed if slot is None else event.elapsed * slot.speed
         grid.tasks.progress.begun(task, batch.runtime(task)).save(event.fraction, elapsed)
         batch.bag.reserve_s = event.reserve_s
-        if slot is not None and here:
+        if slot is not None:
             self._trust.hear(slot.worker, now)
 
     def dropped(self, event: ev.CheckpointDropped, now: float) -> None:
@@ -272,17 +270,17 @@ class Answers:
         """``task`` is done: stop its other attempt, if there is one."""
         grid = self._grid
         grid.drop_copy(task)
-        slot = grid.bound.get(task)
-        if slot is not None:
-            attempt = grid.withdraw(slot, slot.place_of(task), now)
-            grid.commands.append(cmd.Stop(slot.worker.name, [attempt]))
+        live = grid.bound.get(task)
+        if live is not None:
+            grid.withdraw(live, now)
+            grid.commands.append(cmd.Stop(live.slot.worker.name, [live.attempt]))
 
     def returned(self, event: ev.AttemptsReturned, now: float) -> None:
         """A worker handed attempts back."""
         grid = self._grid
         for attempt in event.attempts:
             self._trust.acknowledge(event.worker, attempt)
-            slot = grid.bound.get(attempt.task)
+            live = grid.bound.get(attempt.task)
             gang = self._gangs.find(attempt) if grid.gangs.running else None
             if gang is not None:
                 self._gangs.lose(gang, now, besides=event.worker)
@@ -290,8 +288,8 @@ class Answers:
             # Any other attempt answers a recall that something newer has overtaken.
             if grid.is_copy(attempt):
                 grid.end_copy(attempt.task)
-            elif slot is not None and slot.runs(attempt):
-                grid.withdraw(slot, slot.place_of(attempt.task), now, elapsed=0.0)
+            elif live is not None and live.number == attempt.number:
+                grid.withdraw(live, now, elapsed=0.0)
                 if not grid.go_on_with_copy(attempt.task):
                     grid.drop_copy(attempt.task)
                     grid.to_priority([attempt.task])

@@ -1,6 +1,5 @@
 """Bags come and go: their tasks are submitted, predicted anew, cancelled and forgotten."""
 
-from collections import deque
 from collections.abc import Iterable
 from itertools import chain, islice
 
@@ -9,14 +8,14 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.gangs import GangHandler
 from deskgrid.scheduler.handlers.people import bar
 from deskgrid.scheduler.handlers.workers import Workers
-from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
+from deskgrid.scheduler.model import Attempt, AttemptState, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.parallel.need import SINGLE
 from deskgrid.scheduler.prediction.earlier import Past
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
 from deskgrid.scheduler.state.bags import NOT_IN_QUEUE, OPEN, WAITING, TaskBatch
 from deskgrid.scheduler.state.grid import SchedulerState
-from deskgrid.scheduler.state.slots import Copy
+from deskgrid.scheduler.state.slots import NOWHERE, LiveAttempt
 
 
 class Bags:
@@ -47,10 +46,10 @@ class Bags:
                 grid.tasks.move(task, state)
         for attempt in event.held:
             grid.tasks.move(attempt.task, State.HELD)
-            grid.orphans[attempt.task] = attempt.number
+            grid.lost[attempt.task] = _held(attempt)
             grid.charge(attempt.task, 1, 0.0)
         for attempt in event.held_copies:
-            grid.copies[attempt.task] = Copy(attempt.number)
+            grid.copies[attempt.task] = _held(attempt)
         for saved in event.saved:
             grid.tasks.progress.restore(saved.task, batch.runtime(saved.task), saved.fraction, saved.left_s)
         grid.tasks.predict({saved.task: saved.left_s for saved in event.saved})
@@ -152,13 +151,13 @@ class Bags:
         """Give queued tasks another chance to be placed (paper, Section 2.1)."""
         grid = self._grid
         grid.changes += 1
-        slots = {grid.bound[task].number: grid.bound[task] for task in tasks if task in grid.bound}
-        for slot in slots.values():
+        for slot in dict.fromkeys([grid.bound[task].slot for task in tasks if task in grid.bound]):
             grid.change(slot)
             grid.to_priority(grid.release_queue(slot))
             for sent in slot.sent:
-                grid.charge(sent.attempt.task, 0, grid.tasks.runtime(sent.attempt.task) - sent.runtime)
-            slot.sent = deque(sent._replace(runtime=grid.tasks.runtime(sent.attempt.task)) for sent in slot.sent)
+                runtime = grid.tasks.runtime(sent.task)
+                grid.charge(sent.task, 0, runtime - sent.runtime)
+                sent.runtime = runtime
             slot.ahead_s = sum(sent.runtime for sent in islice(slot.sent, 1, None))
             self._workers.recall_excess(slot, now)
 
@@ -178,7 +177,7 @@ class Bags:
                     self._take_out(task, stops, now)
             for waiting in batch.spans(WAITING, first, count):
                 grid.discard(batch.bag.category, *waiting)
-            if grid.orphans:
+            if grid.lost:
                 grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
             grid.counters.cancelled += grid.tasks.cancel(batch, spans)
             grid.changes += bool(spans)
@@ -189,10 +188,10 @@ class Bags:
         grid = self._grid
         state = grid.tasks.state(task)
         if state == State.SENT:
-            slot = grid.bound[task]
-            attempt = grid.withdraw(slot, slot.place_of(task), now)
-            grid.stop(slot.worker.name, attempt)
-            stops.setdefault(slot.worker.name, []).append(attempt)
+            live = grid.bound[task]
+            grid.withdraw(live, now)
+            grid.stop(live.slot.worker.name, live.attempt)
+            stops.setdefault(live.slot.worker.name, []).append(live.attempt)
             grid.drop_copy(task)
         else:
             grid.unqueue(task, state)
@@ -214,9 +213,14 @@ class Bags:
         """Tasks wait again that were held, after a restart, for workers that had them."""
         grid = self._grid
         self._gangs.expire(now)
-        lost = [task for task in grid.orphans if grid.tasks.state(task) == State.HELD]
+        lost = [task for task in grid.lost if grid.tasks.state(task) == State.HELD]
         for task in lost:
             grid.unqueue(task, State.HELD)
             if grid.tasks.known(task).bag.category.parallel:
-                del grid.orphans[task]  # no answer of it will count: a gang has one attempt
+                del grid.lost[task]  # no answer of it will count: a gang has one attempt
         grid.to_priority(lost)
+
+
+def _held(attempt: Attempt) -> LiveAttempt:
+    """An attempt that was held when the grid was restored: its worker may come back with it."""
+    return LiveAttempt(attempt.task, NOWHERE, 0.0, attempt.number, state=AttemptState.LOST)

@@ -111,7 +111,7 @@ class Blame:
         """Whether ``bag``, which fails on one worker, works on another one, or runs there and has not failed yet."""
         grid = self._grid
         return grid.failures.works_beside(bag.number, name) or any(
-            slot.sent and slot.worker.name != name and grid.tasks.known(slot.sent[0].attempt.task).bag is bag
+            slot.sent and slot.worker.name != name and grid.tasks.known(slot.sent[0].task).bag is bag
             for slot in islice(grid.slots.slots.values(), SLOTS)
         )
 

@@ -43,7 +43,7 @@ def correct(grid: SchedulerState, worker: Worker) -> None:
     for slot in worker.slots:
         slot.speed = speed
         if slot.gang is not None:
-            slot.sent[0] = slot.sent[0]._replace(runtime=slot.gang.seconds * speed)
+            slot.sent[0].runtime = slot.gang.seconds * speed
 
 
 def correct_moved(grid: SchedulerState) -> None:

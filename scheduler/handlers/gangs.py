@@ -13,7 +13,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.parallel.base import ParallelJob, RunningJob
 from deskgrid.scheduler.state.grid import SchedulerState
-from deskgrid.scheduler.state.slots import Gang, Sent, Slot, Worker
+from deskgrid.scheduler.state.slots import Gang, Slot, Worker
 
 
 class GangHandler:
@@ -70,7 +70,7 @@ class GangHandler:
         rows = [row for _, row in sorted(gang.back.items())]
         if grid.tasks.state(task) == State.HELD:
             grid.unqueue(task, State.HELD)
-            del grid.orphans[task]
+            del grid.lost[task]
             grid.tasks.move(task, State.SENT)
             grid.counters.adopted += 1
             grid.charge(task, 1, gang.out_s)
@@ -96,7 +96,7 @@ class GangHandler:
         gang.bag.category.charge(0, out_s - gang.out_s)
         gang.seconds, gang.out_s = seconds, out_s
         for slot in gang.slots:
-            slot.sent[0] = slot.sent[0]._replace(runtime=seconds * slot.speed)
+            slot.sent[0].runtime = seconds * slot.speed
 
     def predicted(self, gangs: Iterable[Gang], now: float) -> None:
         """The tasks of these gangs have other predictions: their ends move."""
@@ -210,7 +210,7 @@ class GangHandler:
         if grid.tasks.state(task) == State.HELD:
             self._release(gang, now)
             grid.unqueue(task, State.HELD)
-            del grid.orphans[task]
+            del grid.lost[task]
         else:
             self._leave(gang, now)
         grid.to_priority([task])
@@ -265,7 +265,7 @@ class GangHandler:
         del table.running[gang.attempt.task]
         for slot in gang.slots:
             self._idle(slot, now)
-        if running is None or grid.deadlines.debts or grid.quarantine.workers or grid.rests:
+        if running is None or grid.owed or grid.quarantine.workers or grid.rests:
             table.touched.update([slot.worker.name for slot in gang.slots])
             return
         start = 0
@@ -328,7 +328,7 @@ class GangHandler:
             self._table.running[attempt.task] = gang
         gang.back.setdefault(hold.rank, []).append(slot)
         slot.gang, slot.started = gang, now - elapsed
-        slot.sent.append(Sent(attempt, gang.seconds * slot.speed, slot.started))
+        slot.sent.append(gang.on(slot, slot.started))
         # Time before this window is not part of it. It was counted with the slot that the gang had then.
         slot.busy_s -= elapsed
         gang.began |= hold.elapsed is not None

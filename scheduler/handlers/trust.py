@@ -72,8 +72,8 @@ class Trust:
         """``worker`` has gone, and its slots with it."""
         self.heard[worker.name] = worker.heard
         self._widening.pop(worker.name, None)
-        for attempt in (*self._deadlines.debts.pop(worker.name, {}), *self._grid.stopping.pop(worker.name, ())):
-            self._grid.settle_licences(attempt)
+        for attempt in list(self._grid.owed.get(worker.name, ())):
+            self._grid.acknowledge(worker.name, attempt)
 
     def _widen(self, worker: Worker) -> None:
         """Use twice as many slots of a new worker, or all."""
@@ -98,9 +98,8 @@ class Trust:
         grid = self._grid
         if grid.tasks.longer:
             grid.tasks.longer = False
-            for debts in list(self._deadlines.debts.values()):
-                for attempt, slot in list(debts.items()):
-                    self._reconsider(attempt, slot, now)
+            for slot in [each.slot for owed in grid.owed.values() for each in owed.values() if each.slot is not None]:
+                self._reconsider(slot, now)
         for slot in self._deadlines.looks(grid.slots.slots, now):
             if slot.sent:
                 self._look_at(slot, now)
@@ -113,7 +112,7 @@ class Trust:
             deadlines.look(slot, now + AGAIN_S)
         elif slot.gang is not None:
             self._look_at_gang(slot.gang, slot, now)
-        elif deadlines.timeout(slot.sent[0].attempt.task) is not None:
+        elif deadlines.timeout(slot.sent[0].task) is not None:
             self._take_back([slot], now, stop=True)
         elif (
             deadlines.runs_late(slot, now) and self._blame.has_others(worker) and (late := deadlines.late(worker, now))
@@ -136,7 +135,7 @@ class Trust:
         grid.tasks.taken(attempt.task)
         grid.gangs.touched.add(worker.name)
         slot.started = since
-        deadlines.owe(slot, attempt)
+        grid.block(slot, attempt)
         grid.counters.overdue += 1
         if self._blame.silent(worker, slot.position, gang.bag, now):
             self._relieve(worker)
@@ -145,19 +144,17 @@ class Trust:
         """Take back all tasks on these slots of one worker; they wait again."""
         grid, worker, taken, changed = self._grid, slots[0].worker, list[Attempt](), False
         for slot in slots:
-            since, attempts = slot.started, [sent.attempt for sent in slot.sent]
-            for _ in attempts:
-                grid.withdraw(slot, 0, now, elapsed=0.0)
+            since, sent = slot.started, list(slot.sent)
+            for live in sent:  # by now the worker may be at any of them
+                grid.withdraw(live, now, elapsed=0.0)
+                grid.stop(worker.name, live.attempt)
             slot.started = since
-            self._deadlines.owe(slot, attempts[0])
-            grid.doubt(attempts[0])
-            for attempt in attempts[1:]:  # by now the worker may be at any of them
-                grid.stop(worker.name, attempt)
-            grid.tasks.taken(attempts[0].task)
-            grid.to_priority([*grid.lose(attempts), *grid.release_queue(slot)])
+            grid.block(slot, sent[0].attempt)
+            grid.tasks.taken(sent[0].task)
+            grid.to_priority([*grid.lose(sent), *grid.release_queue(slot)])
             grid.counters.overdue += 1
-            changed |= self._blame.silent(worker, slot.position, grid.tasks.known(attempts[0].task).bag, now)
-            taken += attempts
+            changed |= self._blame.silent(worker, slot.position, grid.tasks.known(sent[0].task).bag, now)
+            taken += [live.attempt for live in sent]
         before = grid.commands[-1] if grid.commands else None
         if isinstance(before, cmd.GiveUp) and (before.worker, before.stop) == (worker.name, stop):
             before.attempts.extend(taken)
@@ -177,9 +174,10 @@ class Trust:
             for slot in worker.slots:  # not `change_all`: plans stay valid
                 self._grid.change(slot)
         # Of ten thousand answers in one message the first is enough.
-        if self._deadlines.debts and not at_once:
-            for slot in list(self._deadlines.debts.get(worker.name, {}).values()):
-                self._believe(slot)
+        if self._grid.owed and not at_once:
+            for owed in list(self._grid.owed.get(worker.name, {}).values()):
+                if owed.slot is not None:
+                    self._believe(owed.slot)
 
     def clear(self, worker: Worker, now: float) -> None:
         """``worker`` has answered, and not with a failure that may be its own: it works."""
@@ -189,18 +187,16 @@ class Trust:
 
     def acknowledge(self, name: str, attempt: Attempt) -> Worker | None:
         """Note that the worker ``name`` no longer has ``attempt``. Returns the worker if it owed an answer for it."""
-        if self._grid.stopping:
-            self._grid.stopped(name, attempt)
-        slot = self._deadlines.acknowledge(name, attempt)
+        slot = self._grid.acknowledge(name, attempt)
         if slot is None:
             return None
-        self._grid.settle_licences(attempt)
         self._grid.change(slot)
         return slot.worker
 
-    def _reconsider(self, attempt: Attempt, slot: Slot, now: float) -> None:
-        """Give ``attempt`` back if it was taken too soon: now its bag is known to take longer."""
-        if self._grid.is_orphan(attempt):
+    def _reconsider(self, slot: Slot, now: float) -> None:
+        """Give ``slot`` its attempt back if that was taken too soon: now its bag is known to take longer."""
+        attempt = slot.owes
+        if attempt is not None and self._grid.is_orphan(attempt):
             times = self._grid.tasks.times_taken(attempt.task) - 1
             if not self._deadlines.is_late(slot.worker, attempt.task, slot.started, times, now):
                 self._believe(slot)
@@ -212,8 +208,7 @@ class Trust:
             return
         if self._deadlines.timeout(attempt.task) is None:
             self.acknowledge(slot.worker.name, attempt)
-            self._grid.claim(attempt)
-            self._grid.resume(slot, attempt, since)
+            self._grid.resume(self._grid.claim(attempt), slot, since)
 
     # --- quarantine --------------------------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.comparing import correct, killed
 from deskgrid.scheduler.handlers.gangs import GangHandler
 from deskgrid.scheduler.handlers.trust import Trust
-from deskgrid.scheduler.model import Attempt, IllegalEvent, Window, Windows
+from deskgrid.scheduler.model import Attempt, AttemptState, IllegalEvent, Window, Windows
 from deskgrid.scheduler.prediction.prediction_error import ratios
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import (
+    NOWHERE,
     UPTIME_JITTER_S,
     Away,
-    Copy,
     Slot,
     Traits,
     Worker,
@@ -87,16 +87,16 @@ class Workers:
             if not (welcome and self._has_still(worker, hold.attempt)):
                 others.append(hold)
                 continue
-            grid.claim(hold.attempt)
+            live = grid.claim(hold.attempt)
             slot, elapsed = worker.slots[hold.slot], hold.elapsed or 0.0
             # Time before this window is not part of it. It was counted with the slot that the attempt had then.
             slot.busy_s -= elapsed
-            grid.resume(slot, hold.attempt, now - elapsed)
+            grid.resume(live, slot, now - elapsed)
         for hold in others:
             slots = worker.slots[hold.slot : hold.slot + 1]
             idle = bool(slots) and not slots[0].sent and slots[0].copy is None
             if idle and grid.is_lost_copy(hold.attempt) and hold.attempt.task in grid.bound:
-                grid.run_copy(slots[0], hold.attempt, now - (hold.elapsed or 0.0))
+                grid.run_copy(grid.copies[hold.attempt.task], slots[0], now - (hold.elapsed or 0.0))
             else:
                 stale.append(hold.attempt)
         if stale:
@@ -173,7 +173,7 @@ class Workers:
         """Take back the queued tasks that a shortened window no longer holds, the last first."""
         grid, shed = self._grid, []
         while grid.policy.timed and slot.queue and slot.remaining(now) < 0.0:
-            shed.append(grid.unbind(slot, slot.queue[-1][0]))
+            shed.append(grid.unbind(slot.queue[-1]))
         grid.to_priority(shed[::-1])
         self.recall_excess(slot, now)
 
@@ -208,10 +208,10 @@ class Workers:
         counters.wasted_s += sum(now - slot.started for slot in killed)
         stuck: list[Attempt] = []
         for slot in killed:
-            bag = grid.tasks.known(slot.sent[0].attempt.task).bag
+            bag = grid.tasks.known(slot.sent[0].task).bag
             if bag.piece is not None:
                 had_its_time = event.planned and not event.early and now - slot.started >= bag.piece
-                if grid.tasks.go_on(slot.sent[0].attempt.task, counts=had_its_time):
+                if grid.tasks.go_on(slot.sent[0].task, counts=had_its_time):
                     stuck.append(slot.sent[0].attempt)
             else:
                 self._learn(slot, now)
@@ -224,7 +224,7 @@ class Workers:
 
     def _learn(self, slot: Slot, now: float) -> None:
         """A task was killed: it takes longer than it has run."""
-        (task, _), predicted, _ = slot.sent[0]
+        task, predicted = slot.sent[0].task, slot.sent[0].runtime
         elapsed = (now - slot.started) * slot.speed
         if now > slot.due:
             self._grid.prediction_error.add(ratios([predicted], [elapsed]))
@@ -243,17 +243,15 @@ class Workers:
             grid.gangs.leave(worker)
         for slot in worker.slots:
             if slot.copy is not None:
-                attempt, slot.copy = slot.copy.attempt, None
-                grid.copies[attempt.task] = Copy(attempt.number)
+                slot.copy.state, slot.copy.slot, slot.copy = AttemptState.LOST, NOWHERE, None
         for slot in worker.slots:
             grid.dirty.pop(slot.number, None)
-            lost = [sent.attempt for sent in slot.sent]
-            for attempt, runtime, _ in slot.sent:
-                del grid.bound[attempt.task]
-                grid.charge(attempt.task, -1, -runtime)
-            grid.to_priority([*grid.lose(lost), *grid.release_queue(slot)])
+            for sent in slot.sent:
+                del grid.bound[sent.task]
+                grid.charge(sent.task, -1, -sent.runtime)
+            grid.to_priority([*grid.lose(slot.sent), *grid.release_queue(slot)])
             grid.counters.window_s += now - worker.joined_at
-            grid.counters.busy_s += slot.busy_s + (now - slot.started if lost else 0.0)
+            grid.counters.busy_s += slot.busy_s + (now - slot.started if slot.sent else 0.0)
         worker.slots = []  # each refers to its worker: without this cycle, they are freed now
 
     def forgotten(self, event: ev.WorkerForgotten, now: float) -> None:

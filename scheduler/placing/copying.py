@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.model import ROUNDING, AttemptState
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.pace import pace
@@ -52,7 +52,7 @@ class Copying:
     def choose(self, now: float) -> list[tuple[Slot, Slot]]:
         """What to copy now: pairs of the slot of the original, and the idle slot for the copy."""
         grid, chosen = self._grid, dict[int, tuple[Slot, Slot]]()
-        running = sum([copy.slot is not None for copy in grid.copies.values()])
+        running = sum([copy.state == AttemptState.COPY for copy in grid.copies.values()])
         room = min(max(1, len(grid.slots.slots) // SLOTS_A_COPY), len(grid.slots.idle)) - running
         for slot in self._due_looks(now) if room > 0 else ():
             place = self._place_for(slot, now, chosen)
@@ -68,7 +68,7 @@ class Copying:
     def _due_looks(self, now: float) -> Iterator[Slot]:
         """Take slots whose look is due off the heap, and yield those that run an attempt that may be copied."""
         for slot in self._looks.due(self._grid.slots.slots, LOOKS, now):
-            if slot.sent and slot.sent[0].attempt != slot.do_not_copy and self._allows_copies(slot):
+            if slot.sent and slot.sent[0].state == AttemptState.SENT and self._allows_copies(slot):
                 yield slot
 
     def _allows_copies(self, slot: Slot) -> bool:
@@ -76,20 +76,20 @@ class Copying:
 
         A copy would need a licence of its own, and would count for a limit.
         """
-        bag = self._grid.tasks.known(slot.sent[0].attempt.task).bag
+        bag = self._grid.tasks.known(slot.sent[0].task).bag
         return bag.copies and not bag.barred and not bag.category.restricted
 
     def _place_for(self, slot: Slot, now: float, taken: Collection[int]) -> Slot | None:
         """The idle slot for a copy of the attempt that ``slot`` runs; None if it should not be copied now."""
-        grid, (attempt, runtime, _) = self._grid, slot.sent[0]
-        copy = grid.copies.get(attempt.task)
-        if copy is not None and copy.slot is not None:
+        grid, task, runtime = self._grid, slot.sent[0].task, slot.sent[0].runtime
+        copy = grid.copies.get(task)
+        if copy is not None and copy.state == AttemptState.COPY:
             return None
         needs = grid.policy.requirement.needs(runtime) + ROUNDING
         slots = grid.slots.slots
         idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
         shut = {slot.worker.name, *grid.quarantine.workers}
-        key = grid.tasks.known(attempt.task).bag.category.key
+        key = grid.tasks.known(task).bag.category.key
         environment, labels = key.environment, frozenset[str]() if key.need is None else key.need.labels
         others = (
             place
@@ -107,7 +107,7 @@ class Copying:
         """Whether the attempt that ``slot`` runs is behind, or a copy on ``place`` should end sooner."""
         if now >= _behind_at(slot):
             return True
-        usual_s = slot.sent[0].runtime * self._grid.tasks.known(slot.sent[0].attempt.task).bag.pace
+        usual_s = slot.sent[0].runtime * self._grid.tasks.known(slot.sent[0].task).bag.pace
         left_s = usual_s * pace(slot.worker) / slot.speed - (now - slot.started)
         return slot.started < now and usual_s * pace(place.worker) / place.speed < SOONER * left_s
 

@@ -27,7 +27,7 @@ from deskgrid.scheduler.queues.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.gangs import Machine, Reservation
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.jobs import JobQueue
-from deskgrid.scheduler.state.slots import Gang, Sent, Slot
+from deskgrid.scheduler.state.slots import Gang, Slot
 from deskgrid.scheduler.state.suitable import free_memory
 
 # When what is kept should have been needed already, and is not, the policy is asked again after so many seconds: what
@@ -304,10 +304,10 @@ class GangPlacing:
         del machine.free[:count]
         host.idle -= count
         host.site.idle -= count
-        sent, now = Sent(gang.attempt, gang.seconds * machine.worker.speed, grid.now), grid.now
+        sent, now = gang.on(slots[0], grid.now), grid.now
         for slot in slots:
             if slot.copy is not None:
-                grid.drop_copy(slot.copy.attempt.task)
+                grid.drop_copy(slot.copy.task)
             if slot.rows is not None:
                 grid.slots.unindex(slot)
             else:

@@ -13,12 +13,12 @@ from math import inf
 
 from deskgrid.scheduler.commands import Assignment
 from deskgrid.scheduler.fitting import Requirement, fits
-from deskgrid.scheduler.model import ROUNDING, Attempt, State
+from deskgrid.scheduler.model import ROUNDING, Attempt, AttemptState, State
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.grid import SchedulerState
-from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.state.slots import LiveAttempt, Slot
 from deskgrid.scheduler.state.suitable import promise
 
 
@@ -111,12 +111,13 @@ class Pieces:
         category.priority.take(entry)
         category.begin(1, entry.runtime, grid.now)
         if slot.copy is not None:
-            grid.drop_copy(slot.copy.attempt.task)
+            grid.drop_copy(slot.copy.task)
         grid.slots.unindex(slot)
         attempt = Attempt(entry.task, grid.next_attempt)
         slot.started = grid.now
-        slot.sent.append(Sent(attempt, entry.runtime, grid.now))
-        grid.bound[entry.task] = slot
+        live = LiveAttempt(entry.task, slot, entry.runtime, attempt.number, grid.now, AttemptState.SENT)
+        slot.sent.append(live)
+        grid.bound[entry.task] = live
         self._hand(slot.worker.name, [Assignment(attempt, slot.position, entry.runtime)])
         self._settle(slot, grid.policy.requirement)
         if category.memory:

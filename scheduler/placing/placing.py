@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from deskgrid.scheduler.commands import Assign, Assignment, StartGang
 from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.handlers.separating import Separating, most_moved
-from deskgrid.scheduler.model import ROUNDING, Attempt, State, named
+from deskgrid.scheduler.model import ROUNDING, Attempt, AttemptState, State, named
 from deskgrid.scheduler.placing.caution import Caution
 from deskgrid.scheduler.placing.copying import Copying
 from deskgrid.scheduler.placing.elsewhere import place_elsewhere
@@ -30,7 +30,7 @@ from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.grid import SchedulerState
-from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
+from deskgrid.scheduler.state.slots import NEVER, UNSENT, LiveAttempt, Slot
 from deskgrid.scheduler.state.suitable import only_suitable, promise
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
@@ -50,7 +50,8 @@ REPLACED = 500
 POSTPONED_RUNS = 2_500
 
 # Looked up once: the name of a member is looked up slowly in Python 3.11.
-_SENT = State.SENT
+_SENT, _QUEUED_ATTEMPT, _SENT_ATTEMPT = State.SENT, AttemptState.QUEUED, AttemptState.SENT
+_new = object.__new__
 
 
 class Placing:
@@ -221,7 +222,7 @@ class Placing:
         grid = self._grid
         tasks = [assignment.attempt.task for assign in self._assigns.values() for assignment in assign.work]
         grid.counters.attempts += len(tasks)
-        if grid.orphans:
+        if grid.lost:
             grid.disown(tasks)
         grid.tasks.move_all(tasks, _SENT)
 
@@ -260,8 +261,12 @@ class Placing:
         category.begin(many, runtime * many, grid.now)
         grid.slots.unindex(slot)
         for each in tasks:
-            slot.queue.append((each, runtime))
-            grid.bound[each] = slot
+            # Without a call of its constructor, which takes three times as long.
+            live = _new(LiveAttempt)
+            live.task, live.slot, live.runtime = each, slot, runtime
+            live.number, live.at, live.state = UNSENT, 0.0, _QUEUED_ATTEMPT
+            slot.queue.append(live)
+            grid.bound[each] = live
         slot.queued_s += runtime * many
         if not self._settle_slot(slot, requirement):
             grid.budget -= 1
@@ -306,12 +311,12 @@ class Placing:
 
     def _copy(self, original: Slot, place: Slot) -> None:
         """Start a copy of the attempt that ``original`` runs on ``place``. It replaces a copy that is lost."""
-        grid, ((task, _), runtime, _) = self._grid, original.sent[0]
+        grid, task = self._grid, original.sent[0].task
         grid.drop_copy(task)
-        attempt = Attempt(task, grid.next_attempt)
-        grid.run_copy(place, attempt, grid.now)
+        copy = LiveAttempt(task, place, 0.0, grid.next_attempt, state=AttemptState.COPY)
+        grid.run_copy(copy, place, grid.now)
         grid.counters.copies += 1
-        self._hand(place.worker.name, [Assignment(attempt, place.position, runtime)])
+        self._hand(place.worker.name, [Assignment(copy.attempt, place.position, copy.runtime)])
 
     # --- one slot ----------------------------------------------------------------------------------------------------
 
@@ -354,33 +359,35 @@ class Placing:
         if slot.worker.heard == NEVER:
             return False
         most = min(AHEAD_TASKS, WORKER_TASKS // len(slot.worker.slots))
-        return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < most
+        return sent[0].runtime + slot.ahead_s + slot.queue[0].runtime <= AHEAD_S and len(sent) < most
 
     def _send(self, slot: Slot, requirement: Requirement) -> int:
         grid = self._grid
         handed: list[Assignment] = []
         if slot.copy is not None:
-            grid.drop_copy(slot.copy.attempt.task)
+            grid.drop_copy(slot.copy.task)
         queue, sent, closes, speed, now = slot.queue, slot.sent, slot.closes, slot.speed, grid.now
         position, number, budget = slot.position, grid.next_attempt, grid.budget
         # ``needs``: computed once for consecutive tasks of one runtime. ``due``: when the running task should end.
         timed, alike, needs, due = grid.policy.timed, -1.0, 0.0, max(now, slot.due)
         while queue and len(handed) < budget and self.may_send(slot):
-            task, runtime = queue[0]
+            live = queue[0]
+            runtime = live.runtime
             if timed and runtime != alike:
                 alike, needs = runtime, requirement.needs(runtime)
             if timed and not (closes - due) * speed - slot.ahead_s > needs:
-                self._unfit.append(grid.unbind(slot, task))
+                self._unfit.append(grid.unbind(live))
                 continue
             queue.popleft()
             slot.queued_s -= runtime
-            attempt = named(Attempt, (task, number + len(handed)))
+            live.number, live.at, live.state = number + len(handed), now, _SENT_ATTEMPT
+            attempt = named(Attempt, (live.task, live.number))
             handed.append(named(Assignment, (attempt, position, runtime)))
             if sent:
                 slot.ahead_s += runtime
             else:
                 slot.started, due = now, now + runtime / speed
-            sent.append(named(Sent, (attempt, runtime, now)))
+            sent.append(live)
         if not queue:
             slot.queued_s = 0.0
         if handed:

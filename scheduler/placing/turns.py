@@ -82,7 +82,7 @@ class PassTurns:
     def _running(self) -> set[GridShare]:
         """The shares that have a task running: not only one that waits on a slot behind those of others."""
         known = self._grid.tasks.known
-        tasks = [slot.sent[0].attempt.task for slot in self._grid.slots.slots.values() if slot.sent]
+        tasks = [slot.sent[0].task for slot in self._grid.slots.slots.values() if slot.sent]
         return {known(task).bag.category.account.share for task in tasks}
 
     @property

@@ -95,7 +95,7 @@ class PolicyView:
         """What running tasks of a bag have shown: not of all, if there are many slots."""
         found: list[Shown] = []
         for slot in islice(self._slots.slots.values(), RUNNING):
-            if slot.sent and (batch := self._grid.tasks.known(task := slot.sent[0].attempt.task)).bag is bag:
+            if slot.sent and (batch := self._grid.tasks.known(task := slot.sent[0].task)).bag is bag:
                 predicted, shown = batch.evidence(task)
                 found.append((max(shown, (self.now - slot.started) * slot.speed), predicted))
         return found
@@ -128,7 +128,7 @@ class PolicyView:
             return self.now
         if at.gang is not None:
             return max(self.now, at.due)
-        batch = self._grid.tasks.known(task := at.sent[0].attempt.task)
+        batch = self._grid.tasks.known(task := at.sent[0].task)
         predicted, shown = batch.evidence(task)
         likely = runtimes(predicted, self._spread(batch.bag), max(shown, (self.now - at.started) * at.speed))
         in_time = (at.worker.ends_at - at.started) * at.speed
@@ -213,7 +213,7 @@ class PolicyView:
         """Every slot of every worker that is up and not in quarantine, except slots that owe an answer."""
         grid, slots = self._grid, self._slots.slots.values()
         shut = grid.quarantine.workers
-        if not (shut or grid.deadlines.debts):
+        if not (shut or grid.owed):
             return map(self._open_slot, slots)
         return map(self._open_slot, [slot for slot in slots if slot.owes is None and slot.worker.name not in shut])
 

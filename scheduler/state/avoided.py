@@ -218,7 +218,7 @@ class Avoided:
         agree("workers that rest from nothing", [worker for worker, rests in self._rests.items() if not rests], [])
         agree("a rest ends unseen", any(rest.until < self.next_end for _, rest in resting), False)
         for slot in slots:
-            queued = [task for task, _ in slot.queue if self.until(key_of[task], slot.worker.name) is not None]
+            queued = [x.task for x in slot.queue if self.until(key_of[x.task], slot.worker.name) is not None]
             agree(f"tasks queued for {slot.worker.name}, which rests from them", queued, [])
 
 

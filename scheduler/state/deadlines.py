@@ -1,4 +1,4 @@
-"""Deadlines: when a worker must have answered for an attempt, and which slots still owe an answer.
+"""Deadlines: when a worker must have answered for an attempt.
 
 Rule 1: an attempt with a timeout is overdue when the timeout and a grace period have passed. An honest worker has ended
 it by then and has said so.
@@ -15,7 +15,7 @@ All times are seconds on the driver's clock.
 import math
 from collections.abc import Collection, Iterator, Mapping
 
-from deskgrid.scheduler.model import Attempt, agree
+from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
@@ -42,13 +42,11 @@ LOOKS = 500
 
 
 class Deadlines:
-    """When to look at each slot, which attempts are overdue there, and which slots owe an answer."""
+    """When to look at each slot, and which attempts are overdue there."""
 
     def __init__(self, tasks: TaskTable) -> None:
         self._tasks = tasks
         self._looks = Looks("look_at")
-        # Slots whose running attempt was taken back and is not answered yet, by worker and attempt.
-        self.debts: dict[str, dict[Attempt, Slot]] = {}
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -64,7 +62,7 @@ class Deadlines:
         slot with a look before its task can be late by its runtime. Nearly all slots have such a look, and the test for
         it is cheap.
         """
-        task, batch = slot.sent[0].attempt.task, slot.batch
+        task, batch = slot.sent[0].task, slot.batch
         if batch is None or not 0 <= task - batch.first < batch.count:
             batch = slot.batch = self._tasks.known(task)
         bag = batch.bag
@@ -84,7 +82,7 @@ class Deadlines:
 
     def due(self, slot: Slot) -> float:
         """The earliest time at which the running attempt of ``slot`` can be overdue."""
-        task = slot.sent[0].attempt.task
+        task = slot.sent[0].task
         timeout = self.timeout(task)
         if timeout is not None:
             return slot.started + timeout + GRACE_S * GROWTH ** self._tasks.times_taken(task)
@@ -93,7 +91,7 @@ class Deadlines:
     def silence(self, slot: Slot) -> float:
         """How long the worker of ``slot`` may be silent about an attempt without a timeout before it is overdue."""
         # If the prediction changes later, the slot counts as changed, and the next pass watches it again.
-        task = slot.sent[0].attempt.task
+        task = slot.sent[0].task
         times = self._tasks.times_taken(task)
         seconds = FACTOR * max(slot.sent[0].runtime, self._tasks.known(task).bag.took) / slot.speed + GRACE_S
         return seconds * GROWTH**times if times else seconds
@@ -126,33 +124,13 @@ class Deadlines:
 
     def runs_late(self, slot: Slot, now: float) -> bool:
         """Whether the running attempt of ``slot`` is late. An attempt with a timeout never is."""
-        task = slot.sent[0].attempt.task
+        task = slot.sent[0].task
         if self.timeout(task) is not None:
             return False
         return self.is_late(slot.worker, task, slot.started, self._tasks.times_taken(task), now)
 
-    # --- answers owed ------------------------------------------------------------------------------------------------
-
-    def owe(self, slot: Slot, attempt: Attempt) -> None:
-        """``attempt`` was taken back from ``slot``, which gets nothing more until its worker answers for it."""
-        slot.owes = attempt
-        self.debts.setdefault(slot.worker.name, {})[attempt] = slot
-
-    def acknowledge(self, worker: str, attempt: Attempt) -> Slot | None:
-        """Note that ``worker`` has answered for ``attempt``. Returns the slot that owed the answer, if any."""
-        slot = self.debts.get(worker, {}).pop(attempt, None)
-        if slot is not None:
-            slot.owes = None
-            if not self.debts[worker]:
-                del self.debts[worker]
-        return slot
-
-    def debtor(self, attempt: Attempt) -> str | None:
-        """The worker that owes an answer for ``attempt``."""
-        return next((name for name, debts in self.debts.items() if attempt in debts), None)
-
     def check(self, slots: Mapping[int, Slot], settled: Collection[Slot], now: float) -> None:
-        """Raise `InvariantBroken` if a slot at work has its look too late, or a slot that owes an answer has work.
+        """Raise `InvariantBroken` if a slot at work has its look too late.
 
         ``settled``: the slots that have nothing left for the next pass to handle.
         """
@@ -160,14 +138,8 @@ class Deadlines:
             if slot.gang is not None and slot is not slot.gang.first_on(slot.worker):
                 continue  # one slot of each worker is enough
             # An overdue attempt without a timeout that was left alone gets another look at some later time.
-            if slot.sent and (now < (due := self.due(slot)) or self.timeout(slot.sent[0].attempt.task) is not None):
+            if slot.sent and (now < (due := self.due(slot)) or self.timeout(slot.sent[0].task) is not None):
                 agree(f"slot {slot.number} is looked at too late", slot.look_at > max(due, now + GRACE_S), False)
         looks = set(self._looks.entries)
         watched = [number for number, slot in slots.items() if slot.look_at < math.inf]
         agree("slots that are to be looked at", [n for n in watched if (slots[n].look_at, n) not in looks], [])
-        owed = {(name, at): slot for name, debts in self.debts.items() for at, slot in debts.items()}
-        owing = {(slot.worker.name, slot.owes): slot for slot in slots.values() if slot.owes is not None}
-        agree("slots that owe an answer", owed, owing)
-        for slot in owing.values():
-            agree(f"work on slot {slot.number}, which owes an answer", [*slot.sent, *slot.queue], [])
-        agree("workers that owe nothing", [name for name, debts in self.debts.items() if not debts], [])

@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from deskgrid.scheduler.commands import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
-from deskgrid.scheduler.model import Attempt, State
+from deskgrid.scheduler.model import Attempt, AttemptState, State
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.earlier import EarlierBags
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.prediction_error import PredictionError
 from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.prediction.spread import closings
-from deskgrid.scheduler.queues.categories import Categories, Category, Needs
+from deskgrid.scheduler.queues.categories import Categories, Category
 from deskgrid.scheduler.queues.shares import Shares
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
@@ -29,7 +29,7 @@ from deskgrid.scheduler.state.jobs import JobQueue
 from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.quarantine import Quarantine
 from deskgrid.scheduler.state.rests import Rests
-from deskgrid.scheduler.state.slots import Away, Copy, Sent, Slot, SlotTable, Worker
+from deskgrid.scheduler.state.slots import NOWHERE, Away, LiveAttempt, Owed, Slot, SlotTable, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
 
 
@@ -71,16 +71,13 @@ class SchedulerState:
         self.pauses = Pauses()
         self.shares = Shares()
         self.categories = Categories(policy.order)
-        # Licences of attempts that were taken back from silent workers, or are being stopped, and may still run.
-        self.uncertain_licences: dict[Attempt, Needs] = {}
-        # Attempts with licences that workers are to stop or hand back, and have not answered for, by worker.
-        self.stopping: dict[str, set[Attempt]] = {}
-        # Newest attempts of tasks whose worker is gone or not seen since a restore, by task. Their answers still count.
-        self.orphans: dict[int, int] = {}
-        # The slot of each task that is bound to one, queued or sent.
-        self.bound: dict[int, Slot] = {}
-        # The second attempt of each task that has two which count. If the first is on no slot, neither is the second.
-        self.copies: dict[int, Copy] = {}
+        # The live attempts of single tasks, by task: the first one of each, if it is on a slot; the first one, if it is
+        # lost; and the second one, if there are two. If the first is lost, so is the second.
+        self.bound: dict[int, LiveAttempt] = {}
+        self.lost: dict[int, LiveAttempt] = {}
+        self.copies: dict[int, LiveAttempt] = {}
+        # Attempts that workers were told to stop or hand back, and have not answered for, if something waits for that.
+        self.owed: dict[str, dict[Attempt, Owed]] = {}
         # Parallel tasks, and what policies for them see.
         self.gangs = GangTable()
         # Slots that changed since the last pass. They are in no index until the next one.
@@ -100,30 +97,32 @@ class SchedulerState:
 
     def is_orphan(self, attempt: Attempt) -> bool:
         """Whether no slot has ``attempt`` nor any other of its task, and its answer still counts."""
-        number = self.orphans.get(attempt.task)
-        return number is not None and (number == attempt.number or self.is_lost_copy(attempt))
+        first = self.lost.get(attempt.task)
+        return first is not None and (first.number == attempt.number or self.is_lost_copy(attempt))
 
-    def claim(self, attempt: Attempt) -> None:
+    def claim(self, attempt: Attempt) -> LiveAttempt:
         """The worker of an orphan is back with it, or with its answer: its task need not be done again."""
         task, number = attempt
         self.unqueue(task, self.tasks.state(task))
-        other = self.orphans.pop(task)
-        if other != number:
-            self.copies[task] = Copy(other)
+        live = self.lost.pop(task)
+        if live.number != number:
+            live, self.copies[task] = self.copies[task], live
         self.counters.adopted += 1
+        return live
 
-    def lose(self, attempts: Sequence[Attempt]) -> list[int]:
+    def lose(self, sent: Iterable[LiveAttempt]) -> list[int]:
         """No slot has these attempts any more, but their answers still count. Returns their tasks, which must wait.
 
         A task whose copy goes on does not have to wait.
         """
         waiting: list[int] = []
-        for attempt in attempts:
-            if self.copies and self.go_on_with_copy(attempt.task):
-                self.copies[attempt.task] = Copy(attempt.number)
+        for live in sent:
+            live.state, live.slot = AttemptState.LOST, NOWHERE
+            if self.copies and self.go_on_with_copy(live.task):
+                self.copies[live.task] = live
             else:
-                self.orphans[attempt.task] = attempt.number
-                waiting.append(attempt.task)
+                self.lost[live.task] = live
+                waiting.append(live.task)
         return waiting
 
     def disown(self, tasks: Iterable[int]) -> None:
@@ -132,17 +131,17 @@ class SchedulerState:
         A worker that owes an answer for an orphan, and may still be running it, is told to stop.
         """
         for task in tasks:
-            number = self.orphans.pop(task, None)
-            if number is not None:
-                self._stop_debtor(Attempt(task, number))
+            first = self.lost.pop(task, None)
+            if first is not None:
+                self._stop_debtor(first.attempt)
                 self.drop_copy(task)
 
     def _stop_debtor(self, attempt: Attempt) -> None:
-        """Stop an attempt that no longer counts at the worker that owes an answer for it, if there is one."""
-        if self.deadlines.debts and self.deadlines.timeout(attempt.task) is None:
-            debtor = self.deadlines.debtor(attempt)
-            if debtor is not None:
-                self.commands.append(Stop(debtor, [attempt]))
+        """Stop an attempt that no longer counts on the slot that owes an answer for it, if there is one."""
+        if self.owed and self.deadlines.timeout(attempt.task) is None:
+            for name, owed in self.owed.items():
+                if attempt in owed and owed[attempt].slot is not None:
+                    self.commands.append(Stop(name, [attempt]))
 
     # --- second attempts ---------------------------------------------------------------------------------------------
 
@@ -153,67 +152,67 @@ class SchedulerState:
 
     def is_lost_copy(self, attempt: Attempt) -> bool:
         """Whether ``attempt`` is the second of its task that counts, and no slot has it."""
-        return self.copies.get(attempt.task) == Copy(attempt.number)
+        return self.is_copy(attempt) and self.copies[attempt.task].state == AttemptState.LOST
 
-    def run_copy(self, slot: Slot, attempt: Attempt, started: float) -> None:
-        """Note that ``slot``, which is idle, runs ``attempt`` as the second of its task since ``started``."""
-        slot.copy = Sent(attempt, self.tasks.runtime(attempt.task), started)
-        self.copies[attempt.task] = Copy(attempt.number, slot)
+    def run_copy(self, copy: LiveAttempt, slot: Slot, started: float) -> None:
+        """Note that ``slot``, which is idle, runs ``copy`` as the second attempt of its task since ``started``."""
+        copy.slot, copy.at, copy.state = slot, started, AttemptState.COPY
+        copy.runtime = self.tasks.runtime(copy.task)
+        slot.copy = self.copies[copy.task] = copy
 
-    def end_copy(self, task: int) -> Slot | None:
-        """The second attempt of ``task`` has ended. Returns the slot that it was on, if any."""
-        slot = self.copies.pop(task).slot
-        if slot is not None:
-            slot.copy = None
-        return slot
+    def end_copy(self, task: int) -> LiveAttempt:
+        """The second attempt of ``task`` has ended."""
+        copy = self.copies.pop(task)
+        if copy.state == AttemptState.COPY:
+            copy.slot.copy = None
+        return copy
 
     def drop_copy(self, task: int) -> None:
         """The second attempt of ``task``, if it has one, no longer counts, and is stopped."""
         if task in self.copies:
-            attempt = Attempt(task, self.copies[task].number)
-            slot = self.end_copy(task)
-            if slot is None:
-                self._stop_debtor(attempt)
+            copy = self.end_copy(task)
+            if copy.state == AttemptState.LOST:
+                self._stop_debtor(copy.attempt)
             else:
-                self.commands.append(Stop(slot.worker.name, [attempt]))
+                self.commands.append(Stop(copy.slot.worker.name, [copy.attempt]))
 
     def go_on_with_copy(self, task: int) -> bool:
         """Make the copy of ``task`` its first attempt, if a slot has one: the first is on no slot any more."""
         copy = self.copies.get(task)
-        if copy is None or copy.slot is None or copy.slot.copy is None:
+        if copy is None or copy.state == AttemptState.LOST:
             return False
-        started = copy.slot.copy.at
         self.end_copy(task)
         self.change(copy.slot)
-        self.resume(copy.slot, Attempt(task, copy.number), started)
+        self.resume(copy, copy.slot, copy.at)
         return True
 
-    def doubt(self, attempt: Attempt) -> None:
-        """``attempt`` was taken back from a silent worker, or is being stopped, and may still use its licences."""
-        if needs := self.tasks.known(attempt.task).bag.category.key.licences:
-            self.uncertain_licences[attempt] = needs
-            self.categories.licences.use(needs, 1)
-
-    def settle_licences(self, attempt: Attempt) -> None:
-        """``attempt`` was answered, or its worker's lease has run out."""
-        if needs := self.uncertain_licences.pop(attempt, ()):
-            self.changes += 1
-            self.categories.licences.use(needs, -1)
+    # --- answers owed ------------------------------------------------------------------------------------------------
 
     def stop(self, worker: str, attempt: Attempt) -> None:
         """``worker`` is told to stop ``attempt``, or to hand it back, and ``attempt`` keeps its licences until then."""
-        self.doubt(attempt)
-        if attempt in self.uncertain_licences:
-            self.stopping.setdefault(worker, set()).add(attempt)
+        if licences := self.tasks.known(attempt.task).bag.category.key.licences:
+            self.owed.setdefault(worker, {})[attempt] = Owed(None, licences)
+            self.categories.licences.use(licences, 1)
 
-    def stopped(self, worker: str, attempt: Attempt) -> None:
-        """``worker`` has answered for ``attempt``, which may be one that it was told to stop."""
-        attempts = self.stopping.get(worker, set())
-        if attempt in attempts:
-            attempts.remove(attempt)
-            if not attempts:
-                del self.stopping[worker]
-            self.settle_licences(attempt)
+    def block(self, slot: Slot, attempt: Attempt) -> None:
+        """``attempt`` was taken back from ``slot``, which gets nothing more until its worker answers for it."""
+        slot.owes = attempt
+        owed = self.owed.setdefault(slot.worker.name, {})
+        owed[attempt] = Owed(slot, owed[attempt].licences if attempt in owed else ())
+
+    def acknowledge(self, worker: str, attempt: Attempt) -> Slot | None:
+        """``worker`` has answered for ``attempt``, or its lease has run out. Returns the slot that owed the answer."""
+        slot, licences = self.owed.get(worker, {}).pop(attempt, (None, None))
+        if licences is None:
+            return None
+        if not self.owed[worker]:
+            del self.owed[worker]
+        if licences:
+            self.changes += 1
+            self.categories.licences.use(licences, -1)
+        if slot is not None:
+            slot.owes = None
+        return slot
 
     # --- slots -------------------------------------------------------------------------------------------------------
 
@@ -230,56 +229,56 @@ class SchedulerState:
         for slot in worker.slots:
             self.change(slot)
 
-    def resume(self, slot: Slot, attempt: Attempt, started: float) -> None:
-        """Note that ``attempt`` is at the worker already, behind the attempts that the slot holds."""
-        runtime = self.tasks.runtime(attempt.task)
+    def resume(self, live: LiveAttempt, slot: Slot, started: float) -> None:
+        """Note that an attempt is at the worker already, behind the attempts that the slot holds."""
+        live.slot, live.at, live.state = slot, started, AttemptState.SENT
+        live.runtime = runtime = self.tasks.runtime(live.task)
         if slot.sent:
             slot.ahead_s += runtime
         else:
             slot.started = started
-        slot.sent.append(Sent(attempt, runtime, started))
-        self.bound[attempt.task] = slot
-        if memory := self.tasks.known(attempt.task).bag.category.memory:
-            slot.worker.promised[attempt.task] = memory
-        self.charge(attempt.task, 1, runtime)
-        self.tasks.move(attempt.task, State.SENT)
+        slot.sent.append(live)
+        self.bound[live.task] = live
+        if memory := self.tasks.known(live.task).bag.category.memory:
+            slot.worker.promised[live.task] = memory
+        self.charge(live.task, 1, runtime)
+        self.tasks.move(live.task, State.SENT)
 
     def charge(self, task: int, tasks: int, seconds: float) -> None:
         """``tasks`` more tasks of the category of ``task`` are on slots: see `Category.charge`."""
         self.tasks.known(task).bag.category.charge(tasks, seconds)
 
-    def withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
-        """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
+    def withdraw(self, live: LiveAttempt, now: float, elapsed: float | None = None) -> None:
+        """Take an attempt off its slot; the next one there starts now."""
+        slot = live.slot
         self.change(slot)
         self.freed += 1
-        sent = slot.sent[place]
-        del slot.sent[place]
-        task, batch = sent.attempt.task, slot.batch
+        running = slot.sent[0] is live
+        slot.sent.remove(live)
+        task, batch = live.task, slot.batch
         del self.bound[task]
         if batch is None or not 0 <= task - batch.first < batch.count:
             batch = self.tasks.known(task)
-        batch.bag.category.charge(-1, -sent.runtime)
+        batch.bag.category.charge(-1, -live.runtime)
         if elapsed is not None:
             slot.busy_s += elapsed
-        elif place == 0:
+        elif running:
             slot.busy_s += now - slot.started
-        if place == 0:
+        if running:
             slot.started = now
             if slot.sent:
                 slot.ahead_s -= slot.sent[0].runtime
         else:
-            slot.ahead_s -= sent.runtime
+            slot.ahead_s -= live.runtime
         if len(slot.sent) < 2:
             slot.ahead_s = 0.0
-        return sent.attempt
 
-    def unbind(self, slot: Slot, task: int) -> int:
-        """Take a queued task off ``slot``; returns it."""
-        place = next(i for i, (queued, _) in enumerate(slot.queue) if queued == task)
-        runtime = slot.queue[place][1]
-        slot.queued_s -= runtime
-        del slot.queue[place]
-        self.charge(task, -1, -runtime)
+    def unbind(self, live: LiveAttempt) -> int:
+        """Take a queued task off its slot; returns it."""
+        slot, task = live.slot, live.task
+        slot.queued_s -= live.runtime
+        slot.queue.remove(live)
+        self.charge(task, -1, -live.runtime)
         if not slot.queue:
             slot.queued_s = 0.0
         del self.bound[task]
@@ -287,10 +286,10 @@ class SchedulerState:
 
     def release_queue(self, slot: Slot) -> list[int]:
         """Empty the queue of ``slot``. Returns its tasks in order."""
-        tasks = [task for task, _ in slot.queue]
-        for task, runtime in slot.queue:
-            del self.bound[task]
-            self.charge(task, -1, -runtime)
+        tasks = [live.task for live in slot.queue]
+        for live in slot.queue:
+            del self.bound[live.task]
+            self.charge(live.task, -1, -live.runtime)
         slot.queue.clear()
         slot.queued_s = 0.0
         return tasks
@@ -300,8 +299,8 @@ class SchedulerState:
     def unqueue(self, task: int, state: State) -> None:
         """Take a task that is not at a worker out of wherever it waits."""
         if state == State.QUEUED:
-            self.change(self.bound[task])
-            self.unbind(self.bound[task], task)
+            self.change(self.bound[task].slot)
+            self.unbind(self.bound[task])
         elif state == State.WAITING:
             category = self.tasks.known(task).bag.category
             (category.regular if category.regular.holds(task) else category.priority).discard(task)
@@ -350,7 +349,7 @@ class SchedulerState:
         """Tasks that wait, and had these attempts last, fail: too many of their pieces brought no progress."""
         for attempt in stuck:
             self.unqueue(attempt.task, self.tasks.state(attempt.task))
-            self.orphans.pop(attempt.task, None)
+            self.lost.pop(attempt.task, None)
             self.tasks.move(attempt.task, State.FAILED)
         if stuck:
             self.commands.append(Stuck(stuck))

@@ -127,7 +127,9 @@ class Quarantine:
             stay = self.workers.get(slot.worker.name)
             if stay is not None:
                 agree(
-                    f"work queued for {slot.worker.name}, which is in quarantine", [task for task, _ in slot.queue], []
+                    f"work queued for {slot.worker.name}, which is in quarantine",
+                    [live.task for live in slot.queue],
+                    [],
                 )
         streaks = [self._streaks.get(name, Counter[Person]()) for name in self.workers]
         enough = all(persons.total() >= STREAK and len(persons) >= PERSONS for persons in streaks)

@@ -10,8 +10,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deskgrid.scheduler.commands import RankPlace
-from deskgrid.scheduler.model import DRIFT, OPEN_ENDED, Attempt, HabitualWindows, Window, Windows, agree, near
+from deskgrid.scheduler.model import (
+    DRIFT,
+    OPEN_ENDED,
+    Attempt,
+    AttemptState,
+    HabitualWindows,
+    Window,
+    Windows,
+    agree,
+    near,
+)
 from deskgrid.scheduler.parallel.base import RunningJob
+from deskgrid.scheduler.queues.categories import Needs
 from deskgrid.scheduler.state.bags import Bag, TaskBatch
 from deskgrid.scheduler.state.slot_index import Row, SlotIndex
 
@@ -21,16 +32,30 @@ UPTIME_JITTER_S = 0.5
 
 # Windows that close in the same span of so many seconds close together. Seconds.
 TOGETHER_S = 60.0
+# The number of an attempt that has none yet: no message of a worker can have it.
+UNSENT = -1
 # When a worker last answered, if it never did.
 NEVER = -math.inf
 
 
-class Sent(NamedTuple):
-    """One attempt at the worker, its predicted runtime, and when it was sent or, if it was adopted, began."""
+@dataclass(slots=True, eq=False)
+class LiveAttempt:
+    """One attempt, from when its task is bound to a slot until no answer of it counts any more.
 
-    attempt: Attempt
+    ``slot``: where it is, `NOWHERE` if it is lost. ``runtime``: predicted. ``number``: `UNSENT` while it is queued.
+    ``at``: when it was sent or, if it was adopted, began. All ranks of a gang on a PC share one, which is in no table.
+    """
+
+    task: int
+    slot: "Slot"
     runtime: float
-    at: float
+    number: int = UNSENT
+    at: float = 0.0
+    state: AttemptState = AttemptState.QUEUED
+
+    @property
+    def attempt(self) -> Attempt:
+        return Attempt(self.task, self.number)
 
 
 @dataclass(slots=True, eq=False)
@@ -47,22 +72,21 @@ class Slot:
     number: int
     worker: "Worker"
     position: int
-    sent: deque[Sent] = field(default_factory=deque)
+    sent: deque[LiveAttempt] = field(default_factory=deque)
     started: float = 0.0
     ahead_s: float = 0.0  # runtimes of sent[1:]
-    queue: deque[tuple[int, float]] = field(default_factory=deque)  # (task, runtime)
+    queue: deque[LiveAttempt] = field(default_factory=deque)
     queued_s: float = 0.0
     busy_s: float = 0.0
     watched: float = -math.inf  # the last ``due`` that `SlotTable` was told to look out for
     look_at: float = math.inf  # when `Deadlines` looks at it
     batch: TaskBatch | None = None  # of the task that `Deadlines` last watched here
     owes: Attempt | None = None
-    copy: Sent | None = None
+    copy: LiveAttempt | None = None
     copy_look_at: float = math.inf  # when `Copying` looks at it
     closes: float = OPEN_ENDED
     speed: float = 1.0
     gang: "Gang | None" = None
-    do_not_copy: Attempt | None = None  # an attempt that goes on alone, because its copy or its original failed
     # The index list that has its entry (None when it has no room), and the entry.
     rows: list[Row] | None = None
     row: Row = (0.0, 0.0, 0)
@@ -85,20 +109,6 @@ class Slot:
         """tl in seconds of speed 1, which runtimes are compared with."""
         return self.remaining(now) * self.speed
 
-    def place_of(self, task: int) -> int:
-        """The place in ``sent`` of the attempt of ``task``, or -1. The first is looked at first: it ends first."""
-        if self.sent and self.sent[0].attempt.task == task:
-            return 0
-        for place, sent in enumerate(self.sent):
-            if sent.attempt.task == task:
-                return place
-        return -1
-
-    def runs(self, attempt: Attempt) -> bool:
-        """Whether ``attempt`` is one of those in ``sent``."""
-        place = self.place_of(attempt.task)
-        return place >= 0 and self.sent[place].attempt == attempt
-
     def in_flight_s(self) -> float:
         """Predicted seconds of everything at the worker, the running task in full."""
         return self.sent[0].runtime + self.ahead_s if self.sent else 0.0
@@ -106,7 +116,7 @@ class Slot:
     def check(self, now: float) -> None:
         """Raise `InvariantBroken` unless the sums match the contents and the running task has begun."""
         near(f"seconds ahead on slot {self.number}", self.ahead_s, sum(sent.runtime for sent in list(self.sent)[1:]))
-        near(f"seconds queued on slot {self.number}", self.queued_s, sum(runtime for _, runtime in self.queue))
+        near(f"seconds queued on slot {self.number}", self.queued_s, sum(live.runtime for live in self.queue))
         agree(f"slot {self.number} began in the past", self.started <= now, True)
         agree(f"work beside the copy on slot {self.number}", bool(self.copy and self.sent), False)
         agree(f"slot {self.number} is in its place on its worker", self.worker.slots[self.position] is self, True)
@@ -114,13 +124,6 @@ class Slot:
         agree(f"slot {self.number} closes after its worker", self.closes > self.worker.ends_at, False)
         if self.gang is not None:
             agree(f"work beside a gang on slot {self.number}", (len(self.sent), len(self.queue)), (1, 0))
-
-
-class Copy(NamedTuple):
-    """The second attempt of a task that counts. ``slot``: None when its worker is gone, or not seen since a restore."""
-
-    number: int
-    slot: Slot | None = None
 
 
 class Traits(NamedTuple):
@@ -199,6 +202,17 @@ class Worker:
         return habitual(open_now, self.gap, now)
 
 
+# Where lost attempts are.
+NOWHERE = Slot(-1, Worker("", "", 0.0, 0.0, Windows()), 0)
+
+
+class Owed(NamedTuple):
+    """What waits until a worker answers for an attempt: a slot, which gets nothing, and licences that it may use."""
+
+    slot: Slot | None
+    licences: Needs
+
+
 @dataclass(slots=True, eq=False)
 class Gang:
     """One attempt of a parallel task that has slots.
@@ -221,6 +235,12 @@ class Gang:
     out_s: float = 0.0
     back: dict[int, list[Slot]] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
+
+    def on(self, slot: Slot, since: float) -> LiveAttempt:
+        """Its attempt, as ``slot`` and others of that PC have it."""
+        return LiveAttempt(
+            self.attempt.task, slot, self.seconds * slot.speed, self.attempt.number, since, AttemptState.SENT
+        )
 
     @property
     def size(self) -> int:

@@ -76,9 +76,10 @@ def free_memory(grid: SchedulerState, worker: Worker) -> float:
     """Bytes of a worker that neither gangs nor single tasks have been promised."""
     machine = grid.gangs.machines.get(worker.name)
     promised = worker.promised
-    owes = {attempt.task for attempt in grid.deadlines.debts.get(worker.name, ())} if promised else ()
+    owed = grid.owed.get(worker.name, {}) if promised else {}
+    blocked = {attempt.task for attempt, (slot, _) in owed.items() if slot is not None}
     for task in list(promised):  # forgotten here, so that leaving costs nothing
-        slot = grid.bound.get(task)
-        if (slot is None or slot.worker is not worker) and task not in owes:
+        live = grid.bound.get(task)
+        if (live is None or live.slot.worker is not worker) and task not in blocked:
             del promised[task]
     return worker.traits.memory - sum(promised.values()) - (0 if machine is None else machine.occupied)

@@ -124,9 +124,9 @@ class Occupancy:
             for slot in worker.slots:
                 # A gang counts once.
                 if slot.sent and (slot.gang is None or slot is slot.gang.slots[0]):
-                    self._running[self._grid.tasks.known(slot.sent[0].attempt.task).bag.number] += 1
+                    self._running[self._grid.tasks.known(slot.sent[0].task).bag.number] += 1
                 elif slot.copy is not None:
-                    self._copies[self._grid.tasks.known(slot.copy.attempt.task).bag.number] += 1
+                    self._copies[self._grid.tasks.known(slot.copy.task).bag.number] += 1
                 self.busy += bool(slot.sent)
             self.slots += len(worker.slots)
             rows += 1 + len(worker.slots)
@@ -207,9 +207,9 @@ def _hours(grid: SchedulerState, worker: Worker, now: float) -> HoursView:
 def _slot(slot: Slot, now: float) -> SlotView:
     running = None
     if slot.sent:
-        running = (slot.sent[0].attempt.task, slot.sent[0].runtime / slot.speed, now - slot.started)
+        running = (slot.sent[0].task, slot.sent[0].runtime / slot.speed, now - slot.started)
     elif slot.copy is not None:
-        running = (slot.copy.attempt.task, slot.copy.runtime, now - slot.copy.at)
+        running = (slot.copy.task, slot.copy.runtime, now - slot.copy.at)
     return SlotView(
         slot=slot.position,
         running=running,

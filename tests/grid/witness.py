@@ -282,7 +282,7 @@ class Witness:
             "news": state.fresh or state.pending or state.speaks,
             "tasks": list(scheduler.grid.tasks.each()) or scheduler.grid.tasks.bags,
             "failures": scheduler.grid.tasks._errors or scheduler.grid.tasks._crashes,
-            "bound": scheduler.grid.bound or scheduler.grid.orphans,
+            "bound": scheduler.grid.bound or scheduler.grid.lost,
             "waiting": len(scheduler.grid.categories),
             "progress": list(scheduler.grid.tasks.progress),
             "gangs": scheduler.grid.gangs.running or len(sessions.workers.attempts.gangs.table),

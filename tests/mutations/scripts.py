@@ -357,7 +357,7 @@ def licences(seed: int, home: Path) -> None:
         grid.handle(ev.TasksSubmitted(0, 0, 2, [0.1], timeout=1.0, key=key), 0.0)
         grid.handle(ev.WorkerJoined("pc", 1, math.inf), 0.0)
         grid.handle(ev.PassDue(), 0.0)
-        sent = [Attempt(task, grid.grid.bound[task].sent[task].attempt.number) for task in (0, 1)]
+        sent = [Attempt(task, grid.grid.bound[task].number) for task in (0, 1)]
         if silent:
             grid.handle(ev.UptimeRefreshed("pc", math.inf), 60.0)
             grid.handle(ev.PassDue(), 60.0)
@@ -379,7 +379,7 @@ def other_attempt(seed: int, home: Path) -> None:
     grid.handle(ev.TasksSubmitted(0, 0, 1, [5.0]), 0.0)
     grid.handle(ev.WorkerJoined("pc", 1, math.inf), 0.0)
     grid.handle(ev.PassDue(), 0.0)
-    task, number = grid.grid.bound[0].sent[0].attempt
+    task, number = grid.grid.bound[0].attempt
     for other in (number - 1, number + 1):
         grid.handle(ev.AttemptsEnded("pc", [ev.EndedAttempt(Attempt(task, other), Outcome.DONE, 5.0)]), 5.0)
         expect(grid.state(task) == State.SENT, "attempt {} counts for attempt {}", other, number)

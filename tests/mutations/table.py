@@ -7,7 +7,7 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt",
         "deskgrid.scheduler.handlers.answers:Answers._take",
-        "slot.sent[place].attempt == ended.attempt",
+        "live.number == ended.attempt.number",
         "True",
         first=34,
     ),
@@ -21,15 +21,15 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt of the task that runs on a slot",
         "deskgrid.scheduler.handlers.answers:Answers._take_next",
-        "slot.sent[0].attempt != attempt",
-        "slot.sent[0].attempt.task != attempt.task",
+        "live.number != attempt.number",
+        "False",
         "other attempt",
     ),
     Mutation(
         "accept the answer of any attempt of a task that is with nobody",
         "deskgrid.scheduler.handlers.answers:Answers._take",
         "if grid.is_orphan(ended.attempt):",
-        "if task in grid.orphans:",
+        "if task in grid.lost:",
         "late answer",
     ),
     Mutation(
@@ -50,8 +50,8 @@ MUTATIONS = (
     Mutation(
         "lose the queue of a slot at a departure",
         "deskgrid.scheduler.handlers.workers:Workers._detach",
-        "[*grid.lose(lost), *grid.release_queue(slot)]",
-        "(grid.lose(lost), grid.release_queue(slot))[0]",
+        "[*grid.lose(slot.sent), *grid.release_queue(slot)]",
+        "(grid.lose(slot.sent), grid.release_queue(slot))[0]",
         first=9,
     ),
     Mutation(
@@ -64,7 +64,7 @@ MUTATIONS = (
     Mutation(
         "requeue what is handed back, and leave it where it was",
         "deskgrid.scheduler.handlers.answers:Answers.returned",
-        "grid.withdraw(slot, slot.place_of(attempt.task), now, elapsed=0.0)",
+        "grid.withdraw(live, now, elapsed=0.0)",
         "pass",
         first=44,
     ),
@@ -78,22 +78,22 @@ MUTATIONS = (
     Mutation(
         "free the licences of a task that is cancelled before its PC has stopped it",
         "deskgrid.scheduler.handlers.bags:Bags._take_out",
-        "grid.stop(slot.worker.name, attempt)",
+        "grid.stop(live.slot.worker.name, live.attempt)",
         "pass",
         "licences",
     ),
     Mutation(
         "free the licences of tasks that a silent PC was sent ahead",
         "deskgrid.scheduler.handlers.trust:Trust._take_back",
-        "grid.stop(worker.name, attempt)",
+        "grid.stop(worker.name, live.attempt)",
         "pass",
         "licences",
     ),
     Mutation(
         "let any PC free the licences of a task that is being stopped",
-        "deskgrid.scheduler.state.grid:SchedulerState.stopped",
-        "self.stopping.get(worker, set())",
-        "next(iter(self.stopping.values()))",
+        "deskgrid.scheduler.state.grid:SchedulerState.acknowledge",
+        "self.owed.get(worker, {})",
+        "next(iter(self.owed.values()), {})",
         "licences",
     ),
     Mutation(
@@ -113,7 +113,7 @@ MUTATIONS = (
     Mutation(
         "do not stop the original when its copy is done",
         "deskgrid.scheduler.handlers.answers:Answers._stop_others",
-        "grid.commands.append(cmd.Stop(slot.worker.name, [attempt]))",
+        "grid.commands.append(cmd.Stop(live.slot.worker.name, [live.attempt]))",
         "pass",
         "copy",
     ),
@@ -141,14 +141,14 @@ MUTATIONS = (
     Mutation(
         "copy a copy whose original has failed",
         "deskgrid.scheduler.handlers.answers:Answers._go_on_alone",
-        "slot.do_not_copy = ",
+        "self._grid.bound[task].state = ",
         "_ = ",
         "copy alone",
     ),
     Mutation(
         "begin a task anew although its copy goes on",
         "deskgrid.scheduler.state.grid:SchedulerState.lose",
-        "if self.copies and self.go_on_with_copy(attempt.task):",
+        "if self.copies and self.go_on_with_copy(live.task):",
         "if False:",
         "copy alone",
     ),
@@ -192,7 +192,7 @@ MUTATIONS = (
     Mutation(
         "count a success as that of the task which is next",
         "deskgrid.scheduler.handlers.answers:Answers._take_runs",
-        "is_next = len(run) < len(slot.sent) and slot.sent[len(run)].attempt == ended.attempt",
+        "is_next = len(run) < len(slot.sent) and slot.sent[len(run)] is live",
         "is_next = len(run) < len(slot.sent)",
         first=46,
     ),
@@ -205,7 +205,7 @@ MUTATIONS = (
     ),
     Mutation(
         "give more to a slot that owes an answer",
-        "deskgrid.scheduler.state.deadlines:Deadlines.owe",
+        "deskgrid.scheduler.state.grid:SchedulerState.block",
         "slot.owes = attempt",
         "pass",
         "black hole",

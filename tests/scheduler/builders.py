@@ -173,7 +173,7 @@ class Grid:
         """The queues of slots that are not empty, by worker and slot as in `expect`."""
         slots = self.inside.slots.slots.values()
         return {
-            _place(slot.worker.name, slot.position): [task for task, _ in slot.queue] for slot in slots if slot.queue
+            _place(slot.worker.name, slot.position): [live.task for live in slot.queue] for slot in slots if slot.queue
         }
 
     def regular(self) -> list[int]:

@@ -49,6 +49,18 @@ def test_an_answer_to_nothing_that_was_ever_asked_is_ignored() -> None:
     assert grid.scheduler.counters.stale == 3
 
 
+@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.ERROR])
+def test_no_number_of_an_attempt_names_a_task_that_is_only_queued(outcome: Outcome) -> None:
+    grid = Grid(pgs(queue_length=1))
+    grid.pc("a")
+    first, queued = grid.tasks(5, 5)
+    grid.tell_pass()
+    if grid.state(first) == State.QUEUED:
+        first, queued = queued, first
+    assert grid.answer([Attempt(queued, 0)], outcome, worker="a") == []
+    assert (grid.state(queued), grid.scheduler.counters.stale) == (State.QUEUED, 1)
+
+
 def test_a_failed_attempt_counts_with_what_it_would_have_taken_at_speed_1() -> None:
     grid = Grid()
     grid.pc("a", speed=0.5)

@@ -31,7 +31,7 @@ def rests(grid: Grid, bag: int = 0) -> dict[str, float]:
 
 def fail(grid: Grid, task: int, outcome: Outcome = Outcome.ERROR) -> list[int]:
     """A task fails where it runs; which tasks have ended by that."""
-    return grid.end(task, outcome=outcome, worker=grid.inside.bound[task].worker.name)
+    return grid.end(task, outcome=outcome, worker=grid.inside.bound[task].slot.worker.name)
 
 
 def beside(tasks: int, retries: int = 0, policy: Policy | None = None, **more: Any) -> tuple[Grid, list[int]]:
@@ -450,7 +450,7 @@ def test_a_pc_on_which_nothing_starts_for_two_people_is_put_in_quarantine() -> N
 
 def holds(grid: Grid, task: int, outcome: Outcome = Outcome.NO_START) -> list[cmd.Hold]:
     """What is to be held when a task ends so."""
-    name = grid.inside.bound[task].worker.name
+    name = grid.inside.bound[task].slot.worker.name
     ended = [ev.EndedAttempt(grid.attempts[task], outcome, 0.0)]
     return [each for each in grid.tell(ev.AttemptsEnded(name, ended)) if isinstance(each, cmd.Hold)]
 

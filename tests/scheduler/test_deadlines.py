@@ -174,7 +174,7 @@ def test_a_worker_that_answers_has_its_other_tasks_again() -> None:
     assert passed(grid) == [cmd.GiveUp("new", attempts, False)]
     assert grid.answer(attempts[:1], elapsed=1.0, worker="new") == [one]
     assert grid.state(two) == State.SENT
-    assert grid.inside.bound[two].worker.name == "new"
+    assert grid.inside.bound[two].slot.worker.name == "new"
 
 
 def test_when_others_of_the_bag_take_as_long_it_was_taken_back_too_soon() -> None:
@@ -182,7 +182,7 @@ def test_when_others_of_the_bag_take_as_long_it_was_taken_back_too_soon() -> Non
     task, _ = doubted(grid, bag=0)
     grid.end(0, elapsed=LONG)
     passed(grid)
-    assert grid.inside.bound[task].worker.name == "new"
+    assert grid.inside.bound[task].slot.worker.name == "new"
 
 
 def test_when_others_of_the_bag_take_longer_but_not_as_long_it_still_waits() -> None:
@@ -190,7 +190,7 @@ def test_when_others_of_the_bag_take_longer_but_not_as_long_it_still_waits() -> 
     task, held = doubted(grid, bag=0)
     grid.end(0, elapsed=2.0)
     assert passed(grid) == [cmd.Stop("new", [held.attempt])]
-    assert grid.inside.bound[task].worker.name == "busy"
+    assert grid.inside.bound[task].slot.worker.name == "busy"
 
 
 def test_what_somebody_else_has_done_is_owed_still_and_not_given_back() -> None:
@@ -203,7 +203,7 @@ def test_what_somebody_else_has_done_is_owed_still_and_not_given_back() -> None:
     grid.tell(ev.BagForgotten(1))
     grid.end(0, elapsed=LONG)
     assert passed(grid) == []
-    assert grid.inside.deadlines.debtor(held.attempt) == "new"
+    assert held.attempt in grid.inside.owed["new"]
 
 
 def test_only_what_has_no_timeout_is_late_beside_it() -> None:
@@ -228,7 +228,7 @@ def test_nobody_is_told_to_stop_what_was_lost_with_its_worker() -> None:
     grid.leave("busy", planned=False)
     grid.pc("c", slots=2)
     assert passed(grid) == [cmd.Stop("new", [held.attempt])]
-    assert {grid.inside.bound[number].worker.name for number in (0, task)} == {"c"}
+    assert {grid.inside.bound[number].slot.worker.name for number in (0, task)} == {"c"}
 
 
 def test_when_somebody_else_begins_the_first_is_told_to_stop() -> None:
@@ -236,9 +236,9 @@ def test_when_somebody_else_begins_the_first_is_told_to_stop() -> None:
     task, held = doubted(grid)
     grid.pc("c")
     assert passed(grid) == [cmd.Stop("new", [held.attempt])]
-    assert grid.inside.bound[task].worker.name == "c"
+    assert grid.inside.bound[task].slot.worker.name == "c"
     assert grid.answer([held.attempt], worker="new") == []
-    assert not grid.inside.deadlines.debts
+    assert not grid.inside.owed
 
 
 @pytest.mark.parametrize("slots", [FIRST_SLOTS, 64])
@@ -311,5 +311,5 @@ def test_a_worker_that_is_heard_of_after_an_answer_was_due_is_looked_at_again_in
     assert passed(grid) == []
     grid.wait(1.0)
     grid.end(other, worker="a")
-    slot = grid.inside.bound[long]
+    slot = grid.inside.bound[long].slot
     assert slot.look_at <= grid.inside.deadlines.due(slot) == grid.now + FACTOR * runtime + GRACE_S

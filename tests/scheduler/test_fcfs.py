@@ -80,7 +80,7 @@ def choices(seed: int) -> list[str]:
     for _ in range(30):
         (task,) = grid.tasks(5)
         grid.tell_pass()
-        chosen.append(grid.inside.bound[task].worker.name)
+        chosen.append(grid.inside.bound[task].slot.worker.name)
         grid.end(task)
     return chosen
 

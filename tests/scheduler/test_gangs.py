@@ -21,7 +21,6 @@ from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state import jobs
 from deskgrid.scheduler.state.avoided import Person
-from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.scheduler.views.snapshot import worker_view
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 from tests.scheduler.test_views import bags
@@ -672,10 +671,10 @@ def test_a_gang_ends_while_a_worker_has_still_to_stop_another_task() -> None:
     (single,) = lab.grid.tasks(5.0, bag=7, key=CategoryKey(licences=(("lic", 1),)))
     assert lab.grid.tell_pass() == {"c": [single]}
     lab.grid.cancel(single)
-    assert lab.grid.inside.stopping
+    assert lab.grid.inside.owed
     lab.grid.end(task)
     assert lab.grid.state(task) == State.DONE
-    assert lab.grid.inside.stopping
+    assert lab.grid.inside.owed
 
 
 def test_a_worker_that_hands_a_rank_back_ends_the_gang() -> None:
@@ -944,14 +943,14 @@ def test_ranks_that_never_come_back_end_the_others() -> None:
     lab.pcs("a", holds=held(lab, task, a="1")["a"])
     assert told(lab.grid.tell(ev.HoldExpired())) == ["a"]
     assert lab.grid.state(task) == State.WAITING
-    assert not lab.grid.inside.orphans
+    assert not lab.grid.inside.lost
 
 
 def test_a_gang_of_which_no_rank_comes_back_waits_when_the_hold_expires() -> None:
     lab, task = restored(barred=True)
     assert lab.grid.tell(ev.HoldExpired()) == []
     assert lab.grid.state(task) == State.BARRED
-    assert not lab.grid.inside.orphans
+    assert not lab.grid.inside.lost
 
 
 def test_an_awaited_gang_may_end_or_be_cancelled() -> None:
@@ -1256,9 +1255,9 @@ def test_a_gang_is_one_task_and_its_slots_are_busy() -> None:
     assert (bag.running, bag.total) == (1, 2)
     assert [worker_view(lab.grid.inside, name, 4.0, 9, 9).busy for name in "ab"] == [1, 1]
     attempt = lab.grid.attempts[first]
-    assert AttemptLookup(lab.grid.inside).find(attempt) == ("a", 0.0)
-    assert AttemptLookup(lab.grid.inside).find(Attempt(first, 99)) is None
-    assert AttemptLookup(lab.grid.inside).find(Attempt(second, 99)) is None
+    assert lab.grid.scheduler.find(attempt) == ("a", 0.0)
+    assert lab.grid.scheduler.find(Attempt(first, 99)) is None
+    assert lab.grid.scheduler.find(Attempt(second, 99)) is None
     assert lab.grid.scheduler.attempts_at("a") == [attempt]
 
 

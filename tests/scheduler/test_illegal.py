@@ -143,7 +143,7 @@ def test_the_picture_shows_every_change() -> None:
         lambda: setattr(slot, "started", 0.125),
         slot.sent.clear,
         scheduler.grid.bound.popitem,
-        scheduler.grid.orphans.clear,
+        scheduler.grid.lost.clear,
         lambda: only(scheduler.grid).regular.add(TaskRanges([777], [1], [1.0])),
         lambda: only(scheduler.grid).priority.discard(12),
         lambda: setattr(scheduler.counters, "done", 99),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
+from deskgrid.scheduler.model import Attempt, AttemptState, InvariantBroken, State, near
 from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
 from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
@@ -14,7 +14,7 @@ from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.state.failures import _FailureRecord
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.quarantine import Quarantined
-from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.state.slots import NOWHERE, LiveAttempt, Owed, Slot
 from tests.scheduler.builders import Grid, pgs
 from tests.scheduler.builders import only as category
 
@@ -53,9 +53,7 @@ def hold_back(state: SchedulerState) -> None:
     state.slots.unindex(held)
     for task in (RUNNING, QUEUED):
         state.tasks.predict({task: 0.1})
-    held.sent[0] = held.sent[0]._replace(runtime=0.1)
-    held.queued_s = 0.1
-    held.queue[0] = (QUEUED, 0.1)
+    held.sent[0].runtime = held.queue[0].runtime = held.queued_s = 0.1
     state.slots.index(held, 0.0)
 
 
@@ -90,7 +88,15 @@ def index_as_of(state: SchedulerState, now: float) -> None:
 def owe_at_work(state: SchedulerState) -> None:
     """Slot 1 is said to owe an answer, though it has work."""
     state.change(slot(state, 1))
-    state.deadlines.owe(slot(state, 1), Attempt(LOST, 50))
+    state.block(slot(state, 1), Attempt(LOST, 50))
+
+
+def lost(task: int, number: int) -> LiveAttempt:
+    return LiveAttempt(task, NOWHERE, 0.0, number, state=AttemptState.LOST)
+
+
+def sent(state: SchedulerState, task: int) -> LiveAttempt:
+    return LiveAttempt(task, state.bound[task].slot, 0.1, 7, state=AttemptState.SENT)
 
 
 def swap_queue(state: SchedulerState) -> None:
@@ -150,16 +156,25 @@ SPOILT: list[tuple[str, str, Callable[[SchedulerState], object]]] = [
     ),
     ("a queued task that waits", f"places of task {QUEUED}", lambda s: s.tasks.move(QUEUED, State.WAITING)),
     ("a queued task unbound", f"task {QUEUED}, QUEUED, is bound", lambda s: s.bound.pop(QUEUED)),
-    ("a wrong slot", f"places of task {RUNNING}", lambda s: s.bound.__setitem__(RUNNING, slot(s, 2))),
-    ("a waiting task bound", "bound tasks that are on no", lambda s: s.bound.__setitem__(LOST, slot(s, 2))),
+    ("a wrong slot", f"places of task {RUNNING}", lambda s: setattr(s.bound[RUNNING], "slot", slot(s, 2))),
+    ("a waiting task bound", "bound tasks that are on no", lambda s: s.bound.__setitem__(LOST, lost(LOST, 7))),
     ("an unknown task", "places of unknown tasks", lambda s: category(s).priority.add(TaskRanges([99], [1], [1.0]))),
     # Attempts.
-    ("two newest attempts", f"task {RUNNING}, SENT, awaits", lambda s: s.orphans.__setitem__(RUNNING, 7)),
-    ("an attempt after the end", f"task {DONE}, DONE, awaits", lambda s: s.orphans.__setitem__(DONE, 7)),
-    ("a held task without attempt", f"task {HELD}, HELD, awaits", lambda s: s.orphans.pop(HELD)),
-    ("an attempt of an unknown task", "attempts of unknown", lambda s: s.orphans.__setitem__(99, 7)),
-    ("a number given twice", "attempt numbers", lambda s: s.orphans.__setitem__(LOST, 42)),
-    ("a number not given yet", "attempt numbers grow", lambda s: s.orphans.__setitem__(LOST, 54)),
+    ("two newest attempts", f"task {RUNNING}, SENT, awaits", lambda s: s.lost.__setitem__(RUNNING, lost(RUNNING, 7))),
+    ("an attempt after the end", f"task {DONE}, DONE, awaits", lambda s: s.lost.__setitem__(DONE, lost(DONE, 7))),
+    ("a held task without attempt", f"task {HELD}, HELD, awaits", lambda s: s.lost.pop(HELD)),
+    ("an attempt of an unknown task", "attempts of unknown", lambda s: s.lost.__setitem__(99, lost(99, 7))),
+    (
+        "an attempt that says it is lost",
+        f"of task {RUNNING}, LOST",
+        lambda s: setattr(s.bound[RUNNING], "state", AttemptState.LOST),
+    ),
+    ("an attempt of another task", f"of task {HELD}, LOST", lambda s: setattr(s.lost[HELD], "task", LOST)),
+    ("a number too early", f"of task {QUEUED} has a number", lambda s: setattr(s.bound[QUEUED], "number", 7)),
+    ("a lost one on a slot", f"of task {HELD}, LOST, is on", lambda s: setattr(s.lost[HELD], "slot", slot(s, 1))),
+    ("another attempt on its slot", "attempts on slots", lambda s: s.bound.__setitem__(AHEAD, sent(s, AHEAD))),
+    ("a number given twice", "attempt numbers", lambda s: s.lost.__setitem__(LOST, lost(LOST, 42))),
+    ("a number not given yet", "attempt numbers grow", lambda s: s.lost.__setitem__(LOST, lost(LOST, 54))),
     # Slots.
     ("seconds ahead", "seconds ahead on slot 2", lambda s: setattr(slot(s, 2), "ahead_s", 0.0)),
     ("seconds queued", "seconds queued on slot 1", lambda s: setattr(slot(s, 1), "queued_s", 0.0)),
@@ -181,9 +196,9 @@ SPOILT: list[tuple[str, str, Callable[[SchedulerState], object]]] = [
         lambda s: setattr(slot(s, 1), "look_at", math.inf),
     ),
     ("a look that is not planned", "slots that are to be looked at", lambda s: s.deadlines._looks.entries.clear()),
-    ("a debt of nobody", "slots that owe", lambda s: s.deadlines.debts.update(a={Attempt(LOST, 50): slot(s, 1)})),
+    ("a debt of nobody", "slots that owe", lambda s: s.owed.update(a={Attempt(LOST, 50): Owed(slot(s, 1), ())})),
     ("a slot at work that owes", "work on slot 1", owe_at_work),
-    ("a worker without debts", "workers that owe nothing", lambda s: s.deadlines.debts.update(a={})),
+    ("a worker without debts", "workers that owe nothing", lambda s: s.owed.update(a={})),
     ("a task taken back when done", "tries of ended tasks", lambda s: s.tasks.taken(DONE)),
     # The indexes of slots.
     ("a slot not indexed", "slots with room", lambda s: s.slots.unindex(slot(s, 1))),

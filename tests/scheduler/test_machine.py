@@ -26,6 +26,7 @@ from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
+from deskgrid.scheduler.state.slots import UNSENT
 from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
 
@@ -184,12 +185,13 @@ class GridMachine(RuleBasedStateMachine):
         assert {task: state for task, state in states.items() if state in ended} == {
             task: known.ended for task, known in self.known.items() if known.ended is not None
         }
-        sent = {task: slot.worker.name for task, slot in self.watched.scheduler.grid.bound.items() if slot.sent}
+        bound = self.watched.scheduler.grid.bound.items()
+        sent = {task: live.slot.worker.name for task, live in bound if live.number != UNSENT}
         for task, known in self.known.items():
             assert (states[task] == State.SENT) == (known.at is not None), f"task {task}: {known}"
             assert known.at is None or sent[task] == known.at
         copies = self.watched.scheduler.grid.copies.items()
-        assert {(task, number, slot and slot.worker.name) for task, (number, slot) in copies} == {
+        assert {(task, copy.number, copy.slot.worker.name or None) for task, copy in copies} == {
             (task, known.other, known.other_at)
             for task, known in self.known.items()
             if known.other is not None and known.ended is None
@@ -306,8 +308,8 @@ class GridMachine(RuleBasedStateMachine):
         """What turned out not to be late is where it was."""
         for name, attempt in sorted(self.owed):
             if self._goes_on(attempt) and self.watched.scheduler.grid.tasks.state(attempt.task) == State.SENT:
-                slot = self.watched.scheduler.grid.bound[attempt.task]
-                if slot.worker.name == name and slot.runs(attempt):
+                live = self.watched.scheduler.grid.bound[attempt.task]
+                if live.slot.worker.name == name and live.attempt == attempt:
                     self._believe(name, attempt)
 
     def _believe(self, name: str, attempt: Attempt) -> None:
@@ -728,7 +730,7 @@ class GridMachine(RuleBasedStateMachine):
         for bag in self.watched.scheduler.grid.tasks.bags.values():
             assert (bag.settled, bag.left_s) == (bag.total, 0.0)
         assert not len(self.watched.scheduler.grid.categories)
-        assert not self.watched.scheduler.grid.orphans
+        assert not self.watched.scheduler.grid.lost
         assert not self.watched.scheduler.grid.copies
 
 

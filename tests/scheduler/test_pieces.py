@@ -302,7 +302,7 @@ def test_three_windows_without_a_checkpoint_are_an_error(grid: Grid) -> None:
     assert explained(grid.scheduler, task, grid.now).idle_pieces == IDLE_LIMIT - 1
     assert pieces_in_vain(grid, task, 1) == [cmd.Stuck([grid.attempts[task]])]
     assert grid.state(task) == State.FAILED
-    assert not grid.inside.orphans
+    assert not grid.inside.lost
 
 
 def test_progress_begins_the_count_anew(grid: Grid) -> None:

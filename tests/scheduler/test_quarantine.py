@@ -358,7 +358,7 @@ def test_one_broken_pc_among_many_costs_a_bag_a_few_crashes(policy: Policy) -> N
                 running[task] = grid.now + (0.1 if slot == "bad" else 20.0)
         task = min(running, key=running.__getitem__)
         grid.now = max(grid.now, running.pop(task))
-        name = grid.inside.bound[task].worker.name
+        name = grid.inside.bound[task].slot.worker.name
         crash(grid, task) if name == "bad" else grid.end(task)
     counters = grid.scheduler.counters
     assert (counters.done, [task for task in tasks if grid.state(task) != State.DONE]) == (200, [])

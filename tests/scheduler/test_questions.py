@@ -8,7 +8,6 @@ from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.prediction.prediction_error import OUTLIVED
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.failures import STREAK
-from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from tests.scheduler.builders import Grid
 
 
@@ -31,9 +30,8 @@ def test_where_attempts_are() -> None:
     tasks = grid.tasks(0.1, 0.2)
     grid.tell_pass()
     (waiting,) = grid.tasks(50)
-    lookup = AttemptLookup(grid.inside)
-    assert [lookup.find(grid.attempts[task]) for task in [*tasks, *tasks]] == [("a", 3.0)] * 4
-    assert lookup.find(Attempt(tasks[0], 99)) is lookup.find(Attempt(waiting, 1)) is None
+    assert [grid.scheduler.find(grid.attempts[task]) for task in tasks] == [("a", 3.0)] * 2
+    assert grid.scheduler.find(Attempt(tasks[0], 99)) is grid.scheduler.find(Attempt(waiting, 1)) is None
 
 
 def test_whose_answer_still_counts_though_no_slot_has_it() -> None:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows
+from deskgrid.scheduler.model import OPEN_ENDED, Window, Windows
 from deskgrid.scheduler.state.slot_index import SlotIndex
-from deskgrid.scheduler.state.slots import Sent, Slot, SlotTable, Worker, announced
+from deskgrid.scheduler.state.slots import LiveAttempt, Slot, SlotTable, Worker, announced
 
 SECONDS = st.sampled_from([0.0, 0.25, 1.0, 2.0, 4.0, 7.5, 20.0])
 UPTIMES = st.one_of(SECONDS, st.just(math.inf))
@@ -42,11 +42,11 @@ class IndexMachine(RuleBasedStateMachine):
         slot.queue.clear()
         slot.started = self.now
         if runtime:
-            slot.sent.append(Sent(Attempt(0, 0), runtime, 0.0))
+            slot.sent.append(LiveAttempt(0, slot, runtime))
         if runtime and ahead:
-            slot.sent.append(Sent(Attempt(1, 1), ahead, 0.0))
+            slot.sent.append(LiveAttempt(1, slot, ahead))
         if queued:
-            slot.queue.append((2, queued))
+            slot.queue.append(LiveAttempt(2, slot, queued))
         slot.ahead_s = ahead if len(slot.sent) > 1 else 0.0
         slot.queued_s = queued
         self.table.index(slot, self.now)
@@ -106,7 +106,7 @@ def test_a_slot_is_looked_out_for_once_for_each_task_it_runs(changes: list[float
     table, now = SlotTable(), 0.0
     table.join(Worker("a", "", 0.0, math.inf, Windows()), 1)
     slot = table.slots[0]
-    slot.sent.append(Sent(Attempt(0, 0), 1e6, 0.0))
+    slot.sent.append(LiveAttempt(0, slot, 1e6))
     for seconds in changes:
         now += seconds
         table.unindex(slot)
@@ -121,8 +121,8 @@ def test_a_slot_whose_time_stands_still_may_be_the_tightest() -> None:
     table = SlotTable()
     table.join(Worker("a", "", 0.0, 20.0, Windows()), 2)
     busy, late = table.slots.values()
-    busy.sent.append(Sent(Attempt(0, 0), 15.0, 0.0))
-    late.sent.append(Sent(Attempt(1, 1), 0.0, 0.0))
+    busy.sent.append(LiveAttempt(0, busy, 15.0))
+    late.sent.append(LiveAttempt(1, late, 0.0))
     for slot in (busy, late):
         table.index(slot, 0.0)
     assert table.spare.tightest(1.0, 0.0) == (5.0, 15.0, busy.number)

@@ -257,7 +257,7 @@ def test_a_small_bag_is_predicted_by_its_own_tasks_beside_many_that_are_bound() 
     grid.tell_pass()
     assert len(grid.inside.bound) == 12
     assert grid.tell(ev.BagPredicted(1, 60.0)) == []
-    assert grid.inside.bound[small].sent[0].runtime == 60.0
+    assert grid.inside.bound[small].slot.sent[0].runtime == 60.0
 
 
 def test_a_change_that_is_not_allowed_is_seen() -> None:

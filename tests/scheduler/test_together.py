@@ -2,7 +2,6 @@
 
 import pytest
 
-from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.placing.placing import AHEAD_TASKS, WORKER_TASKS, Placing
 from deskgrid.scheduler.policies.packing import TASKS
 from deskgrid.scheduler.policies.placement import TOGETHER_S, TOGETHER_TASKS
@@ -10,7 +9,7 @@ from deskgrid.scheduler.queues.by_arrival import OldestFirst
 from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
 from deskgrid.scheduler.queues.task_ranges import grouped
-from deskgrid.scheduler.state.slots import Sent
+from deskgrid.scheduler.state.slots import LiveAttempt
 from tests.scheduler.builders import Grid, packing, pgs
 
 
@@ -86,9 +85,9 @@ def test_of_such_tasks_a_worker_with_many_slots_holds_no_more_than_one_with_few(
     grid = Grid(packing(queue_s=1.0))
     grid.pc("pc0", 1000.0, slots=64)
     slot = grid.inside.slots.workers["pc0"].slots[0]
-    slot.queue.append((0, 0.0))
+    slot.queue.append(LiveAttempt(0, slot, 0.0))
     most = WORKER_TASKS // 64
-    slot.sent.extend([Sent(Attempt(1, 1), 0.0, 0.0)] * (most - 1))
+    slot.sent.extend([LiveAttempt(1, slot, 0.0, 1)] * (most - 1))
     assert Placing(grid.inside).may_send(slot)
     slot.sent.append(slot.sent[0])
     assert not Placing(grid.inside).may_send(slot)

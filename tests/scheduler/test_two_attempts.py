@@ -62,7 +62,7 @@ def test_a_copy_that_fails_leaves_the_original_which_gets_no_other_copy(outcome:
 def test_an_original_that_fails_leaves_the_copy_alone_and_the_failure_does_not_count(outcome: Outcome) -> None:
     grid, original, copy = copied()
     assert grid.ends(original, outcome) == []
-    assert (grid.state(0), grid.inside.bound[0].worker.name) == (State.SENT, "b")
+    assert (grid.state(0), grid.inside.bound[0].slot.worker.name) == (State.SENT, "b")
     assert not grid.scheduler.crashes(0)
     assert (grid.scheduler.counters.errors, grid.scheduler.counters.crashes) == (0, 0)
     grid.refresh("b", 1e6)
@@ -81,7 +81,7 @@ def test_the_copy_goes_on_when_the_worker_of_the_original_goes(planned: bool) ->
     grid.leave("a", planned)
     assert grid.state(0) == State.SENT
     assert grid.decide() == ({}, {})
-    assert grid.inside.bound[0].worker.name == "b"
+    assert grid.inside.bound[0].slot.worker.name == "b"
     assert grid.ends(original, worker="a") == [stop("b", copy), cmd.Settle([original])]
 
 
@@ -89,7 +89,7 @@ def test_the_copy_goes_on_when_the_worker_of_the_original_goes(planned: bool) ->
 def test_the_original_goes_on_when_the_worker_of_the_copy_goes(planned: bool) -> None:
     grid, original, copy = copied()
     grid.leave("b", planned)
-    assert grid.inside.bound[0].worker.name == "a"
+    assert grid.inside.bound[0].slot.worker.name == "a"
     assert grid.ends(copy, worker="b") == [stop("a", original), cmd.Settle([copy])]
 
 
@@ -111,7 +111,7 @@ def test_when_both_workers_are_lost_each_answer_counts_until_the_task_begins_ane
     assert grid.scheduler.is_orphan(copy)
     attempt = original if first else copy
     assert grid.ends(attempt, worker="a") == [cmd.Settle([attempt])]
-    assert (grid.inside.copies, grid.inside.orphans) == ({}, {})
+    assert (grid.inside.copies, grid.inside.lost) == ({}, {})
 
 
 def test_when_the_task_begins_anew_neither_lost_attempt_counts() -> None:
@@ -142,7 +142,7 @@ def test_both_attempts_are_kept_by_workers_that_come_back(first: bool) -> None:
         assert grid.pc(name, holds=[ev.HeldAttempt(attempt, 0, 160.0)]) == {}
     assert grid.decide() == ({}, {})
     assert sorted(grid.scheduler.attempts_at("a") + grid.scheduler.attempts_at("b")) == [original, copy]
-    assert grid.inside.bound[0].worker.name == ("a" if first else "b")
+    assert grid.inside.bound[0].slot.worker.name == ("a" if first else "b")
     assert grid.ends(copy)[-1] == cmd.Settle([copy])
 
 
@@ -168,7 +168,7 @@ def test_a_lost_copy_makes_room_for_another_one() -> None:
 def test_the_copy_goes_on_when_the_original_is_handed_back() -> None:
     grid, original, copy = copied()
     grid.tell(ev.AttemptsReturned("a", [original]))
-    assert grid.inside.bound[0].worker.name == "b"
+    assert grid.inside.bound[0].slot.worker.name == "b"
     assert not grid.inside.copies
     assert grid.ends(copy) == [cmd.Settle([copy])]
 
@@ -195,7 +195,7 @@ def test_a_silent_worker_keeps_its_attempt_while_the_copy_goes_on() -> None:
     grid.say_alive()
     commands = grid.tell(ev.PassDue())
     assert commands == [cmd.GiveUp("a", [original], stop=True)]
-    assert grid.inside.bound[0].worker.name == "b"
+    assert grid.inside.bound[0].slot.worker.name == "b"
     assert grid.scheduler.owed_by("a")
     assert grid.ends(original, worker="a") == [stop("b", copy), cmd.Settle([original])]
     assert not grid.scheduler.owed_by("a")
@@ -230,7 +230,7 @@ def test_a_better_prediction_reaches_a_copy_that_goes_on_alone() -> None:
     grid, _, _ = copied()
     grid.predict({0: 7.0})
     grid.leave("a", planned=False)
-    assert [sent.runtime for sent in grid.inside.bound[0].sent] == [7.0]
+    assert [sent.runtime for sent in grid.inside.bound[0].slot.sent] == [7.0]
 
 
 # --- restored --------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_both_attempts_count_after_a_restore(number: int) -> None:
     grid = restored(True, [Attempt(0, 3)], Attempt(0, 4))
     grid.tell(ev.HoldExpired())
     assert grid.ends(Attempt(0, number), worker="b") == [cmd.Settle([Attempt(0, number)])]
-    assert (grid.inside.copies, grid.inside.orphans) == ({}, {})
+    assert (grid.inside.copies, grid.inside.lost) == ({}, {})
 
 
 @pytest.mark.parametrize(
