@@ -22,7 +22,7 @@ from deskgrid.scheduler.handlers.blame import Blame
 from deskgrid.scheduler.handlers.comparing import correct_moved
 from deskgrid.scheduler.handlers.gangs import GangHandler
 from deskgrid.scheduler.handlers.people import People
-from deskgrid.scheduler.handlers.retrying import over
+from deskgrid.scheduler.handlers.retrying import pause_over
 from deskgrid.scheduler.handlers.trust import Trust
 from deskgrid.scheduler.handlers.workers import Workers
 from deskgrid.scheduler.metrics import Counters
@@ -39,6 +39,7 @@ from deskgrid.scheduler.queues.task_ranges import Spans
 from deskgrid.scheduler.state.avoided import Kind, Rest, person_of
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.quarantine import Quarantined
+from deskgrid.scheduler.state.timers import Timer
 from deskgrid.scheduler.views.windows import best_window, has_longer_window, longest_window
 
 # A task that has crashed its process this many times is given up, because it would crash again. Departures never count.
@@ -131,14 +132,29 @@ class Scheduler:
         if not event.most >= 1:
             raise IllegalEvent(f"a pass that decides {event.most} times")
         grid = self.grid
-        if paused := grid.pauses.over(now):
-            over(grid, paused, now)
-        for worker in grid.overdue_workers(now):
-            self._workers.expect(worker, now)
+        for timer, of, at in grid.timers.due(now):
+            self._go_off(timer, of, at, now)
         if grid.speeds.moved:
             correct_moved(grid)
         self.trust.look_after(now)
         grid.commands += self._placing.place_all(now, event.most)
+
+    def _go_off(self, timer: Timer, of: Any, at: float, now: float) -> None:
+        """A timer was due ``at`` that time."""
+        grid = self.grid
+        if timer == Timer.PAUSE:
+            pause_over(grid, of, now)
+        elif timer == Timer.CLOSING:
+            self._workers.still_there(of[0], at, now)
+        elif timer == Timer.WIDENING:
+            self.trust.widen(of, at)
+        elif timer == Timer.AVOIDED:
+            grid.avoided.go_on(*of)
+            grid.changes += 1
+        elif of in grid.gangs.machines:
+            grid.gangs.touched.add(of)
+        else:
+            grid.rests.forget_worker(of)
 
     # --- what a driver may ask ---------------------------------------------------------------------------------------
 
@@ -185,17 +201,7 @@ class Scheduler:
     def wakes_at(self) -> float:
         """When a pass is due although nothing has happened: for a new worker, after a pause or a rest, to start a copy,
         or because a parallel task did not start when it should."""
-        grid = self.grid
-        expected = grid.expected[0][0] if grid.expected else math.inf
-        return min(
-            grid.pauses.next_end,
-            grid.rests.next_end,
-            grid.avoided.next_end,
-            self.trust.next_widening,
-            self._placing.copying.due,
-            self._placing.gangs.due,
-            expected,
-        )
+        return min(self.grid.timers.next, self._placing.copying.due, self._placing.gangs.due)
 
     @property
     def next_look(self) -> float:

@@ -51,7 +51,7 @@ class State(IntEnum):
 
     WAITING = 0  # in the regular or the priority queue
     BARRED = 1  # its bag is paused, or has to wait for another bag
-    PAUSED = 2  # it has failed: it is tried again in a while (`state.pauses`), or on another worker (`elsewhere`)
+    PAUSED = 2  # it has failed: it is tried again in a while (`Timer.PAUSE`), or on another worker (`elsewhere`)
     QUEUED = 3  # bound to a slot, held by the scheduler
     SENT = 4  # handed to the worker
     HELD = 5  # its attempt runs at a worker that this scheduler has not seen since it was restored

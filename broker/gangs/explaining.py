@@ -19,6 +19,7 @@ from deskgrid.scheduler.parallel.composed import Composed
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.policies import parallel_policy
+from deskgrid.scheduler.state.timers import Timer
 
 # How a note ends of a bag whose tasks need longer windows than there are.
 LONGER = "the tasks wait for longer windows"
@@ -72,7 +73,7 @@ class Explaining:
         refusal = self._starts.last_refusal(task)
         last = [f"its last start failed: {refusal}"] if refusal else []
         if state == State.PAUSED and refusal:
-            again_s = max(0.0, (self._state.scheduler.grid.pauses.until(task) or now) - now)
+            again_s = max(0.0, self._state.scheduler.grid.timers.at[Timer.PAUSE].get(task, now) - now)
             return [f"{start} pauses, and is tried again in {precise(again_s)}", *last]
         if state != State.WAITING:
             return None

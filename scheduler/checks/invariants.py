@@ -13,6 +13,7 @@ from deskgrid.scheduler.placing.placing import Placing
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import NEVER, NOWHERE, UNSENT, Slot
+from deskgrid.scheduler.state.timers import Timer
 
 
 def check(grid: SchedulerState, placing: Placing, now: float) -> None:
@@ -50,7 +51,8 @@ def check(grid: SchedulerState, placing: Placing, now: float) -> None:
         )
     grid.deadlines.check(slots, settled, now)
     paused = {task for task, state in grid.tasks.each() if state == State.PAUSED}
-    grid.pauses.check(paused)
+    grid.timers.check()
+    agree("tasks that pause", set(grid.timers.at[Timer.PAUSE]), paused)
     for key, category in grid.categories.by_key.items():
         its = [task for task in category.elsewhere if grid.tasks.known(task).bag.category is category]
         agree(f"tasks of {key} that wait for another worker", its, list(category.elsewhere))

@@ -15,14 +15,14 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.blame import Blame
 from deskgrid.scheduler.handlers.comparing import ran
 from deskgrid.scheduler.handlers.gangs import GangHandler
-from deskgrid.scheduler.handlers.retrying import try_again
+from deskgrid.scheduler.handlers.retrying import pause_after, try_again
 from deskgrid.scheduler.handlers.trust import Trust
 from deskgrid.scheduler.model import Attempt, AttemptState, Outcome, State
 from deskgrid.scheduler.prediction.speeds import SHORTEST
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.pace import learn_pace
-from deskgrid.scheduler.state.pauses import pause_after
 from deskgrid.scheduler.state.slots import Gang, Slot
+from deskgrid.scheduler.state.timers import Timer
 
 # What an attempt that ends its process is charged for the next one to start: measured on a busy PC of two cores, from
 # the end of one task to the beginning of the next. Seconds.
@@ -238,7 +238,7 @@ class Answers:
         errors = grid.tasks.erred(task, worker)
         again = errors <= grid.tasks.known(task).bag.retries or self._blame.once_more(task, worker, errors)
         if again and (pause := pause_after(errors, elapsed)):
-            grid.pauses.begin(task, now + pause)
+            grid.timers.set(Timer.PAUSE, task, now + pause)
             grid.tasks.move(task, State.PAUSED)
         elif again:
             try_again(grid, task, now)

@@ -14,6 +14,7 @@ from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.parallel.base import ParallelJob, RunningJob
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Gang, Slot, Worker
+from deskgrid.scheduler.state.timers import Timer
 
 
 class GangHandler:
@@ -121,7 +122,7 @@ class GangHandler:
         if gang is not None:
             self._stop(gang, now)
             self._leave(gang, now)
-            self._grid.pauses.begin(event.attempt.task, now + event.pause)
+            self._grid.timers.set(Timer.PAUSE, event.attempt.task, now + event.pause)
             self._grid.tasks.move(event.attempt.task, State.PAUSED)
 
     def ranks_ended(self, event: ev.RanksEnded, now: float) -> list[Worker]:

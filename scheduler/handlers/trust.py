@@ -18,7 +18,6 @@ Rule 9: a worker that has never answered gets one task on each of a few slots, a
 lifts this limit.
 """
 
-import math
 from collections.abc import Sequence
 
 from deskgrid.scheduler import commands as cmd
@@ -29,6 +28,7 @@ from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import NEVER, Gang, Slot, Worker
+from deskgrid.scheduler.state.timers import Timer
 
 # How many slots of a new worker are used at once, as many as a common PC has, and after how many seconds that number
 # doubles. In that time, other workers do most of the short tasks and show how long they take. 64 slots are in use after
@@ -51,38 +51,31 @@ class Trust:
         self._deadlines = grid.deadlines
         # When each worker that is not up last answered.
         self.heard: dict[str, float] = {}
-        # New workers whose slots are not all in use yet.
-        self._widening: dict[str, Worker] = {}
 
     # --- new workers -------------------------------------------------------------------------------------------------
-
-    @property
-    def next_widening(self) -> float:
-        """When the next new worker gets more slots; infinity if none does."""
-        return min([worker.wider_at for worker in self._widening.values()], default=math.inf)
 
     def admit(self, worker: Worker) -> None:
         """``worker`` has joined, for the first time or again."""
         worker.heard = self.heard.pop(worker.name, NEVER)
         if worker.heard == NEVER and len(worker.slots) > FIRST_SLOTS:
-            worker.width, worker.wider_at = FIRST_SLOTS, worker.joined_at + WIDER_S
-            self._widening[worker.name] = worker
+            worker.width = FIRST_SLOTS
+            self._grid.timers.set(Timer.WIDENING, worker.name, worker.joined_at + WIDER_S)
 
     def dismiss(self, worker: Worker) -> None:
         """``worker`` has gone, and its slots with it."""
         self.heard[worker.name] = worker.heard
-        self._widening.pop(worker.name, None)
+        self._grid.timers.drop(Timer.WIDENING, worker.name)
         for attempt in list(self._grid.owed.get(worker.name, ())):
             self._grid.acknowledge(worker.name, attempt)
 
-    def _widen(self, worker: Worker) -> None:
+    def widen(self, name: str, at: float) -> None:
         """Use twice as many slots of a new worker, or all."""
+        worker = self._grid.slots.workers[name]
         for slot in worker.slots[worker.width : 2 * worker.width]:
             self._grid.change(slot)
         worker.width *= 2
-        worker.wider_at += WIDER_S
-        if worker.width >= len(worker.slots):
-            del self._widening[worker.name]
+        if worker.width < len(worker.slots):
+            self._grid.timers.set(Timer.WIDENING, name, at + WIDER_S)
 
     def forget(self, name: str) -> None:
         """Forget the worker of that name, which is away and will not be back."""
@@ -91,10 +84,7 @@ class Trust:
     # --- taking back -------------------------------------------------------------------------------------------------
 
     def look_after(self, now: float) -> None:
-        """Before a pass: widen new workers, take back overdue attempts, give back those that were taken needlessly."""
-        for worker in list(self._widening.values()):
-            while now >= worker.wider_at and worker.width < len(worker.slots):
-                self._widen(worker)
+        """Before a pass: take back overdue attempts, and give back those that were taken needlessly."""
         grid = self._grid
         if grid.tasks.longer:
             grid.tasks.longer = False
@@ -170,7 +160,7 @@ class Trust:
         new, at_once, worker.heard = worker.heard == NEVER, worker.heard == now, now
         if new:
             worker.width = len(worker.slots)
-            self._widening.pop(worker.name, None)
+            self._grid.timers.drop(Timer.WIDENING, worker.name)
             for slot in worker.slots:  # not `change_all`: plans stay valid
                 self._grid.change(slot)
         # Of ten thousand answers in one message the first is enough.

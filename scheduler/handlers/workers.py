@@ -133,6 +133,12 @@ class Workers:
         worker.announced = ends_at
         self.expect(worker, now)
 
+    def still_there(self, name: str, at: float, now: float) -> None:
+        """It was expected that the window of a worker would have closed ``at`` that time."""
+        worker = self._grid.slots.workers.get(name)
+        if worker is not None and worker.ends_at == at:
+            self.expect(worker, now)
+
     def expect(self, worker: Worker, now: float) -> None:
         """Look again at when the window of a worker closes."""
         grid, ends_at = self._grid, self._grid.closing(worker, now)

@@ -32,6 +32,7 @@ from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import NEVER, UNSENT, LiveAttempt, Slot
 from deskgrid.scheduler.state.suitable import only_suitable, promise
+from deskgrid.scheduler.state.timers import Timer
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
 # round trip. Tasks longer than this are never sent ahead.
@@ -90,7 +91,6 @@ class Placing:
         if grid.quarantine.workers:
             for name in grid.quarantine.due(grid.slots.workers, now):
                 grid.change_all(grid.slots.workers[name])
-        grid.changes += grid.avoided.due(now)
         if grid.moving:
             self.separating.go_on(most_moved(most))
         changed, grid.dirty = grid.dirty, {}
@@ -101,8 +101,7 @@ class Placing:
             self._give_back_unfit()
         starts: list[StartGang] = []
         if grid.gangs.awake:
-            rested = grid.rests.due(grid.gangs.machines, now)
-            grid.gangs.touched.update(rested, [slot.worker.name for slot in changed.values()])
+            grid.gangs.touched.update([slot.worker.name for slot in changed.values()])
             starts = self.gangs.decide()
         categories = self._tidy()
         if grid.gangs.awake and (categories or grid.tasks.copied):
@@ -248,7 +247,7 @@ class Placing:
             # Tasks of a bag with a limit go to as many slots as it may have.
             many = 1 if category.restricted or category.memory else self._how_many(slot, runtime, requirement, many)
         if priority is None and category.elsewhere.pop(task, None) is not None:
-            grid.pauses.drop(task)
+            grid.timers.drop(Timer.PAUSE, task)
         elif priority is None:
             category.discard(task, many)
         else:

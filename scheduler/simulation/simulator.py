@@ -35,6 +35,7 @@ from deskgrid.scheduler.simulation.runs import (
     too_long_tasks,
 )
 from deskgrid.scheduler.simulation.timetable import RealWindow, Timetable, always, cycle
+from deskgrid.scheduler.state.timers import Timer
 
 __all__ = [
     "ANNOUNCED",
@@ -169,7 +170,7 @@ class Simulator:
             return False
         if self._gangs and not self._longest_cycle_s:
             return False  # they are slowed down, and will end: no window closes and opens again
-        if self.scheduler.trust.next_widening < math.inf:
+        if self.scheduler.grid.timers.at[Timer.WIDENING]:
             return False  # more slots of a new PC will soon be used
         cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
         patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s

@@ -10,20 +10,20 @@ Rule 4: a worker cannot end its rest by joining anew. When its rest has been ove
 forgotten. Of each worker, the kinds that failed last are known, at most `KINDS_LIMIT`.
 """
 
-import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.state.timers import Backoff, Timer, Timers
 
 # The first rest, and the longest. Seconds. Somebody may make room at any time, and trying costs little.
 FIRST_REST_S = 10.0
 LONGEST_REST_S = 600.0
+_BACKOFF = Backoff(FIRST_REST_S, LONGEST_REST_S)
 # More than people share a grid, so that what one worker says takes little memory.
 KINDS_LIMIT = 100
 
@@ -62,23 +62,15 @@ class Rest(NamedTuple):
     over: bool = False
 
 
-# When a rest ends, its number, its worker and its kind.
-_End = tuple[float, int, str, Kind]
-
-
 class Avoided:
-    """``next_end``: when the next rest ends; infinity if no worker rests."""
+    """``timers``: say when each rest is over, and after that, when it is forgotten."""
 
-    def __init__(self) -> None:
-        self.next_end = math.inf
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
         # By worker.
         self._rests: dict[str, dict[Kind, Rest]] = {}
         # How many workers rest from each kind.
         self._scarce: Counter[Kind] = Counter()
-        # Of each rest, a heap; and of those that are over, in order. Some were forgotten in the meantime.
-        self._ends: list[_End] = []
-        self._over: deque[_End] = deque()
-        self._begun = 0
 
     def __bool__(self) -> bool:
         """Whether work has lately not worked out on some worker."""
@@ -130,15 +122,12 @@ class Avoided:
         before = rests.get(kind)
         if before is not None and not before.over:
             return False  # this attempt was under way when the rest began
-        lasts = FIRST_REST_S
-        if before is not None and now < before.until + LONGEST_REST_S:
-            lasts = min(2.0 * before.lasts, LONGEST_REST_S)
+        lately = before is not None and now < before.until + LONGEST_REST_S
+        lasts = _BACKOFF.after(before.lasts if before is not None and lately else 0.0)
         rests.pop(kind, None)
         rests[kind] = Rest(now + lasts, lasts, why)
         self._scarce[kind] += 1
-        self._begun += 1
-        heappush(self._ends, (now + lasts, self._begun, worker, kind))
-        self.next_end = self._ends[0][0]
+        self._timers.set(Timer.AVOIDED, (worker, kind), now + lasts)
         if len(rests) > KINDS_LIMIT:
             self._forget(next(iter(rests)), worker)
         return True
@@ -163,6 +152,7 @@ class Avoided:
 
     def _forget(self, kind: Kind, worker: str) -> None:
         rest = self._rests[worker].pop(kind)
+        self._timers.drop(Timer.AVOIDED, (worker, kind))
         if not rest.over:
             self._end(kind)
         if not self._rests[worker]:
@@ -186,28 +176,15 @@ class Avoided:
                 self._forget(kind, worker)
         return ended
 
-    def due(self, now: float) -> bool:
-        """End the rests that are over, and forget those that were over long ago. Returns whether a rest has ended."""
-        if now < self.next_end:
-            return False
-        while self._ends and self._ends[0][0] <= now:
-            end = heappop(self._ends)
-            if (rest := self._find(end)) is not None:
-                self._over.append(end)
-                self._rests[end[2]][end[3]] = rest._replace(over=True)
-                self._end(end[3])
-        self.next_end = self._ends[0][0] if self._ends else math.inf
-        while self._over and self._over[0][0] + LONGEST_REST_S <= now:
-            end = self._over.popleft()
-            if self._find(end) is not None:
-                self._forget(end[3], end[2])
-        return True
-
-    def _find(self, end: _End) -> Rest | None:
-        """The rest that has this end; None: it was forgotten, or another one has begun since."""
-        until, _, worker, kind = end
-        rest = self._rests.get(worker, {}).get(kind)
-        return rest if rest is not None and rest.until == until else None
+    def go_on(self, worker: str, kind: Kind) -> None:
+        """The time of a rest has come: it is over, or it was over long ago and is forgotten."""
+        rest = self._rests[worker][kind]
+        if rest.over:
+            self._forget(kind, worker)
+        else:
+            self._rests[worker][kind] = rest._replace(over=True)
+            self._end(kind)
+            self._timers.set(Timer.AVOIDED, (worker, kind), rest.until + LONGEST_REST_S)
 
     def check(self, slots: Iterable[Slot], key_of: Mapping[int, CategoryKey]) -> None:
         """Raise `InvariantBroken` if the records contradict each other, or a worker has queued tasks that it rests
@@ -216,7 +193,12 @@ class Avoided:
         resting = [(kind, rest) for rests in self._rests.values() for kind, rest in rests.items() if not rest.over]
         agree("who rests from what", self._scarce, Counter([kind for kind, _ in resting]))
         agree("workers that rest from nothing", [worker for worker, rests in self._rests.items() if not rests], [])
-        agree("a rest ends unseen", any(rest.until < self.next_end for _, rest in resting), False)
+        times = {
+            (worker, kind): rest.until + rest.over * LONGEST_REST_S
+            for worker, rests in self._rests.items()
+            for kind, rest in rests.items()
+        }
+        agree("when rests are over", self._timers.at[Timer.AVOIDED], times)
         for slot in slots:
             queued = [x.task for x in slot.queue if self.until(key_of[x.task], slot.worker.name) is not None]
             agree(f"tasks queued for {slot.worker.name}, which rests from them", queued, [])

@@ -3,9 +3,8 @@
 It decides nothing: `deskgrid.scheduler.handlers` and `deskgrid.scheduler.placing` do. They share only this state.
 """
 
-import heapq
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from deskgrid.scheduler.commands import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
@@ -26,11 +25,11 @@ from deskgrid.scheduler.state.deadlines import Deadlines
 from deskgrid.scheduler.state.failures import Failures
 from deskgrid.scheduler.state.gangs import GangTable
 from deskgrid.scheduler.state.jobs import JobQueue
-from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.quarantine import Quarantine
 from deskgrid.scheduler.state.rests import Rests
 from deskgrid.scheduler.state.slots import NOWHERE, Away, LiveAttempt, Owed, Slot, SlotTable, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
+from deskgrid.scheduler.state.timers import Timer, Timers
 
 
 class SchedulerState:
@@ -50,9 +49,9 @@ class SchedulerState:
         self.slots = SlotTable()
         self.counters = Counters()
         self.prediction_error = PredictionError()
-        # How PCs keep their hours; and the workers that are expected to close sooner than they have announced.
+        self.timers = Timers()
+        # How PCs keep their hours.
         self.hours = Hours() if hours is None else hours
-        self.expected: list[tuple[float, str]] = []
         # Workers of which nobody knows when their windows close.
         self.doubted: dict[str, None] = {}
         # How fast PCs really are.
@@ -62,13 +61,12 @@ class SchedulerState:
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
         self.quarantine = Quarantine()
-        self.rests = Rests()
-        self.avoided = Avoided()
+        self.rests = Rests(self.timers)
+        self.avoided = Avoided(self.timers)
         self.failures = Failures()
         # Bags that are to have categories of their own, and have not yet, by number.
         self.moving: dict[int, Bag] = {}
         self.deadlines = Deadlines(self.tasks)
-        self.pauses = Pauses()
         self.shares = Shares()
         self.categories = Categories(policy.order)
         # The live attempts of single tasks, by task: the first one of each, if it is on a slot; the first one, if it is
@@ -305,7 +303,7 @@ class SchedulerState:
             category = self.tasks.known(task).bag.category
             (category.regular if category.regular.holds(task) else category.priority).discard(task)
         elif state == State.PAUSED:
-            self.pauses.drop(task)
+            self.timers.drop(Timer.PAUSE, task)
             self.tasks.known(task).bag.category.elsewhere.pop(task, None)
         elif state == State.HELD:
             self.charge(task, -1, 0.0)
@@ -381,13 +379,5 @@ class SchedulerState:
         likely = closings(worker.opened, worker.announced, lengths, now)
         expected = likely[len(likely) // 2]
         if expected != worker.announced:
-            heapq.heappush(self.expected, (expected, worker.name))
+            self.timers.set(Timer.CLOSING, (worker.name, expected), expected)
         return expected
-
-    def overdue_workers(self, now: float) -> Iterator[Worker]:
-        """Workers that are still there although they were expected to have gone."""
-        while self.expected and self.expected[0][0] <= now:
-            at, name = heapq.heappop(self.expected)
-            worker = self.slots.workers.get(name)
-            if worker is not None and worker.ends_at == at:
-                yield worker

@@ -22,6 +22,7 @@ from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.avoided import Person
 from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.state.timers import Backoff
 
 # Whose failures have to be in a row: of so many people, or of one person in so many environments.
 PERSONS = 2
@@ -29,6 +30,7 @@ PERSONS = 2
 # hour.
 FIRST_QUARANTINE_S = 10.0
 LONGEST_QUARANTINE_S = 3600.0
+_BACKOFF = Backoff(FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S)
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ class Quarantine:
             return False
         if all(name == worker or name in self.workers for name in up):
             return self.workers.pop(worker, None) is not None
-        lasts = FIRST_QUARANTINE_S if stay is None else min(2 * stay.lasts, LONGEST_QUARANTINE_S)
+        lasts = _BACKOFF.after(0.0 if stay is None else stay.lasts)
         self.workers[worker] = Quarantined(now + lasts, lasts, slot, streak, silent)
         return True
 

@@ -10,12 +10,12 @@ blame, with its files say. Then rests do not become longer.
 Rule 4: a worker cannot end its rest by joining anew.
 """
 
-import math
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.broken_bags import BrokenBags
+from deskgrid.scheduler.state.timers import Backoff, Timer, Timers
 
 # The first rest after a failure that the worker told, and after one by silence, which held up a gang for half a minute:
 # in the second case, the gang has time for two more starts elsewhere. Seconds.
@@ -25,10 +25,11 @@ LONGEST_REST_S = 600.0
 
 
 class Rests:
-    """``until``: when the rest of each worker ends that rests, by name."""
+    """``until``: when the rest of each worker ends that rests, by name: their timers."""
 
-    def __init__(self) -> None:
-        self.until: dict[str, float] = {}
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self.until: Mapping[str, float] = timers.at[Timer.REST]
         # Failures of each worker that have not been made good.
         self._failures: dict[str, int] = {}
         self._bags = BrokenBags()
@@ -36,11 +37,6 @@ class Rests:
     def __bool__(self) -> bool:
         """Whether there is a worker that failed with gangs."""
         return bool(self._failures)
-
-    @property
-    def next_end(self) -> float:
-        """When the next rest ends; infinity if nobody rests."""
-        return min(self.until.values(), default=math.inf)
 
     def not_ready(self, worker: str, bag: Bag, now: float, *, silent: bool) -> None:
         """Ranks of ``bag`` were not ready on ``worker``. ``silent``: it did not even say so."""
@@ -55,8 +51,8 @@ class Rests:
             return  # this attempt was under way when its rest began
         before = self._failures.get(worker, 0)
         self._failures[worker] = failures = max(1, before + counts)
-        first = SILENT_REST_S if silent else FIRST_REST_S
-        self.until[worker] = now + min(first * 2.0 ** min(failures - 1, 10), LONGEST_REST_S)
+        backoff = Backoff(SILENT_REST_S if silent else FIRST_REST_S, LONGEST_REST_S)
+        self._timers.set(Timer.REST, worker, now + backoff.nth(failures))
 
     def shuts_until(self, worker: str, gangs: Iterable[float]) -> float | None:
         """Until when ``worker`` gets no gang, or no other one; None: it gets some. ``gangs``: when those there end."""
@@ -68,16 +64,8 @@ class Rests:
         if self._failures and (failures := self._failures.pop(worker, 0)) > 1:
             self._failures[worker] = failures - 1
 
-    def due(self, up: Container[str], now: float) -> list[str]:
-        """End the rests that are over; return the workers, of those that are ``up``."""
-        over = [name for name, until in self.until.items() if until <= now]
-        for name in over:
-            del self.until[name]
-            if name not in up:
-                self._failures.pop(name, None)
-        return [name for name in over if name in up]
-
     def forget_worker(self, name: str) -> None:
+        """A worker is away, and its rest, if it had one, is over; or it will not be back."""
         if name not in self.until:
             self._failures.pop(name, None)
 

@@ -169,9 +169,8 @@ class Worker:
     heard: float = NEVER
     # When it last said that it is there. All answers that it sent before that have arrived.
     seen: float = NEVER
-    # How many of its slots are used (the first ones), and when that number grows.
+    # How many of its slots are used: the first ones.
     width: int = sys.maxsize
-    wider_at: float = math.inf
     # How many tasks of bags with copies it has done in this window, how long they took, and how long such tasks take on
     # average. Seconds.
     done: int = 0

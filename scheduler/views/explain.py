@@ -12,6 +12,7 @@ from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.state.timers import Timer
 from deskgrid.scheduler.views.windows import lacks, longest_window
 
 # The most slots, and the most coming windows (one for each worker), in one explanation: they fit on a screen.
@@ -170,7 +171,7 @@ def explain(grid: SchedulerState, task: int, now: float) -> Generator[int, None,
         margin_s=needs - runtime if bag.piece is None else margin,
         needs_s=needs,
         errors=grid.tasks.errors(task),
-        again_s=max(0.0, (grid.pauses.until(task) or now) - now),
+        again_s=max(0.0, grid.timers.at[Timer.PAUSE].get(task, now) - now),
         on=holder.slot.worker.name if holder is not None else "",
         slots=tuple(_nearest(slots)),
         coming=tuple(_soonest(coming)),

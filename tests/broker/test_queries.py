@@ -9,7 +9,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.work.live_output import PATIENCE_S
-from deskgrid.scheduler.state.pauses import AT_ONCE
+from deskgrid.scheduler.handlers.retrying import AT_ONCE
 from tests.broker.office import ADMIN, Office
 from tests.peers import BareWorker, Client
 

@@ -396,8 +396,8 @@ MUTATIONS = (
     Mutation(
         "keep a PC in quarantine no longer the next time",
         "deskgrid.scheduler.state.quarantine:Quarantine.failed",
-        "min(2 * stay.lasts, LONGEST_QUARANTINE_S)",
-        "stay.lasts",
+        "0.0 if stay is None else stay.lasts",
+        "0.0",
         "blame",
     ),
     Mutation(
@@ -424,8 +424,8 @@ MUTATIONS = (
     Mutation(
         "let a PC without room rest no longer the next time",
         "deskgrid.scheduler.state.avoided:Avoided.avoid",
-        "min(2.0 * before.lasts, LONGEST_REST_S)",
-        "before.lasts",
+        "_BACKOFF.after(before.lasts if before is not None and lately else 0.0)",
+        "FIRST_REST_S",
         "full pc",
     ),
     Mutation(

@@ -17,7 +17,9 @@ from deskgrid.scheduler.queues.categories import Category, CategoryKey, Licences
 from deskgrid.scheduler.queues.shares import Shares
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.queues.waiting import ReadableQueue
+from deskgrid.scheduler.state.avoided import Avoided
 from deskgrid.scheduler.state.grid import SchedulerState
+from deskgrid.scheduler.state.timers import Timers
 from tests.scheduler.watched import Watched
 
 
@@ -219,3 +221,11 @@ def _by_worker(commands: Sequence[cmd.Command], kind: type[cmd.Stop | cmd.Recall
         worker = "" if isinstance(command, cmd.Settle) else command.worker
         found.setdefault(worker, []).extend(attempt.task for attempt in command.attempts)
     return found
+
+
+def went_off(avoided: Avoided, timers: Timers, now: float) -> bool:
+    """Let timers of what is avoided go off. Whether any did."""
+    due = [of for _, of, _ in timers.due(now)]
+    for worker, kind in due:
+        avoided.go_on(worker, kind)
+    return bool(due)

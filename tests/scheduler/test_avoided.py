@@ -1,7 +1,5 @@
 """A worker that has no room for what a task needs gets no such tasks for a while: other workers are tried first."""
 
-import math
-
 import pytest
 
 from deskgrid.scheduler import events as ev
@@ -9,8 +7,9 @@ from deskgrid.scheduler.model import InvariantBroken, Outcome, State
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, KINDS_LIMIT, LONGEST_REST_S, Avoided, Why
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
+from deskgrid.scheduler.state.timers import Timer, Timers
 from deskgrid.scheduler.views.explain import explain
-from tests.scheduler.builders import Grid, pgs
+from tests.scheduler.builders import Grid, pgs, went_off
 from tests.scheduler.test_views import made
 
 FILES = CategoryKey(files=True)
@@ -154,7 +153,7 @@ def test_a_checkpointable_task_keeps_its_progress_and_no_piece_counts_as_idle() 
 
 
 def test_a_rest_is_of_one_worker_and_one_category() -> None:
-    avoided = Avoided()
+    avoided = Avoided(Timers())
     assert avoided.avoid(FILES, "full", Why.NO_ROOM, 0.0)
     assert avoided.until(FILES, "full") == FIRST_REST_S
     assert avoided.until(OTHERS, "full") is avoided.until(FILES, "other") is None
@@ -162,30 +161,30 @@ def test_a_rest_is_of_one_worker_and_one_category() -> None:
 
 
 def test_of_each_worker_only_the_last_categories_are_known() -> None:
-    avoided = Avoided()
+    avoided = Avoided(timers := Timers())
     keys = [CategoryKey(str(number)) for number in range(KINDS_LIMIT + 1)]
     for key in keys:
         assert avoided.avoid(key, "full", Why.NO_ROOM, 0.0)
     assert not avoided.is_scarce(keys[0])
     assert avoided.is_scarce(keys[1])
     avoided.check([], {})
-    assert avoided.due(FIRST_REST_S)
+    assert went_off(avoided, timers, FIRST_REST_S)
     assert not avoided.is_scarce(keys[1])
     avoided.check([], {})
 
 
 def test_each_rest_ends_at_its_time() -> None:
-    avoided = Avoided()
+    avoided = Avoided(timers := Timers())
     assert avoided.avoid(FILES, "full", Why.NO_ROOM, 0.0)
     assert avoided.avoid(FILES, "other", Why.NO_ROOM, 5.0)
-    assert not avoided.due(FIRST_REST_S - 0.1)
-    assert avoided.due(FIRST_REST_S)
+    assert not went_off(avoided, timers, FIRST_REST_S - 0.1)
+    assert went_off(avoided, timers, FIRST_REST_S)
     assert avoided.until(FILES, "full") is None
     assert avoided.is_scarce(FILES)
-    assert avoided.next_end == avoided.until(FILES, "other") == FIRST_REST_S + 5.0
-    assert avoided.due(FIRST_REST_S + 5.0)
+    assert timers.next == avoided.until(FILES, "other") == FIRST_REST_S + 5.0
+    assert went_off(avoided, timers, FIRST_REST_S + 5.0)
     assert not avoided.is_scarce(FILES)
-    assert avoided.next_end == math.inf
+    assert timers.next == FIRST_REST_S + LONGEST_REST_S
     avoided.check([], {})
     avoided.works([FILES, OTHERS], "full", done=True)
     avoided.works([FILES], "other", done=True)
@@ -193,14 +192,14 @@ def test_each_rest_ends_at_its_time() -> None:
 
 
 def test_what_failed_long_ago_makes_no_rest_longer_and_is_forgotten() -> None:
-    avoided = Avoided()
+    avoided = Avoided(timers := Timers())
     assert avoided.avoid(FILES, "full", Why.NO_ROOM, 0.0)
     assert avoided.avoid(OTHERS, "full", Why.NO_ROOM, 0.0)
-    assert avoided.due(FIRST_REST_S)
+    assert went_off(avoided, timers, FIRST_REST_S)
     later = FIRST_REST_S + LONGEST_REST_S
     assert avoided.avoid(FILES, "full", Why.NO_ROOM, later)
     assert avoided.until(FILES, "full") == later + FIRST_REST_S
-    assert avoided.due(later + FIRST_REST_S)
+    assert went_off(avoided, timers, later + FIRST_REST_S)
     assert avoided.avoid(OTHERS, "full", Why.NO_ROOM, later + FIRST_REST_S)
     assert avoided.until(OTHERS, "full") == later + 2 * FIRST_REST_S
 
@@ -214,6 +213,6 @@ def test_explain_says_which_workers_have_no_room() -> None:
 
 def test_the_check_finds_a_rest_that_ends_unseen() -> None:
     grid, _ = full()
-    grid.inside.avoided.next_end = math.inf
-    with pytest.raises(InvariantBroken, match="a rest ends unseen"):
+    grid.inside.timers.at[Timer.AVOIDED].clear()
+    with pytest.raises(InvariantBroken, match="when rests are over"):
         grid.scheduler.check(0.0)

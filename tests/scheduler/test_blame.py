@@ -17,8 +17,9 @@ from deskgrid.scheduler.state.avoided import FIRST_REST_S, LONGEST_REST_S, Avoid
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
 from deskgrid.scheduler.state.failures import STREAK, Failures, _FailureRecord
+from deskgrid.scheduler.state.timers import Timers
 from deskgrid.scheduler.views.explain import explain
-from tests.scheduler.builders import Grid, a_category, fcfs, packing, pgs
+from tests.scheduler.builders import Grid, a_category, fcfs, packing, pgs, went_off
 from tests.scheduler.test_views import made
 
 ANN, BOB = CategoryKey("ann"), CategoryKey("bob")
@@ -547,7 +548,7 @@ def test_a_bag_that_fails_everywhere_is_to_blame_until_a_task_of_it_is_done() ->
 
 
 def test_a_rest_that_nobody_is_to_blame_for_is_lifted_but_not_one_for_want_of_room() -> None:
-    avoided = Avoided()
+    avoided = Avoided(timers := Timers())
     assert avoided.avoid(ANN, "a", Why.NO_ROOM, 0.0)
     assert avoided.avoid(BOB, "a", Why.FAILS, 0.0)
     assert not avoided.lift(ANN, "a")
@@ -555,7 +556,7 @@ def test_a_rest_that_nobody_is_to_blame_for_is_lifted_but_not_one_for_want_of_ro
     assert avoided.lift(BOB, "a")
     assert not avoided.is_scarce(BOB)
     assert avoided.avoid(BOB, "a", Why.FAILS, 1.0)
-    assert avoided.due(1.0 + FIRST_REST_S)
+    assert went_off(avoided, timers, 1.0 + FIRST_REST_S)
     assert not avoided.lift(BOB, "a"), "it is over"
     assert not avoided.works([BOB], "b", done=True)
     assert avoided.rests_of("b") == {}

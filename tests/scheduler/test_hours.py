@@ -20,6 +20,7 @@ from deskgrid.scheduler.prediction.hours import (
     Hours,
 )
 from deskgrid.scheduler.prediction.spread import closings
+from deskgrid.scheduler.state.timers import Timer
 from deskgrid.scheduler.views.snapshot import HoursView, worker_view
 from tests.scheduler.builders import Grid, packing
 
@@ -231,7 +232,7 @@ def test_a_pass_ends_although_a_pc_has_outlasted_its_announcement_and_its_habits
         grid.wait(seconds)
         grid.expect()
     assert grid.inside.slots.workers["a"].ends_at < grid.now
-    assert grid.inside.expected == []
+    assert not grid.inside.timers.at[Timer.CLOSING]
 
 
 # --- as it is told ----------------------------------------------------------------------------------------------------

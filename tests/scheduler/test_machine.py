@@ -27,6 +27,7 @@ from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.state.slots import UNSENT
+from deskgrid.scheduler.state.timers import Timer
 from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
 
@@ -205,7 +206,7 @@ class GridMachine(RuleBasedStateMachine):
             task: inside.tasks.failed_on(task)
             for category in inside.categories.by_key.values()
             for task in category.elsewhere
-            if (inside.pauses.until(task) or 0.0) > self.now
+            if inside.timers.at[Timer.PAUSE].get(task, 0.0) > self.now
         }
         commands = self.watched.handle(ev.PassDue(most), self.now)
         for name, most_out in (("limit", LIMIT), ("licences", LICENCES)):

@@ -3,8 +3,8 @@
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import InvariantBroken, Outcome, State
-from deskgrid.scheduler.state.pauses import AT_A_TIME, AT_ONCE, LEAST_PAUSE_S, MOST_PAUSE_S, Pauses, pause_after
+from deskgrid.scheduler.handlers.retrying import AT_ONCE, LEAST_PAUSE_S, MOST_PAUSE_S, pause_after
+from deskgrid.scheduler.model import Outcome, State
 from tests.scheduler.builders import Grid
 from tests.scheduler.test_views import explained
 
@@ -91,42 +91,3 @@ def test_it_says_when_it_is_tried_again() -> None:
     task = erring(grid, AT_ONCE + 1)
     assert explained(grid.scheduler, task, grid.now + 0.25).again_s == pytest.approx(0.75)
     assert explained(grid.scheduler, task, grid.now + 1.25).again_s == 0.0
-
-
-def test_what_is_kept_of_pauses_is_checked() -> None:
-    pauses = Pauses()
-    pauses.begin(1, 5.0)
-    pauses.check({1})
-    with pytest.raises(InvariantBroken, match="tasks that pause"):
-        pauses.check(set())
-    pauses._heap.clear()
-    with pytest.raises(InvariantBroken, match="ends of pauses"):
-        pauses.check({1})
-
-
-def test_tasks_that_are_cancelled_while_they_pause_take_no_memory() -> None:
-    pauses = Pauses()
-    pauses.begin(0, 5.0)
-    for task in range(1, 5_000):
-        pauses.begin(task, 1e6 + task)
-        pauses.drop(task)
-    assert len(pauses._heap) < 1_100
-    pauses.check({0})
-    assert pauses.over(5.0) == [0]
-
-
-def test_a_task_that_pauses_again_is_tried_once() -> None:
-    pauses = Pauses()
-    pauses.begin(1, 5.0)
-    pauses.drop(1)
-    pauses.begin(1, 6.0)
-    assert pauses.over(5.0) == []
-    assert pauses.over(6.0) == [1]
-    assert pauses.until(1) is None
-
-
-def test_when_very_many_pauses_end_at_once_the_tasks_come_back_some_at_a_time() -> None:
-    pauses = Pauses()
-    for task in range(AT_A_TIME + 10):
-        pauses.begin(task, 5.0)
-    assert [len(pauses.over(6.0)) for _ in range(3)] == [AT_A_TIME, 10, 0]
