@@ -37,7 +37,7 @@ def wheels(found: Made, system: System) -> set[str]:
     assert build is not None
     (tree,) = {tree.digest: tree for tree in found.trees if tree.digest == build.tree}.values()
     assert build.size == tree.size
-    names = {entry.path for entry in read_tree(tree.parts[tree.digest].read()).entries}
+    names = {entry.path for entry in read_tree(bytes(tree.parts[tree.digest].read())).entries}
     assert names >= OURS
     return names - OURS
 
