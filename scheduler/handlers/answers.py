@@ -20,7 +20,6 @@ from deskgrid.scheduler.handlers.trust import Trust
 from deskgrid.scheduler.model import Attempt, AttemptState, Outcome, State
 from deskgrid.scheduler.prediction.speeds import SHORTEST
 from deskgrid.scheduler.state.grid import SchedulerState
-from deskgrid.scheduler.state.pace import learn_pace
 from deskgrid.scheduler.state.slots import Gang, Slot
 from deskgrid.scheduler.state.timers import Timer
 
@@ -132,7 +131,7 @@ class Answers:
         grid.counters.done += len(run)
         if grid.tasks.copied:
             for task, seconds in zip(tasks, elapsed, strict=True):
-                learn_pace(grid.tasks.known(task), slot.worker, task, seconds)
+                slot.worker.learn_pace(grid.tasks.known(task), task, seconds)
                 grid.drop_copy(task)
         grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed, slot.worker.name, on_slot=True))
         self._trust.clear(slot.worker, now)
@@ -203,7 +202,7 @@ class Answers:
             if grid.copies or task in grid.bound:
                 self._stop_others(task, now)
             if grid.tasks.copied and worker in grid.slots.workers:
-                learn_pace(grid.tasks.known(task), grid.slots.workers[worker], task, elapsed)
+                grid.slots.workers[worker].learn_pace(grid.tasks.known(task), task, elapsed)
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed], worker))
             grid.tasks.worked.clear()  # it has been judged already
             return True

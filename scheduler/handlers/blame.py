@@ -23,8 +23,7 @@ from deskgrid.scheduler.model import Outcome
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, Person, Why, person_of
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
-from deskgrid.scheduler.state.failures import STREAK
+from deskgrid.scheduler.state.failures import BAG_WORKERS, STREAK
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker
 

@@ -2,7 +2,7 @@
 
 Rule 1: a task that fails again and again pauses before its next attempt, longer each time. Without pauses, a few tasks
 that fail at once and have very many retries would keep all others out until their retries ran out.
-Rule 2: for another worker, it waits in its category (`deskgrid.scheduler.placing.elsewhere`), for at most `WAITS_S` at
+Rule 2: for another worker, it waits in its category (`deskgrid.scheduler.placing.first`), for at most `WAITS_S` at
 a time and `MOST_S` in all, and only while there is such a worker. Then it may go anywhere.
 """
 

@@ -5,7 +5,7 @@ idle. A slot that runs a copy still counts as idle: the copy is stopped as soon 
 Rule 2: a task is copied if its attempt is behind, or if the copy should end sooner because its PC is faster. The copy
 has to fit into the window of its slot, which belongs to another worker.
 Rule 3: a task has at most two attempts that count, and at most one slot in ten runs a copy, but at least one slot may.
-Rule 4: no pass looks at all running attempts (`deskgrid.scheduler.state.looks`).
+Rule 4: no pass looks at all running attempts (`deskgrid.scheduler.state.timers.Looks`).
 
 All times are seconds on the driver's clock.
 """
@@ -16,9 +16,8 @@ from itertools import islice
 
 from deskgrid.scheduler.model import ROUNDING, AttemptState
 from deskgrid.scheduler.state.grid import SchedulerState
-from deskgrid.scheduler.state.looks import Looks
-from deskgrid.scheduler.state.pace import pace
 from deskgrid.scheduler.state.slots import Slot
+from deskgrid.scheduler.state.timers import Looks
 
 # An attempt is behind after this many times its predicted runtime, but not before it has taken LEAST_S: a copy of a
 # shorter task would hardly begin before its original ends.
@@ -47,7 +46,7 @@ class Copying:
     def watch(self, slot: Slot) -> None:
         """Schedule a look at the attempt that ``slot`` runs, if it is of a bag that allows copies."""
         if self._allows_copies(slot):
-            self._looks.add(slot, slot.started if pace(slot.worker) > 1.0 else _behind_at(slot))
+            self._looks.add(slot, slot.started if slot.worker.pace > 1.0 else _behind_at(slot))
 
     def choose(self, now: float) -> list[tuple[Slot, Slot]]:
         """What to copy now: pairs of the slot of the original, and the idle slot for the copy."""
@@ -100,7 +99,7 @@ class Copying:
             and grid.avoided.until(key, place.worker.name) is None
             and labels <= place.worker.traits.labels
         )
-        best = min(islice(others, CHOICES), key=lambda place: pace(place.worker), default=None)
+        best = min(islice(others, CHOICES), key=lambda place: place.worker.pace, default=None)
         return best if best is not None and self._pays(slot, best, now) else None
 
     def _pays(self, slot: Slot, place: Slot, now: float) -> bool:
@@ -108,8 +107,8 @@ class Copying:
         if now >= _behind_at(slot):
             return True
         usual_s = slot.sent[0].runtime * self._grid.tasks.known(slot.sent[0].task).bag.pace
-        left_s = usual_s * pace(slot.worker) / slot.speed - (now - slot.started)
-        return slot.started < now and usual_s * pace(place.worker) / place.speed < SOONER * left_s
+        left_s = usual_s * slot.worker.pace / slot.speed - (now - slot.started)
+        return slot.started < now and usual_s * place.worker.pace / place.speed < SOONER * left_s
 
 
 def _behind_at(slot: Slot) -> float:
@@ -122,4 +121,4 @@ def _next_look(slot: Slot, now: float) -> float:
     behind_at, again_at = _behind_at(slot), now + AGAIN_S
     if now >= behind_at:
         return again_at
-    return min(behind_at, again_at) if pace(slot.worker) > 1.0 else behind_at
+    return min(behind_at, again_at) if slot.worker.pace > 1.0 else behind_at

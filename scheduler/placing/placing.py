@@ -19,10 +19,9 @@ from deskgrid.scheduler.handlers.separating import Separating, most_moved
 from deskgrid.scheduler.model import ROUNDING, Attempt, AttemptState, State, named
 from deskgrid.scheduler.placing.caution import Caution
 from deskgrid.scheduler.placing.copying import Copying
-from deskgrid.scheduler.placing.elsewhere import place_elsewhere
+from deskgrid.scheduler.placing.first import place_elsewhere, place_probes
 from deskgrid.scheduler.placing.gangs import GangPlacing
 from deskgrid.scheduler.placing.pieces import Pieces
-from deskgrid.scheduler.placing.probes import place_probes
 from deskgrid.scheduler.placing.turns import CATEGORIES, PLANNED_RARE, PassTurns, RareWindowClaims, by_needs
 from deskgrid.scheduler.placing.view import PolicyView
 from deskgrid.scheduler.policies.base import Place, Postpone, ReportsPlan

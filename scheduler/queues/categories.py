@@ -96,9 +96,9 @@ class Licences:
 
 class Category:
     """``out``: how many of its tasks are on slots, or run on workers that have not come back yet. ``elsewhere``: tasks
-    that have failed, and wait for another worker (`scheduler/placing/elsewhere.py`), and since when.
+    that have failed, and wait for another worker (`scheduler/placing/first.py`), and since when.
 
-    ``probing``: by bag, the probes that may still come first (`deskgrid.scheduler.placing.probes`). ``parallel``: its
+    ``probing``: by bag, the probes that may still come first (`deskgrid.scheduler.placing.first`). ``parallel``: its
     tasks wait as jobs (`deskgrid.scheduler.state.jobs`), not in its queues.
     """
 

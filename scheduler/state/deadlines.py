@@ -7,7 +7,7 @@ anything for many times its runtime, or many times the longest time that a task 
 A worker that has answered before gets more time. So does a worker whose bag has no task done yet.
 Rule 3: each time a task is taken back, it gets several times as long on its next slot. So no task is moved for ever,
 and moving a very long task costs less than half of the time that the task takes.
-Rule 4: no pass looks at all slots (`deskgrid.scheduler.state.looks`). The time of a look is never too late.
+Rule 4: no pass looks at all slots (`deskgrid.scheduler.state.timers.Looks`). The time of a look is never too late.
 
 All times are seconds on the driver's clock.
 """
@@ -16,9 +16,9 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 
 from deskgrid.scheduler.model import agree
-from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
+from deskgrid.scheduler.state.timers import Looks
 
 # An honest worker kills a task at its timeout and says so at once. It gets this many more seconds for everything that
 # is not the task's own time: messages both ways, fetching a template, starting a process, a PC that stalls for a

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.broken_bags import BrokenBags
+from deskgrid.scheduler.state.failures import BrokenBags
 from deskgrid.scheduler.state.timers import Backoff, Timer, Timers
 
 # The first rest after a failure that the worker told, and after one by silence, which held up a gang for half a minute:

@@ -34,6 +34,8 @@ UPTIME_JITTER_S = 0.5
 TOGETHER_S = 60.0
 # The number of an attempt that has none yet: no message of a worker can have it.
 UNSENT = -1
+# How many tasks a worker must have done before it counts as faster or slower than others: one slow task says little.
+ENOUGH = 3
 # When a worker last answered, if it never did.
 NEVER = -math.inf
 
@@ -188,6 +190,18 @@ class Worker:
     load: float = 0.0
     # Single tasks that need memory and were bound to its slots, and how many bytes they need. Some may have left since.
     promised: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def pace(self) -> float:
+        """How long it takes for a task, as a multiple of what is usual: below 1.0 for a fast PC."""
+        return self.took_s / self.usual_s if self.done >= ENOUGH and self.usual_s else 1.0
+
+    def learn_pace(self, batch: TaskBatch, task: int, took_s: float) -> None:
+        """Note how long it took for a task of ``batch``, and how long such a task takes on average."""
+        if batch.bag.copies:
+            self.done += 1
+            self.took_s += took_s
+            self.usual_s += batch.runtime(task) * batch.bag.pace
 
     def uptime(self, now: float) -> float:
         """ru, seconds left of the current window."""

@@ -1,21 +1,23 @@
 """When something is due although nothing happens: one heap for all that is waited for. And how long to wait.
 
-What costs a pass too much to be in one heap with the rest has its own: looks at slots (`deadlines`, `copying`), and the
-ends of running tasks (`SlotTable`).
+What changes with every task has heaps of its own: looks at slots (`Looks`), and ends of running tasks (`SlotTable`).
 """
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.state.slots import Slot
 
 # Timers that go off in one pass, at most: tasks whose pauses are over take some ten milliseconds. The rest remain due.
 AT_A_TIME = 5_000
 # Entries of timers that were dropped or set anew are removed when they outnumber the others by more than this.
 _STALE = 1024
+# The heap is rebuilt when it has this many entries for each slot: all but one of them are out of date.
+ENTRIES = 4
 
 
 class Timer(IntEnum):
@@ -76,6 +78,48 @@ class Timers:
         entries = {(timer, of, at) for at, _, timer, of in self._heap}
         kept = {(timer, of, at) for timer, times in self.at.items() for of, at in times.items()}
         agree("timers that will not go off", kept - entries, set())
+
+
+class Looks:
+    """When to look at slots: no pass looks at all of them. The time of a look may be too early; then there is another.
+
+    ``field``: the attribute of a slot that holds the time of its next look, in seconds; infinity if there is none.
+
+    ``entries``: these times, and the numbers of the slots.
+    """
+
+    def __init__(self, field: Literal["look_at", "copy_look_at"]) -> None:
+        self._field = field
+        self.entries: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def next(self) -> float:
+        """When a pass has to look at a slot; infinity if at none."""
+        return self.entries[0][0] if self.entries else math.inf
+
+    def add(self, slot: Slot, at: float) -> None:
+        """Look at ``slot`` at the time ``at``, unless an earlier look is scheduled."""
+        if at < getattr(slot, self._field):
+            setattr(slot, self._field, at)
+            heappush(self.entries, (at, slot.number))
+
+    def due(self, slots: Mapping[int, Slot], most: int, now: float) -> Iterator[Slot]:
+        """Take the slots whose look is due off the heap, and yield them; after ``most`` entries it stops."""
+        if len(self.entries) > ENTRIES * (len(slots) + most):
+            times = ((getattr(slot, self._field), number) for number, slot in slots.items())
+            self.entries = [entry for entry in times if entry[0] < math.inf]
+            heapify(self.entries)
+        for _ in range(most):
+            if self.next > now:
+                return
+            at, number = heappop(self.entries)
+            slot = slots.get(number)
+            if slot is not None and getattr(slot, self._field) == at:
+                setattr(slot, self._field, math.inf)
+                yield slot
 
 
 class Backoff(NamedTuple):

@@ -31,7 +31,7 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
 )
 from deskgrid.scheduler.model import Attempt, Outcome, State
-from deskgrid.scheduler.placing.probes import BAGS
+from deskgrid.scheduler.placing.first import BAGS
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.earlier import EarlierBags, Past
 from deskgrid.scheduler.prediction.ratios import Ratios

@@ -70,7 +70,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place a probe again that the policy has placed in this pass",
-        "deskgrid.scheduler.placing.probes:_place_probes_of",
+        "deskgrid.scheduler.placing.first:_place_probes_of",
         " and task not in grid.bound",
         "",
         "probes",
@@ -458,7 +458,7 @@ MUTATIONS = (
     ),
     Mutation(
         "try a task again where it has failed",
-        "deskgrid.scheduler.placing.elsewhere:place_elsewhere",
+        "deskgrid.scheduler.placing.first:place_elsewhere",
         "grid.tasks.failed_on(task)",
         "()",
         "blame",

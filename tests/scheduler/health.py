@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
-from deskgrid.scheduler.state.failures import STREAK
+from deskgrid.scheduler.state.failures import BAG_WORKERS, STREAK
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S
 
 

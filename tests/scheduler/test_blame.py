@@ -15,8 +15,7 @@ from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, LONGEST_REST_S, Avoided, Person, Why
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
-from deskgrid.scheduler.state.failures import STREAK, Failures, _FailureRecord
+from deskgrid.scheduler.state.failures import BAG_WORKERS, STREAK, Failures, _FailureRecord
 from deskgrid.scheduler.state.timers import Timers
 from deskgrid.scheduler.views.explain import explain
 from tests.scheduler.builders import Grid, a_category, fcfs, packing, pgs, went_off

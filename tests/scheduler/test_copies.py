@@ -10,9 +10,9 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.placing.copying import AGAIN_S, LEAST_S, LOOKS, SOONER
 from deskgrid.scheduler.state.avoided import Person
-from deskgrid.scheduler.state.looks import ENTRIES
-from deskgrid.scheduler.state.pace import ENOUGH, pace
 from deskgrid.scheduler.state.quarantine import Quarantined
+from deskgrid.scheduler.state.slots import ENOUGH
+from deskgrid.scheduler.state.timers import ENTRIES
 from tests.scheduler.builders import fcfs, packing, pgs
 from tests.scheduler.tails import DUE_S, RUNTIME, Tail, running
 
@@ -210,4 +210,4 @@ def test_bags_without_copies_are_not_watched() -> None:
     grid.end(0)
     grid.tell(ev.BagForgotten(0))
     assert not grid.inside.tasks.copied
-    assert pace(grid.inside.slots.workers["a"]) == 1.0
+    assert grid.inside.slots.workers["a"].pace == 1.0

@@ -11,8 +11,8 @@ from deskgrid.scheduler.state import deadlines
 from deskgrid.scheduler.state.avoided import FIRST_REST_S
 from deskgrid.scheduler.state.deadlines import FACTOR, GRACE_S, GROWTH, UNPROVEN
 from deskgrid.scheduler.state.failures import STREAK
-from deskgrid.scheduler.state.looks import ENTRIES
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S
+from deskgrid.scheduler.state.timers import ENTRIES
 from tests.scheduler.builders import Grid, fcfs
 
 LONG = 10_000.0

@@ -24,7 +24,7 @@ from deskgrid.scheduler.prediction.prediction_error import ENOUGH
 from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
-from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
+from deskgrid.scheduler.state.failures import BAG_WORKERS
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.state.slots import UNSENT
 from deskgrid.scheduler.state.timers import Timer

@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.placing.probes import BAGS
+from deskgrid.scheduler.placing.first import BAGS
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from tests.scheduler.builders import Grid, pgs

@@ -8,8 +8,7 @@ from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.state.broken_bags import BAG_WORKERS
-from deskgrid.scheduler.state.failures import STREAK
+from deskgrid.scheduler.state.failures import BAG_WORKERS, STREAK
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S
 from tests.scheduler.builders import Grid, fcfs, pgs
 
