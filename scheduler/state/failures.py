@@ -22,16 +22,44 @@ BAG_WORKERS = 3
 STREAK = 3
 
 
+class BrokenBags:
+    """On how many workers each bag has failed since a task of it was last done."""
+
+    def __init__(self) -> None:
+        # For each bag that failed: how many of its tasks were done then, and the workers on which it has failed since,
+        # BAG_WORKERS at most.
+        self._bags: dict[int, tuple[int, set[str]]] = {}
+
+    def failed(self, bag: Bag, worker: str) -> int:
+        """Note that ``bag`` failed on ``worker``. Returns the same as `workers`."""
+        if self.workers(bag) < BAG_WORKERS:
+            where = self._bags[bag.number][1] if self.workers(bag) else set[str]()
+            self._bags[bag.number] = bag.done, where | {worker}
+        return self.workers(bag)
+
+    def workers(self, bag: Bag) -> int:
+        """On how many workers ``bag`` has failed, `BAG_WORKERS` at most."""
+        done, where = self._bags.get(bag.number, (bag.done, set[str]()))
+        return len(where) if done == bag.done else 0
+
+    def forget(self, bag: int) -> None:
+        """The bag is forgotten."""
+        self._bags.pop(bag, None)
+
+    def check(self, bags: Container[int]) -> None:
+        """Raise `InvariantBroken` unless all ``bags`` that failed are known."""
+        agree("bags that failed and are not known", [bag for bag in self._bags if bag not in bags], [])
+        many = [bag for bag, (_, where) in self._bags.items() if len(where) > BAG_WORKERS]
+        agree("bags that failed on more workers than are counted", many, [])
+
+
 @dataclass(slots=True)
 class _FailureRecord:
-    """``done``: of the bag, when a failure came last; ``where``: the workers on which it has failed since, at most
-    `BAG_WORKERS`. ``before``: it had worked before all this, nobody knows where; ``worked``: the workers on which it
-    has worked since. ``streaks``: the tasks that failed on each worker in a row, the last `STREAK` at most.
+    """``before``: the bag had worked before all this, nobody knows where; ``worked``: where it has worked since.
+    ``streaks``: the tasks that failed on each worker in a row, the last `STREAK` at most.
     """
 
-    done: int
     before: bool
-    where: set[str] = field(default_factory=set)
     worked: set[str] = field(default_factory=set)
     streaks: dict[str, list[int]] = field(default_factory=dict)
 
@@ -41,6 +69,7 @@ class Failures:
 
     def __init__(self) -> None:
         self._bags: dict[int, _FailureRecord] = {}
+        self._broken = BrokenBags()
 
     def note(self, bag: Bag, task: int, worker: str, others: Collection[str]) -> list[str]:
         """``task`` has failed on ``worker``, and before that on ``others``.
@@ -50,11 +79,8 @@ class Failures:
         """
         record = self._bags.get(bag.number)
         if record is None:
-            record, bag.failing = self._bags.setdefault(bag.number, _FailureRecord(bag.done, bag.done > 0)), True
-        if record.done != bag.done:
-            record.done, record.where = bag.done, set()
-        if len(record.where) < BAG_WORKERS:
-            record.where.add(worker)
+            record, bag.failing = self._bags.setdefault(bag.number, _FailureRecord(bag.done > 0)), True
+        self._broken.failed(bag, worker)
         if not others or record.worked.isdisjoint({worker, *others}):
             streak = record.streaks.setdefault(worker, [])
             streak.append(task)
@@ -76,8 +102,7 @@ class Failures:
 
     def everywhere(self, bag: Bag, up: int) -> bool:
         """Whether a bag is to blame for its failures. ``up``: how many workers there are."""
-        record = self._bags.get(bag.number)
-        return record is not None and record.done == bag.done and len(record.where) >= min(BAG_WORKERS, max(2, up))
+        return self._broken.workers(bag) >= min(BAG_WORKERS, max(2, up))
 
     def works_beside(self, bag: int, worker: str) -> bool:
         """Whether a bag that has failed works on some other worker than this one, as far as is known."""
@@ -97,6 +122,7 @@ class Failures:
     def forget(self, bag: int) -> None:
         """The bag is forgotten."""
         self._bags.pop(bag, None)
+        self._broken.forget(bag)
 
     def check(self, bags: Container[int]) -> None:
         """Raise `InvariantBroken` unless all bags are known, and the counts are in their bounds."""
@@ -104,31 +130,4 @@ class Failures:
         for bag, record in self._bags.items():
             counts = [len(streak) for streak in record.streaks.values()]
             agree(f"failures in a row of bag {bag}", [count for count in counts if not 1 <= count <= STREAK], [])
-            agree(f"workers on which bag {bag} fails", len(record.where) <= BAG_WORKERS, True)
-
-
-class BrokenBags:
-    """A bag is broken if it has failed on `BAG_WORKERS` workers, and no task of it is done in between."""
-
-    def __init__(self) -> None:
-        # For each bag that failed: how many of its tasks were done then, and the workers on which it has failed since,
-        # BAG_WORKERS at most.
-        self._bags: dict[int, tuple[int, set[str]]] = {}
-
-    def is_broken(self, bag: Bag, worker: str) -> bool:
-        """Note that ``bag`` failed on ``worker``; return whether the bag is to blame."""
-        done, where = self._bags.get(bag.number, (bag.done, set[str]()))
-        if done != bag.done:
-            where = set()
-        if len(where) < BAG_WORKERS:
-            where.add(worker)
-        self._bags[bag.number] = bag.done, where
-        return len(where) == BAG_WORKERS
-
-    def forget(self, bag: int) -> None:
-        """The bag is forgotten."""
-        self._bags.pop(bag, None)
-
-    def check(self, bags: Container[int]) -> None:
-        """Raise `InvariantBroken` unless all ``bags`` that failed are known."""
-        agree("bags that failed and are not known", [bag for bag in self._bags if bag not in bags], [])
+        self._broken.check(bags)

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.failures import BrokenBags
+from deskgrid.scheduler.state.failures import BAG_WORKERS, BrokenBags
 from deskgrid.scheduler.state.timers import Backoff, Timer, Timers
 
 # The first rest after a failure that the worker told, and after one by silence, which held up a gang for half a minute:
@@ -40,7 +40,7 @@ class Rests:
 
     def not_ready(self, worker: str, bag: Bag, now: float, *, silent: bool) -> None:
         """Ranks of ``bag`` were not ready on ``worker``. ``silent``: it did not even say so."""
-        self._rest(worker, now, silent=silent, counts=not self._bags.is_broken(bag, worker))
+        self._rest(worker, now, silent=silent, counts=self._bags.failed(bag, worker) < BAG_WORKERS)
 
     def not_kept(self, worker: str, now: float) -> None:
         """``worker`` gave up ranks that had begun."""

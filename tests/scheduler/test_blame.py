@@ -568,7 +568,7 @@ def test_a_rest_that_nobody_is_to_blame_for_is_lifted_but_not_one_for_want_of_ro
     ("what", "breaks"),
     [
         ("failures in a row of bag 0", lambda grid: grid.failures._bags[0].streaks.update(bad=[])),
-        ("workers on which bag 0 fails", lambda grid: grid.failures._bags[0].where.update("wxyz")),
+        ("bags that failed on more", lambda grid: grid.failures._broken._bags.update({0: (0, set("wxyz"))})),
         ("that wait for another worker", lambda grid: next(iter(grid.categories.by_key.values())).elsewhere.clear()),
         ("bags that move", lambda grid: setattr(grid.tasks.bags[0], "moving", True)),
         ("workers that rest from nothing", lambda grid: grid.avoided._rests.update(bad={})),
@@ -584,4 +584,4 @@ def test_the_check_finds_what_contradicts_itself(what: str, breaks: Any) -> None
         grid.inside.categories.by_key[CategoryKey()].elsewhere[0] = math.inf
     with pytest.raises(InvariantBroken, match=what):
         grid.scheduler.check(grid.now)
-    assert _FailureRecord(0, False).where == set()
+    assert _FailureRecord(False).worked == set()

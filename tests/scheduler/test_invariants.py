@@ -125,7 +125,7 @@ SPOILT: list[tuple[str, str, Callable[[SchedulerState], object]]] = [
     (
         "crashes of a bag that is gone",
         "bags that failed and are not known",
-        lambda s: s.failures._bags.update({99: _FailureRecord(0, False)}),
+        lambda s: s.failures._bags.update({99: _FailureRecord(False)}),
     ),
     (
         "work for one in quarantine",
