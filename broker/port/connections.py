@@ -35,8 +35,9 @@ FIRST_WORD_S = 30.0
 # New connections from one address in a second. A handshake costs the broker about a millisecond, so one machine can
 # take a fifth of a core. A machine with many workers tries again.
 HANDSHAKES_PER_S = 200
-# A peer whose key was revoked is told so, and cut off after this long. Nothing more is read from it. Seconds.
-LAST_WORD_S = 0.2
+# A peer whose key was revoked is told so, and cut off after this long: enough for the words to leave a busy machine.
+# Nothing more is read from it. Seconds.
+LAST_WORD_S = 1.0
 
 
 @dataclass(slots=True)
