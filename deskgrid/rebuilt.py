@@ -350,6 +350,8 @@ def _of_python(value: Any, kind: type, is_by_value: Callable[[object], bool]) ->
         return _descriptor_taken_apart(value, kind)
     if kind is functools.singledispatchmethod:
         return _dispatching(value, kind, value.func, value.dispatcher.registry)
+    if issubclass(kind, io.TextIOWrapper) and value is not sys.stdout and value is not sys.stderr:
+        raise pickle.PicklingError("cannot pickle an open file")  # cloudpickle would copy what is in it
     if kind is weakref.WeakValueDictionary or kind is weakref.WeakKeyDictionary:
         return kind, (), None, None, iter(list(value.items()))
     return None

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from click.core import ParameterSource
 from deskgrid.cli.base import join_option, open_grid, say
 from deskgrid.cli.needs import check_needs, needs_options
 from deskgrid.option_types import Seconds, Whole
-from deskgrid.wire import LICENCE
+from deskgrid.wire import LICENCE, PAYLOAD_LIMIT
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag
@@ -241,9 +242,16 @@ def _itself(command: Iterable[str]) -> list[str]:
     return ["{}" if any("{}" in word for word in command) else ""]
 
 
-def items_of(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines that are not blank, without their line ends. Bytes that are not UTF-8 become lone surrogates."""
-    for number, line in enumerate(lines):
+def items_of(lines: IO[bytes]) -> Iterator[str]:
+    """Yield the lines that are not blank, without their line ends. Bytes that are not UTF-8 become lone surrogates.
+
+    Raises `BagRejected` for a line that is too long, as soon as it is: a file that is no text may have no line end.
+    """
+    from deskgrid.errors import BagRejected
+
+    for number, line in enumerate(iter(partial(lines.readline, PAYLOAD_LIMIT + 1), b"")):
+        if len(line) > PAYLOAD_LIMIT:
+            raise BagRejected(f"line {number + 1} of --each has more than {PAYLOAD_LIMIT:,} bytes, which is the limit")
         text = line.decode("utf-8" if number else "utf-8-sig", "surrogateescape").rstrip("\r\n")
         if text.strip():
             yield text

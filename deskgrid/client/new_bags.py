@@ -88,6 +88,8 @@ class NewBags:
         owner: object,
     ) -> Bag[str, str]:
         """Submit a bag with one run of a command for each item. ``saving``: how it saves its state."""
+        if isinstance(items, str | bytes):
+            raise BagRejected(f"the items of a command are texts, such as [{items!r:.80}], not one text")
         files = self._files()
         trees, patterns = command_files(inputs, outputs)
         files.need(trees)

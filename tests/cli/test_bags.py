@@ -188,6 +188,16 @@ def test_a_file_of_lines_may_be_named(grid: FakeGrid, tmp_path: Path) -> None:
     assert grid.submitted["items"] == ["é.png", "b.png"]
 
 
+def test_a_line_without_an_end_is_refused_as_soon_as_it_is_too_long(grid: FakeGrid, tmp_path: Path) -> None:
+    file = tmp_path / "list"
+    with file.open("wb") as made:
+        made.write(b"a\n")
+        made.truncate(2**40)
+    result = deskgrid("submit", "--each", str(file), "--", "convert")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "deskgrid: line 2 of --each has more than 67,108,864 bytes, which is the limit\n"
+
+
 def test_a_line_that_is_not_utf_8_keeps_its_bytes(grid: FakeGrid) -> None:
     deskgrid("submit", "--each", "-", "--", "convert", stdin=b"a\ncaf\xe9\n")
     assert grid.submitted["items"] == ["a", "caf\udce9"]

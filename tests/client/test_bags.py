@@ -262,6 +262,11 @@ def test_what_the_broker_notes_is_kept_and_logged(fake: FakeGrid, grid: Grid, ca
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
+def test_one_text_is_no_items_of_a_command(grid: Grid) -> None:
+    with pytest.raises(BagRejected, match=r"are texts, such as \['abc'\], not one text"):
+        grid.command(["echo"], "abc")
+
+
 @pytest.mark.parametrize("explore", [False, True])
 @pytest.mark.parametrize("items", [[], iter([])])
 def test_an_empty_bag_has_ended(fake: FakeGrid, grid: Grid, items: Any, explore: bool) -> None:

@@ -56,8 +56,10 @@ def test_an_item_that_cannot_be_pickled_is_named(make: Callable[[], object], wor
     assert words in refused(make())
 
 
-def test_an_open_file_is_to_be_a_file(tmp_path: Path) -> None:
-    with open(tmp_path / "log", "w", encoding="utf-8") as file:
+@pytest.mark.parametrize("mode", ["w", "r", "rb", "r+"])
+def test_an_open_file_is_to_be_a_file(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "log").touch()
+    with open(tmp_path / "log", mode) as file:
         assert "it is an open file: pass deskgrid.File(path)" in refused(file)
 
 
