@@ -53,7 +53,7 @@ class Workers:
             self._detach(event.worker, now)
         before = grid.away.pop(event.worker, None)
         grid.changes += 1
-        grid.gangs.windows += 1
+        grid.gangs.windows_version += 1
         windows = announced(event.windows, now)
         worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
         worker.announced, worker.opened, worker.planned_s = worker.ends_at, now, event.uptime
@@ -122,7 +122,7 @@ class Workers:
             else:
                 changed = differ(worker.windows, windows)
                 grid.changes += changed
-                grid.gangs.windows += changed
+                grid.gangs.windows_version += changed
                 worker.windows = windows
         if worker is None:
             return
@@ -241,7 +241,7 @@ class Workers:
         """Take a worker's slots away; its tasks join the priority queue."""
         grid = self._grid
         grid.changes += 1
-        grid.gangs.windows += 1
+        grid.gangs.windows_version += 1
         worker = grid.slots.leave(name)
         grid.doubted.pop(name, None)
         self._trust.dismiss(worker)
@@ -264,7 +264,7 @@ class Workers:
         """A worker that is away will not be back."""
         grid = self._grid
         grid.changes += grid.away.pop(event.worker, None) is not None
-        grid.gangs.windows += 1
+        grid.gangs.windows_version += 1
         self._trust.forget(event.worker)
         grid.quarantine.forget_worker(event.worker)
         grid.rests.forget_worker(event.worker)
@@ -276,7 +276,7 @@ class Workers:
         grid = self._grid
         known = grid.away.get(name, Away(Windows()))
         grid.changes += differ(known.windows, windows)
-        grid.gangs.windows += 1
+        grid.gangs.windows_version += 1
         grid.away[name] = replace(known, windows=windows)
 
 

@@ -8,40 +8,41 @@ from deskgrid.scheduler.parallel.hosts import kept_idle, seats
 from deskgrid.scheduler.parallel.need import Need
 
 
-def within(look: DecisionView, job: ParallelJob, size: Size) -> Size:
+def capped(look: DecisionView, job: ParallelJob, size: Size) -> Size:
     """``size``, but no more than the largest site would have for a moldable job if nothing else ran there."""
     need = job.need
     if need.least == need.most:
         return size
-    sites = whole(look, need)
+    sites = seats_by_site(look, need)
     if not size.power:
-        return size._replace(ranks=max(need.least, min(size.ranks, room(look, need))))
+        return size._replace(ranks=max(need.least, min(size.ranks, largest(look, need))))
     power = max([sum([size.of(host) * count * need.slots for host, count in hosts]) for hosts in sites], default=0.0)
     return size._replace(power=min(size.power, power)) if power else size
 
 
-def room(look: DecisionView, need: Need) -> int:
+def largest(look: DecisionView, need: Need) -> int:
     """How many ranks the largest site would have for a job if nothing else ran on its PCs that are up."""
-    return max([sum([count for _, count in hosts]) for hosts in whole(look, need)], default=0)
+    return max([sum([count for _, count in hosts]) for hosts in seats_by_site(look, need)], default=0)
 
 
-def whole(look: DecisionView, need: Need) -> list[list[tuple[Host, int]]]:
+def seats_by_site(look: DecisionView, need: Need) -> list[list[tuple[Host, int]]]:
     """By site: how many ranks each PC could have; the same for all jobs with such a need."""
     what = need.slots, need.memory, need.labels
-    found = look.whole.get(what)
+    found = look.seats_by_site.get(what)
     if found is None:
-        found = look.whole[what] = []
+        found = look.seats_by_site[what] = []
         for site in look.view.sites:
             occupied: dict[Host, int] = {}
             for running in site.running if need.memory else ():
                 for host, ranks in running.ranks:
                     occupied[host] = occupied.get(host, 0) + ranks * running.job.need.memory
             suited = [host for host in site.hosts if host.labels >= need.labels]
-            found.append([(host, could(look, need, host, host.memory + occupied.get(host, 0))) for host in suited])
+            memory = {host: host.memory + occupied.get(host, 0) for host in suited}
+            found.append([(host, seats_alone(look, need, host, memory[host])) for host in suited])
     return found
 
 
-def could(look: DecisionView, need: Need, host: Host, memory: float) -> int:
+def seats_alone(look: DecisionView, need: Need, host: Host, memory: float) -> int:
     """How many ranks a PC could have with so many bytes if nothing else ran there."""
     return seats(host.slots - kept_idle(host, look.sharing), memory, need, look.sharing)
 

@@ -65,7 +65,7 @@ class DecisionView:
         default_factory=dict
     )
     # What `capacity` has found: by site, the ranks that each PC could have.
-    whole: dict[tuple[int, int, frozenset[str]], list[list[tuple[Host, int]]]] = field(default_factory=dict)
+    seats_by_site: dict[tuple[int, int, frozenset[str]], list[list[tuple[Host, int]]]] = field(default_factory=dict)
     # What `reservation` has found: windows, as (opens, closes, speed, ranks).
     windows: dict[tuple[Site, int, int, frozenset[str]], list[tuple[float, float, float, int]]] = field(
         default_factory=dict

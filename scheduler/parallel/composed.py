@@ -12,7 +12,7 @@ from math import inf
 from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelView, Start
-from deskgrid.scheduler.parallel.capacity import room, smaller, within
+from deskgrid.scheduler.parallel.capacity import capped, largest, smaller
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, HowMany, Size, Where, WhichNext
 from deskgrid.scheduler.parallel.hosts import places
 from deskgrid.scheduler.parallel.patience import least_patient
@@ -67,10 +67,10 @@ class Composed:
 
     def _begin(self, look: DecisionView, job: ParallelJob) -> Start | HeadReservation | None:
         """How the head starts now, or when it can start; None: in no known window."""
-        wanted = within(look, job, self.sizes.size(look, job))
+        wanted = capped(look, job, self.sizes.size(look, job))
         start = self.where.place(look, job, wanted)
         if start is None and (other := self.sizes.instead(look, job, wanted)) != wanted:
-            wanted = within(look, job, other)
+            wanted = capped(look, job, other)
             start = self.where.place(look, job, wanted)
         if start is not None:
             return start
@@ -85,7 +85,7 @@ class Composed:
 
     def _matters(self, look: DecisionView, job: ParallelJob) -> bool:
         """Whether it matters when the head can start: to others, or because it may never be able to."""
-        if look.view.singles or self.which.backfills or job.need.least > room(look, job.need):
+        if look.view.singles or self.which.backfills or job.need.least > largest(look, job.need):
             return True
         return any(host.closes < inf for site in look.view.sites for host in site.hosts)
 
@@ -101,7 +101,7 @@ class Composed:
             return
         failed = _Unplaceable()
         for job, wanted in self.sizes.fill(look, look.queue[1:], reserved):
-            size = within(look, job, wanted)
+            size = capped(look, job, wanted)
             if failed.covers(job, size):
                 continue
             start = self.where.place(look, job, size, reserved)

@@ -57,7 +57,7 @@ def kept_idle(host: Host, sharing: Sharing) -> int:
     return max(0, host.slots - int(min(sharing.mpl * host.processors, host.slots)))
 
 
-def believed(at: float, now: float, tolerance: float = 0.0) -> float:
+def expected_end(at: float, now: float, tolerance: float = 0.0) -> float:
     """When what should be over ``at`` will be, as far as anybody knows ``now``.
 
     What is late will take as long again as it is late: nothing else is known of it, and if everybody waited for its
@@ -73,7 +73,7 @@ def frees(host: Host, job: ParallelJob, now: float) -> Sequence[tuple[float, int
     if not host.frees or host.frees[0][0] >= now:
         return host.frees
     late = tolerance(job, now)
-    return sorted([(believed(at, now, late), slots) for at, slots in host.frees])
+    return sorted([(expected_end(at, now, late), slots) for at, slots in host.frees])
 
 
 def seats(idle: int, memory: float, need: Need, sharing: Sharing) -> int:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
-from deskgrid.scheduler.parallel.capacity import could, whole
+from deskgrid.scheduler.parallel.capacity import seats_alone, seats_by_site
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, Size
-from deskgrid.scheduler.parallel.hosts import believed, first, frees, kept_idle, seats, strongest
+from deskgrid.scheduler.parallel.hosts import expected_end, first, frees, kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import tolerance
 
@@ -69,7 +69,7 @@ def _at_site(horizon: _Horizon, job: ParallelJob, size: Size, until: float) -> I
     ranks = size.ranks if not size.power else job.need.least
     base = job.need.seconds(job.runtime, ranks)
     for speed in _levels({*site.hosts, *[host for *_, host in coming[:NEXT]]}, job.need):
-        if not coming or _meet(horizon, job.need, ranks, look.needs(base / speed), speed):
+        if not coming or _may_be_together(horizon, job.need, ranks, look.needs(base / speed), speed):
             found = _SiteSweep(horizon, job, base / speed, speed).first(size, until)
             if found is not None:
                 yield found
@@ -81,10 +81,10 @@ def _windows(horizon: _Horizon, need: Need) -> list[_Window]:
     what = site, need.slots, need.memory, need.labels
     found = look.windows.get(what)
     if found is None:
-        up = dict(_whole(horizon, need))
+        up = dict(_seats(horizon, need))
         found = [(look.now, host.closes, host.speed, count) for host, count in up.items()]
         found += [
-            (opens, closes, host.speed, up[host] if host in up else could(look, need, host, host.memory))
+            (opens, closes, host.speed, up[host] if host in up else seats_alone(look, need, host, host.memory))
             for opens, closes, host in coming
             if host.labels >= need.labels
         ]
@@ -92,14 +92,14 @@ def _windows(horizon: _Horizon, need: Need) -> list[_Window]:
     return found
 
 
-def _whole(horizon: _Horizon, need: Need) -> Sequence[tuple[Host, int]]:
-    return whole(horizon.look, need)[horizon.look.view.sites.index(horizon.site)]
+def _seats(horizon: _Horizon, need: Need) -> Sequence[tuple[Host, int]]:
+    return seats_by_site(horizon.look, need)[horizon.look.view.sites.index(horizon.site)]
 
 
-def _meet(horizon: _Horizon, need: Need, ranks: int, lasts: float, speed: float) -> bool:
+def _may_be_together(horizon: _Horizon, need: Need, ranks: int, lasts: float, speed: float) -> bool:
     """Whether so many ranks could be together for so long, on PCs of this speed or more. A sweep costs far more."""
     latest = horizon.look.now + lasts
-    up = [count for host, count in _whole(horizon, need) if host.closes > latest and host.speed >= speed]
+    up = [count for host, count in _seats(horizon, need) if host.closes > latest and host.speed >= speed]
     if sum(up) >= ranks:
         return True  # as with most jobs: windows to come need not be looked at
     long = [
@@ -213,7 +213,7 @@ class _SiteSweep:
                 for host, ranks in running.ranks:
                     memory = float(running.job.need.memory * ranks)
                     self._held[host] = self._held.get(host, 0.0) + memory
-                    at = believed(running.ends, self.now, late)
+                    at = expected_end(running.ends, self.now, late)
                     if host in known and at < host.closes:
                         ends.append(_HostChange(at, 0, host, 0, memory))
         ends.sort(key=_when)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
-from deskgrid.scheduler.parallel.hosts import believed
+from deskgrid.scheduler.parallel.hosts import expected_end
 from deskgrid.scheduler.parallel.possible import Possible, PossibleHost
 from deskgrid.scheduler.state.gangs import host_of
 from deskgrid.scheduler.state.grid import SchedulerState
@@ -24,8 +24,8 @@ class ComingBySite:
 
     def at(self, site: Site, now: float) -> Sequence[_Coming]:
         """Windows of the PCs of a site, up or away, as (opens, closes, host), by ``opens``."""
-        if self._grid.gangs.windows != self._version:
-            self._version = self._grid.gangs.windows
+        if self._grid.gangs.windows_version != self._version:
+            self._version = self._grid.gangs.windows_version
             self._known = {}
         rows = self._known.get(site)
         if rows is None:
@@ -35,7 +35,7 @@ class ComingBySite:
         late = [
             (opens, closes, host)
             for planned, closes, host in rows[:start]
-            if (opens := believed(planned, now)) < closes and self._is_away(host)
+            if (opens := expected_end(planned, now)) < closes and self._is_away(host)
         ]
         return sorted(late + rows[start:], key=_opens) if late else rows[start:]
 
@@ -67,7 +67,7 @@ class Bounds:
     def now(self, *, tight: bool = False) -> Possible:
         """A bound of what can start. ``tight``: also of what no longer can, because windows have become shorter."""
         grid, table = self._grid, self._grid.gangs
-        version = table.windows, table.gains
+        version = table.windows_version, table.gains_version
         if version != self._version or (tight and self._at < grid.now):
             self._version, self._at = version, grid.now
             self._known = Possible([list(self._offers(site)) for site in table.sites])

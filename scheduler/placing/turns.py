@@ -65,9 +65,9 @@ class PassTurns:
         self._of: dict[GridShare, _WaitingShare] = {}
         self._most = True, math.inf
         if not self.alone:
-            self._meet()
+            self._line_up()
 
-    def _meet(self) -> None:
+    def _line_up(self) -> None:
         shares = {category.account.share for category in self.categories}
         looks = len(shares) > 1 and len(self._grid.slots.slots) <= SLOTS
         running = self._running() if looks else None

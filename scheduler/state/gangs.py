@@ -48,8 +48,8 @@ class GangTable:
     ``touched``: workers of which single tasks may have other slots than when a policy looked last.
     ``resting``: idle slots that gangs left, and that are in no index until a single task may need one.
     ``kept``: slots that are kept for a waiting gang. ``reserved``: waiting tasks for which slots are kept, or will be
-    when they are up. ``windows``: grows with each change of windows to come. ``gains``: grows when a PC that is up
-    stays for longer than was known, or has become faster, or has other labels.
+    when they are up. ``windows_version``: grows with each change of windows to come. ``gains_version``: grows when a PC
+    that is up stays for longer than was known, or has become faster, or has other labels.
     """
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class GangTable:
         self.resting: dict[int, Slot] = {}
         self.kept: dict[int, Slot] = {}
         self.reserved: dict[int, Reservation] = {}
-        self.windows = 0
-        self.gains = 0
+        self.windows_version = 0
+        self.gains_version = 0
         self._site_of: dict[tuple[str, str], Site] = {}
 
     def queue(self, category: Category) -> JobQueue:
@@ -122,12 +122,12 @@ class GangTable:
         """Other environments are ready on a PC."""
         if (machine := self.machines.get(worker.name)) is not None:
             machine.host.labels = _labels(worker)
-            self.gains += 1
+            self.gains_version += 1
 
     def refresh(self, machine: Machine, free: list[Slot], others: list[tuple[float, int]], memory: float) -> None:
         """Single tasks have other slots of a PC. ``others``: when these should be free. ``memory``: what is free."""
         host, worker = machine.host, machine.worker
-        self.gains += worker.ends_at > host.closes or worker.exact > host.speed
+        self.gains_version += worker.ends_at > host.closes or worker.exact > host.speed
         host.closes, host.speed, host.load, host.memory = worker.ends_at, worker.exact, worker.load, memory
         host.site.idle += len(free) - host.idle
         machine.free, host.idle = free, len(free)

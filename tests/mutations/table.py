@@ -339,7 +339,7 @@ MUTATIONS = (
     ),
     Mutation(
         "let somebody wait who has nothing on a slot",
-        "deskgrid.scheduler.placing.turns:PassTurns._meet",
+        "deskgrid.scheduler.placing.turns:PassTurns._line_up",
         "share.turn(self._grid.now, served)",
         "share.turn(self._grid.now, True)",
         "people",
@@ -800,7 +800,7 @@ MUTATIONS = (
     Mutation(
         "do not look again at gangs that could never start when a PC stays for longer",
         "deskgrid.scheduler.state.gangs:GangTable.refresh",
-        "self.gains += worker.ends_at > host.closes or worker.exact > host.speed",
+        "self.gains_version += worker.ends_at > host.closes or worker.exact > host.speed",
         "pass",
         "gangs in the scheduler",
     ),

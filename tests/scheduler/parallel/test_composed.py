@@ -291,7 +291,7 @@ class Unbounded(Watched):
         for job in view.waiting:
             found = earliest(DecisionView(view, view.now, [job], Rigid()), job, Size(job.need.most))
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(reservation, "_meet", lambda *_: True)
+                patch.setattr(reservation, "_may_be_together", lambda *_: True)
                 swept = earliest(DecisionView(view, view.now, [job], Rigid()), job, Size(job.need.most))
             assert [found and (found.ranks, found.at, found.seconds)] == [
                 swept and (swept.ranks, swept.at, swept.seconds)

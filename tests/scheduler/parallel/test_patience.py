@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler.parallel.base import ParallelJob, Start
-from deskgrid.scheduler.parallel.hosts import believed, frees
+from deskgrid.scheduler.parallel.hosts import expected_end, frees
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import LEAST_S, PART, PATIENCE, least_patient, patience_ends, tolerance
 from deskgrid.scheduler.parallel.speedup import Amdahl
@@ -54,7 +54,7 @@ def test_the_next_one_comes_first_when_those_before_it_have_less_than_a_quarter(
 def test_work_that_is_late_may_end_at_any_moment_when_patience_ended_twice_as_long_ago() -> None:
     waits = gang(2, 2, 1.0)
     assert [tolerance(waits, LEAST_S + seconds) for seconds in (-10.0, 0.0, 30.0)] == [0.0, 0.0, 15.0]
-    assert [believed(at, 100.0, 15.0) for at in (101.0, 100.0, 85.0, 84.0)] == [101.0, 100.0, 100.0, 116.0]
+    assert [expected_end(at, 100.0, 15.0) for at in (101.0, 100.0, 85.0, 84.0)] == [101.0, 100.0, 100.0, 116.0]
     hosts = hosts_of("A", 1, 3)
     grid = grid_of(hosts, [], 600.0)
     for task, seconds in enumerate((10.0, 20.0, 50.0)):
