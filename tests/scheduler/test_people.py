@@ -428,6 +428,20 @@ def test_cancelled_tasks_keep_their_licences_until_their_worker_has_answered_for
     assert [other] in grid.tell_pass().values()
 
 
+def test_an_answer_for_other_work_frees_no_licence_of_what_a_worker_is_to_stop() -> None:
+    grid = Grid(packing())
+    grid.tell(ev.LicencesCounted({"m": 1}))
+    (task,) = grid.tasks(5.0, key=CategoryKey(licences=(("m", 1),)))
+    (free,) = grid.tasks(5.0, bag=1)
+    grid.pc("a", 100, slots=2)
+    grid.tell_pass()
+    grid.cancel(task)
+    assert grid.end(free, worker="a") == [free]
+    assert grid.inside.categories.licences.free("m") == 0
+    assert list(grid.scheduler.owed_by("a")) == [grid.attempts[task]]
+    assert grid.scheduler.silent_slots("a") == 0
+
+
 def test_tasks_that_were_sent_ahead_to_a_silent_worker_keep_their_licences_until_it_answers() -> None:
     grid = Grid(pgs())
     grid.tell(ev.LicencesCounted({"m": 2}))
