@@ -257,6 +257,108 @@ def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path, second: str) -
     assert eventually(lambda: not any(alive(pid) for pid in pids))
 
 
+# A Python, or a program, that leaves a process in a session of its own, and hangs. It tells their ids.
+HANGS = """#!{python}
+import os, pathlib, threading
+read, write = os.pipe()
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        os.write(write, str(os.getpid()).encode())
+        threading.Event().wait(300)
+    os._exit(0)
+os.wait()
+note = pathlib.Path({note!r})
+note.with_suffix(".new").write_text(f"{{os.getpid()}} {{os.read(read, 20).decode()}}")
+note.with_suffix(".new").rename(note)
+threading.Event().wait(300)
+"""
+# Workers that are killed while what they have started hangs: the parent of an environment, the guard, and a helper.
+HANGING_WORKERS = {
+    "the parent of an environment": """
+from tests.executor.rig import *
+from deskgrid.worker.environments.site import EnvironmentSite
+rig = Rig()
+rig.executor.sites = {"key": EnvironmentSite("identity", sys.argv[1], sys.argv[2], sys.argv[1])}
+(job,) = rig.jobs(rig.know(python_template(lambda: 1)), call())
+rig.executor.run(0, [job._replace(environment="key")])
+""",
+    "the guard": """
+from tests.executor.rig import *
+from deskgrid.worker.run import nursery
+nursery.PROGRAM = Path(sys.argv[2])
+rig = Rig()
+rig.executor.start()
+""",
+    "a helper": """
+from pathlib import Path
+from deskgrid.worker.environments import helpers
+helpers.PROGRAM = Path(sys.argv[2])
+threading.Thread(target=helpers.Helpers(0).run, args=["check"], daemon=True).start()
+""",
+}
+
+
+@linux
+@pytest.mark.parametrize("what", HANGING_WORKERS)
+def test_what_hangs_before_it_is_up_ends_with_the_worker(tmp_path: Path, what: str) -> None:
+    program, note = tmp_path / "hangs", tmp_path / "note"
+    program.write_text(HANGS.format(python=sys.executable, note=str(note)))
+    program.chmod(0o755)
+    start = f"import sys, threading\n{HANGING_WORKERS[what]}\nprint('up', flush=True)\nthreading.Event().wait(300)"
+    with subprocess.Popen(
+        [sys.executable, "-c", start, str(tmp_path), str(program)],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+    ) as worker:
+        try:
+            hanging, left = map(int, written(note).split())
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == b"up\n"
+            assert alive(hanging)
+        finally:
+            worker.kill()
+    try:
+        assert eventually(lambda: not alive(hanging))
+        if what == "the parent of an environment":  # others run nobody's code
+            assert eventually(lambda: not alive(left))
+    finally:
+        for pid in (hanging, left):
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+@linux
+def test_what_a_task_that_kills_its_parent_has_started_is_gone_when_it_has_ended(rig: Rig, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+
+    def task(path: str) -> None:
+        parent = os.getppid()
+        if not os.fork():
+            os.setsid()
+            if not os.fork():
+                with open(path, "w") as file:
+                    file.write(str(os.getpid()))
+                threading.Event().wait(300)
+            os._exit(0)
+        os.wait()
+        while not os.path.exists(path) or not os.path.getsize(path):
+            threading.Event().wait(0.005)
+        os.kill(parent, signal.SIGKILL)
+        threading.Event().wait(300)
+
+    ended = rig.call(task, str(note))
+    left = int(written(note))
+    try:
+        assert ended.outcome is Outcome.CRASH
+        assert not alive(left)
+    finally:
+        if alive(left):
+            os.kill(left, signal.SIGKILL)
+    assert value(rig.call(lambda: 1)) == 1
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no parent")
 def test_a_parent_that_a_task_has_stopped_goes_on(rig: Rig) -> None:
     def stop(number: int) -> None:

@@ -449,7 +449,7 @@ def test_nothing_more_is_asked_of_a_parent_that_was_killed_because_it_did_not_co
     hangs = tmp_path / "hangs.py"
     hangs.write_text("import threading; threading.Event().wait(300)")
     monkeypatch.setattr(nursery_module, "PROGRAM", hangs)
-    with closing(nursery_module.Nursery([sys.executable], 0, tmp_path / "log", {})) as nursery:
+    with closing(nursery_module.guard([sys.executable], 0, tmp_path / "log", {})) as nursery:
         nursery.start([], []).kill()
         assert nursery.ended
 

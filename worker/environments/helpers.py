@@ -4,15 +4,16 @@ What such a process says is checked: it has read what others wrote.
 """
 
 import json
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.environments.installer import Installer
-from deskgrid.worker.run.scope import priority_class
+from deskgrid.worker.run.scope import kill_at_the_end_of, priority_class
 
 PROGRAM = Path(__file__).with_name("install.py")
 # The largest wheels take a minute on an idle PC; on a busy one it takes much longer, but a hang is a hang. Seconds.
@@ -48,20 +49,9 @@ class Helpers:
         with self._lock:
             if self._closed:
                 raise Stopped
-            process = subprocess.Popen(
-                [sys.executable, "-I", str(PROGRAM), str(self._nice), *argv],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                encoding="utf-8",
-                errors="replace",
-                env={},
-                creationflags=priority_class(self._nice),
-                **self._how,
-            )
+            process, ours = self._started(argv)
             self._processes.add(process)
         assert process.stdout is not None
-        assert process.stdin is not None
         timer = threading.Timer(LIMIT_S, process.kill)
         timer.daemon = True
         timer.start()
@@ -79,7 +69,7 @@ class Helpers:
             timer.cancel()
             process.kill()
             process.stdout.close()
-            process.stdin.close()
+            os.close(ours)
             code = process.wait()
             with self._lock:
                 self._processes.discard(process)
@@ -89,6 +79,29 @@ class Helpers:
         if not said.keys() & _ENDS:
             return {"trouble": f"its helper ended before it was done (exit code {code})"}
         return said
+
+    def _started(self, argv: Sequence[str]) -> "tuple[subprocess.Popen[str], int]":
+        """Start a helper; return it, and the descriptor at whose end it ends. Raises OSError."""
+        lifeline, ours = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", str(PROGRAM), str(self._nice), *argv],
+                stdin=lifeline,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+                errors="replace",
+                env={},
+                creationflags=priority_class(self._nice),
+                **self._how,
+            )
+            kill_at_the_end_of(lifeline, process.pid)  # it may never get so far that it ends by itself
+        except OSError:
+            os.close(ours)
+            raise
+        finally:
+            os.close(lifeline)
+        return process, ours
 
     def stop(self) -> None:
         """Kill all helpers, and run no others until `go_on`."""

@@ -12,10 +12,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.run.folders import taken
+from deskgrid.worker.run.scope import SIGKILL, adopt
 
 # Variables of the worker's environment that tasks of another user inherit, in addition to that user's own (HOME, ...).
 KEPT = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
@@ -158,10 +160,10 @@ def check_account(account: UserAccount, program: Path) -> None:
     """Raise `AccountError` unless that user can run ``program`` with this Python and reach the temporary folder."""
     place = tempfile.gettempdir()
     argv = [sys.executable, "-P", "-c", _TRIAL, str(program), place]
+    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, **account.process()}
     try:
-        subprocess.run(
-            argv, check=True, timeout=TRY_S, stdin=subprocess.DEVNULL, capture_output=True, **account.process()
-        )
+        # It ends with the worker, which has no other threads so early.
+        subprocess.run(argv, check=True, timeout=TRY_S, preexec_fn=partial(adopt, SIGKILL), **how)
     except (OSError, subprocess.SubprocessError) as error:
         needs = f"needs {sys.executable} with deskgrid in it, and {place}"
         closed = _closed_to(account, (sys.executable, str(program), place))

@@ -1647,16 +1647,12 @@ def end_everything() -> None:
 def die_with(lifeline: int) -> None:
     """End everything as soon as the other end of this pipe closes.
 
-    A thread waits for that. On Linux the kernel sends SIGKILL, too (F_SETSIG of fcntl(2)).
+    A thread waits for that. On Linux the kernel sends SIGKILL, too.
     """
     os.set_inheritable(lifeline, False)
     threading.Thread(target=_die_at_the_end_of, args=(lifeline,), daemon=True).start()
     if sys.platform == "linux" and os.getpgrp() == os.getpid():
-        import fcntl
-
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+        scope.kill_at_the_end_of(lifeline, -os.getpgrp())
 
 
 def _die_at_the_end_of(lifeline: int) -> None:
@@ -1724,7 +1720,6 @@ def main(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         if target != descriptor:
             os.dup2(descriptor, target)
             os.close(descriptor)
-    scope.adopt(scope.SIGKILL)
     die_first()
     limit_memory(int(memory))
     printed = _descriptor(stdout) if stdout else descriptors[3]

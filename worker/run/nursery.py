@@ -2,7 +2,8 @@
 
 Rule 1: one thread for each nursery reads what it says, and touches nothing else. Whoever waits for a process is told
 even if its parent dies: then all its processes have ended.
-Rule 2: the parent of an environment runs as the user of its tasks, who may have taken it over. So what it says is
+Rule 2: the worker starts only the guard, which starts the parents of all processes and ends what they leave.
+Rule 3: the parent of an environment runs as the user of its tasks, who may have taken it over. So what it says is
 checked, and a parent that does not do what it is told is killed.
 """
 
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,10 @@ class Birth:
         self._nursery.say(["end", self._token, seconds])
         self._nursery.insist(self._token, seconds)
 
+    def go_on(self) -> None:
+        """Let it go on if somebody has stopped it."""
+        self._nursery.say(["go on", self._token])
+
     def wait(self) -> int | None:
         """Wait until nothing is left of it; return its code."""
         self._gone.wait()
@@ -92,12 +97,12 @@ class Birth:
 
 
 class Nursery:
-    """Starts a parent with ``python``, a program with its options. ``how``: more for `subprocess.Popen`.
+    """A parent of processes, with which it speaks. ``log``: the file for what the parent prints.
 
-    ``log``: the file for what it prints. Raises OSError.
+    ``begin``: starts the parent with its descriptors: that of its socket, and that of this file. Raises OSError.
     """
 
-    def __init__(self, python: Sequence[str], nice: int, log: Path, how: Mapping[str, Any]) -> None:
+    def __init__(self, begin: "Callable[[list[int]], Birth | _Guard]", log: Path) -> None:
         self._log = log
         self._tokens = itertools.count(1)
         self._births: dict[int, Birth] = {}
@@ -105,24 +110,24 @@ class Nursery:
         self._up = False
         self._ended = False
         self._socket, theirs = socket.socketpair()
-        with theirs:
-            argv = [*python, str(PROGRAM), str(theirs.fileno()), str(nice)]
-            how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True, **how}
-            try:
-                with log.open("wb") as stderr:
-                    self._popen: subprocess.Popen[bytes] = subprocess.Popen(
-                        argv, stderr=stderr, pass_fds=(theirs.fileno(),), **how
-                    )
-            except OSError:
-                self._socket.close()
-                raise
+        try:
+            with theirs, log.open("wb") as stderr:
+                self._parent = begin([theirs.fileno(), stderr.fileno()])
+        except OSError:
+            self._socket.close()
+            raise
         self._thread = threading.Thread(target=self._listen, name="deskgrid-nursery", daemon=True)
         self._thread.start()
 
     @property
     def pid(self) -> int:
         """The number of the parent."""
-        return self._popen.pid
+        return self._parent.pid
+
+    @property
+    def up(self) -> bool:
+        """Whether the parent has said anything."""
+        return self._up
 
     @property
     def ended(self) -> bool:
@@ -136,22 +141,33 @@ class Nursery:
 
     def start(self, arguments: Sequence[str], descriptors: Sequence[int]) -> Birth:
         """Ask for a process with these arguments and descriptors, which stay open here."""
+        return self._ask_for("start", list(arguments), descriptors)
+
+    def parent(self, log: Path) -> "Nursery":
+        """Ask the guard for another parent. Raises OSError."""
+        return Nursery(lambda descriptors: self._ask_for("parent", None, descriptors), log)
+
+    def program(self, python: Sequence[str], how: Mapping[str, Any], log: Path) -> "Nursery":
+        """Ask the guard for a parent that another Python runs. ``how``: as for `subprocess.Popen`. Raises OSError."""
+        what = {**how, "argv": [*python, str(PROGRAM), "0", ""]}  # the guard has given way already
+        return Nursery(lambda descriptors: self._ask_for("program", what, descriptors), log)
+
+    def _ask_for(self, kind: str, what: Any, descriptors: Sequence[int]) -> Birth:
         token = next(self._tokens)
         birth = self._births[token] = Birth(self, token)
-        packed = frame(["start", token, list(arguments)])
+        packed = frame([kind, token, what])
         with self._mine:
             if not self._ended and self._send(packed, descriptors):
                 return birth
         self._thread.join()
-        birth.is_gone(self._popen.returncode, self._trouble())
+        birth.is_gone(self._parent.code, self._trouble())
         self._births.pop(token, None)
         return birth
 
     def _send(self, data: bytes, descriptors: Sequence[int]) -> bool:
         """Send all of it; return whether the parent lives. A task may have stopped it, with all that it started."""
         if sys.platform != "win32":
-            with suppress(OSError):
-                self._popen.send_signal(signal.SIGCONT)
+            self._parent.go_on()
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
             with suppress(OSError):
                 self._socket.sendall(data[self._socket.sendmsg([data], [rights] if descriptors else []) :])
@@ -173,7 +189,7 @@ class Nursery:
 
     def _kill_parent(self) -> None:
         self._ended = True  # the next process is asked of another one, also before we hear that this one is dead
-        self._popen.kill()
+        self._parent.kill()
 
     def insist(self, token: int, seconds: float = 0.0) -> None:
         """Kill the parent if it has not ended a process in time, ``seconds`` from now on."""
@@ -195,11 +211,11 @@ class Nursery:
                     self._hear(kind, token, *what)
         with self._mine:
             self._ended = True
-        self._popen.kill()
-        self._popen.wait()
+        self._parent.kill()
+        self._parent.wait()
         trouble = self._trouble()
         for birth in list(self._births.values()):
-            birth.is_gone(self._popen.returncode, trouble)
+            birth.is_gone(self._parent.code, trouble)
         self._births.clear()
 
     def _hear(self, kind: str, token: int, what: Any) -> None:
@@ -220,7 +236,7 @@ class Nursery:
         """What the parent has said before it died."""
         with suppress(OSError), self._log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
-            return log.read(TAIL).decode("utf-8", "replace")
+            return log.read(TAIL).decode("utf-8", "replace") or self._parent.trouble
         return ""
 
     def close(self) -> None:
@@ -228,10 +244,64 @@ class Nursery:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         self._thread.join(CLOSE_LIMIT)
-        self._popen.kill()
+        self._parent.kill()
         self._thread.join()
         self._socket.close()
         self._log.unlink(missing_ok=True)
+
+
+class _Guard:
+    """The guard: the parent that this worker itself starts, as a `Birth` for the others. Raises OSError.
+
+    While it comes up, nobody's code runs that could close its lifeline.
+    """
+
+    trouble = ""
+
+    def __init__(
+        self, python: Sequence[str], nice: int, environment: Mapping[str, str], descriptors: Sequence[int]
+    ) -> None:
+        lifeline, self._lifeline = os.pipe()
+        worker, stderr = descriptors
+        argv = [*python, str(PROGRAM), str(nice), str(lifeline), str(worker)]
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
+        try:
+            self._popen: subprocess.Popen[bytes] = subprocess.Popen(
+                argv, stderr=stderr, env=environment, pass_fds=(worker, lifeline), **how
+            )
+            scope.kill_at_the_end_of(lifeline, self._popen.pid)
+        except OSError:
+            os.close(self._lifeline)
+            raise
+        finally:
+            os.close(lifeline)
+        self.pid = self._popen.pid
+
+    @property
+    def code(self) -> int | None:
+        return self._popen.returncode
+
+    def go_on(self) -> None:
+        if sys.platform != "win32":
+            with suppress(OSError):
+                self._popen.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._popen.kill()
+
+    def wait(self) -> None:
+        self._popen.wait()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def guard(python: Sequence[str], nice: int, log: Path, environment: Mapping[str, str]) -> Nursery:
+    """Start the guard with ``python``, a program with its options, and this environment. Raises OSError.
+
+    ``nice``: how far it, and all that comes from it, gives way. ``log``: the file for what it prints.
+    """
+    return Nursery(lambda descriptors: _Guard(python, nice, environment, descriptors), log)
 
 
 class _Messages(Frames):

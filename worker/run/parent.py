@@ -5,9 +5,14 @@ nobody's code and has one thread, so a copy of it (fork) is a clean process, and
 Rule 2: on Linux, what a process has started becomes a child of this one when that process ends, even if it left its
 process group or its session. Then it is killed. A process has ended only when nothing of it is left.
 Rule 3: it ends with the worker, and everything else with it: the worker's end of the socket closes, however it ends.
+Rule 4: the parents of one worker are the children of another one, the guard, which has no other children. So rules 2
+and 3 hold as well for a parent that a task kills, and for one that hangs in the code of an environment.
 
 The worker sends ``["start", token, arguments]`` with descriptors, ``["kill", token]``, and ``["end", token, seconds]``:
-kill it if it has not ended by itself by then. It hears ``["born", token, pid]``, ``["failed", token, reason]`` and
+kill it if it has not ended by itself by then. The guard gets ``["parent", token, nil]`` and ``["program", token, how]``
+instead of the first, with the descriptors of the new parent's socket and of the file for what it prints, and
+``["go on", token]`` for a parent that a task may have stopped. They say ``["born", token, pid]``, ``["failed", token,
+reason]`` and
 ``["ended", token, status]``, as `os.waitpid` has it. Before that comes ``["used", token, entries]``, perhaps several
 times: what of shared memory it and what it left had in use when they were killed, with names as bytes. A frame is a
 4-byte big-endian length and a msgpack array.
@@ -41,8 +46,9 @@ ENTRIES = 100
 
 
 class ForkOrder(NamedTuple):
-    """What a copy of this process is to be: the arguments of `child.main`, and its descriptors."""
+    """What a copy of this process is to be: another "parent", or to "start" with these arguments for `child.main`."""
 
+    kind: str
     arguments: list[str]
     descriptors: list[int]
 
@@ -83,9 +89,11 @@ class Parent:
                 if message is None:
                     self._end_all()
                     return None
-                if message[0] == "start":
+                if message[0] in ("start", "parent", "program"):
                     if self._start(message[1], descriptors):
-                        return ForkOrder(message[2], descriptors)
+                        return _order(message[0], message[2], descriptors)
+                elif message[0] == "go on":
+                    self._let_go_on(message[1])
                 else:
                     self._until[message[1]] = time.monotonic() + (message[2] if message[0] == "end" else 0.0)
             self._kill_overdue()
@@ -130,7 +138,8 @@ class Parent:
             self._worker.sendall(len(packed).to_bytes(4, "big") + packed)
 
     def _start(self, token: int, descriptors: list[int]) -> bool:
-        """Make a copy of this process; return whether this is it."""
+        """Make a copy of this process, which ends with it; return whether this is the copy."""
+        me = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
@@ -143,6 +152,7 @@ class Parent:
                 os.close(each)
             self._worker.close()
             os.setsid()
+            _end_with(me)
             return True
         for descriptor in descriptors:
             os.close(descriptor)
@@ -150,6 +160,11 @@ class Parent:
             self._pids[token], self._tokens[pid] = pid, token
             self._tell("born", token, pid)
         return False
+
+    def _let_go_on(self, token: int) -> None:
+        if (pid := self._pids.get(token)) is not None:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()
@@ -207,6 +222,41 @@ class Parent:
             for pid in _dead():
                 os.waitpid(pid, 0)
             time.sleep(LOOK_S)
+
+
+def _order(kind: str, what: Any, descriptors: list[int]) -> ForkOrder:
+    """In a copy: return what it is to be. A "program" is another one from here on."""
+    if kind == "start":
+        return ForkOrder(kind, what, descriptors)
+    os.dup2(descriptors.pop(), sys.stderr.fileno())
+    if kind == "program":
+        try:
+            _become(descriptors[0], **what)
+        except OSError as error:
+            print(error, file=sys.stderr, flush=True)
+        os._exit(1)
+    return ForkOrder(kind, [], descriptors)
+
+
+def _become(worker: int, argv: list[str], env: dict[str, str], **user: Any) -> None:
+    """Become the parent of an environment, which another Python runs, perhaps as another ``user``. Raises OSError."""
+    os.set_inheritable(worker, True)
+    guard = os.getppid()
+    if user:
+        os.chdir(user["cwd"])
+        os.umask(user["umask"])
+        os.setgroups(user["extra_groups"])
+        os.setresgid(*[user["group"]] * 3)
+        os.setresuid(*[user["user"]] * 3)
+        _end_with(guard)  # who becomes another would outlive it
+    os.execve(argv[0], [*argv, str(worker)], env)
+
+
+def _end_with(parent: int) -> None:
+    """Have this process end when its parent does; now, if that has ended already."""
+    scope.adopt(scope.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _kill(pid: int) -> None:

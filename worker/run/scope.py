@@ -750,6 +750,19 @@ def adopt(parent_s_end: int = 0) -> None:
         libc("prctl", _DEATH_SIGNAL, parent_s_end, 0, 0, 0)
 
 
+def kill_at_the_end_of(lifeline: int, owner: int) -> None:
+    """On Linux, have the kernel kill a process when the other end of a pipe closes: see F_SETSIG of fcntl(2).
+
+    ``owner``: the process, which has ``lifeline`` open; or a group, as a negative number.
+    """
+    if sys.platform == "linux":
+        import fcntl
+
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, owner)
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
 def become(uid: int, gid: int, groups: list[int], folder: str) -> None:
     """Become another user, as root, for good, who owns a folder that is out of his reach so far."""
     if sys.platform != "win32":

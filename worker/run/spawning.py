@@ -15,7 +15,7 @@ from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.child import notes_file_of
 from deskgrid.worker.run.folders import NOTES, WorkerFolder
 from deskgrid.worker.run.jobs import JobSaved
-from deskgrid.worker.run.nursery import Direct, Nursery
+from deskgrid.worker.run.nursery import Direct, Nursery, guard
 from deskgrid.worker.run.pool import RUN, AccountPlace, Accounts, NoAccount
 from deskgrid.worker.run.process import Process, Tell
 from deskgrid.worker.run.shared import Entry
@@ -70,6 +70,8 @@ class Spawner:
         self._keep = keep
         self._nice = nice
         self._spawned = 0
+        self._parents = 0
+        self._guard: Nursery | None = None
         self._nurseries: dict[tuple[str, ...], Nursery | Direct] = {}
         self._leftovers = Leftovers([place.uid for place in accounts.places if place.uid is not None])
         # Whose each process is.
@@ -183,28 +185,41 @@ class Spawner:
             nursery.close()
             nursery = None
         if nursery is None:
-            # "-u" is for C code that prints: else its lines would stay in C's buffer, and come with a later task.
-            python = [sys.executable, "-P", "-u"] if site is None else [site.python, "-I", "-u"]
-            nursery = self._new_nursery(python, site, place)
+            nursery = self._new_nursery(site, place)
         self._nurseries[name] = nursery
         idle = [each for each in self._nurseries if each not in (name, ("",)) and self._nurseries[each].empty]
         for each in idle[:-_KEPT]:
             self._nurseries.pop(each).close()
         return nursery
 
-    def _new_nursery(self, python: list[str], site: EnvironmentSite | None, place: AccountPlace) -> Nursery | Direct:
+    def _new_nursery(self, site: EnvironmentSite | None, place: AccountPlace) -> Nursery | Direct:
+        python = _own_python() if site is None else [site.python, "-I", "-u"]
         # Whatever its copies become: they show what it had when it began, as /proc/self/environ.
-        how: dict[str, Any] = {"env": environment(os.environ) if place.account is None else kept_variables()}
-        if site is not None:
-            how = how if place.account is None else place.account.process()
-            how["env"] = site.variables(how["env"])
-        log = self._folder.path / f"parent-{self._spawned}.log"
-        return Direct(python, self._nice) if sys.platform == "win32" else Nursery(python, self._nice, log, how)
+        variables = environment(os.environ) if place.account is None else kept_variables()
+        return Direct(python, self._nice) if sys.platform == "win32" else self._guarded(python, variables, site, place)
+
+    def _guarded(
+        self, python: list[str], variables: dict[str, str], site: EnvironmentSite | None, place: AccountPlace
+    ) -> Nursery:
+        if self._guard is not None and self._guard.ended:
+            self._guard.close()
+            self._guard = None
+        if self._guard is None:
+            self._guard = guard(_own_python(), self._nice, self._log(), variables)
+        if site is None:
+            return self._guard.parent(self._log())
+        how = {} if place.account is None else place.account.process()
+        return self._guard.program(python, {**how, "env": site.variables(how.get("env", variables))}, self._log())
+
+    def _log(self) -> Path:
+        self._parents += 1
+        return self._folder.path / f"parent-{self._parents}.log"
 
     @property
     def parents(self) -> list[int]:
-        """The numbers of the parents of its processes."""
-        return [each.pid for each in self._nurseries.values() if isinstance(each, Nursery)]
+        """The numbers of the guard, and of the parents that are up."""
+        guards = [] if self._guard is None else [self._guard.pid]
+        return guards + [each.pid for each in self._nurseries.values() if isinstance(each, Nursery) and each.up]
 
     def gone(self, process: Process) -> None:
         """A process has ended."""
@@ -230,7 +245,15 @@ class Spawner:
         for nursery in self._nurseries.values():
             nursery.close()
         self._nurseries.clear()
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
         self._leftovers.close()
+
+
+def _own_python() -> list[str]:
+    """The worker's Python. "-u" is for C code that prints: else its lines would stay, and come with a later task."""
+    return [sys.executable, "-P", "-u"]
 
 
 def variables_of(given: Mapping[str, str], temporary: Path, threads: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 PACKAGE = "_deskgrid_run"
-_OF_A_PARENT = 2
+_OF_A_PARENT = 3
 
 
 def _load(name: str) -> Any:
@@ -20,7 +20,9 @@ def _load(name: str) -> Any:
 
 
 def main() -> None:
-    """``start.py SOCKET NICE``: the number of a descriptor; how far this gives way.
+    """``start.py NICE LIFELINE SOCKET``: how far this gives way; the numbers of descriptors.
+
+    LIFELINE: ends this process until it is up; empty: it has none.
 
     Or ``start.py DESCRIPTORS ARGUMENTS``, to be what `child.main` makes of them: DESCRIPTORS are joined by commas.
     """
@@ -36,11 +38,16 @@ def main() -> None:
         child.main(arguments[1:], [int(each) for each in arguments[0].split(",") if each])
     else:
         scope, parent = _load("scope"), _load("parent")
-        scope.give_way(int(arguments[1]))
-        scope.adopt()
+        scope.give_way(int(arguments[0]))
+        if arguments[1]:
+            scope.adopt()
         gc.collect()
         gc.freeze()  # what copies share stays shared
-        copy = parent.Parent(int(arguments[0]), scope.children).serve()
+        worker = int(arguments[2])
+        if arguments[1]:
+            os.close(int(arguments[1]))
+        while (copy := parent.Parent(worker, scope.children).serve()) is not None and copy.kind == "parent":
+            (worker,) = copy.descriptors
         if copy is not None:
             child.main(copy.arguments, copy.descriptors)
 
