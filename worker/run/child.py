@@ -780,8 +780,9 @@ class CommandOutput:
         look: "Callable[[subprocess.Popen[bytes]], None] | None" = None,
     ) -> int:
         """Run a command, and return its code. ``look``: called every `COMMAND_S` while it runs. Raises OSError."""
-        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._stdout, "stderr": 2}
-        with subprocess.Popen(_words(argv), cwd=cwd, pass_fds=inherited, **how) as process:
+        # Its input is empty, and its errors go where ours go: so it is with what it inherits, except on Windows.
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": 2} if sys.platform == "win32" else {}
+        with subprocess.Popen(_words(argv), cwd=cwd, pass_fds=inherited, stdout=self._stdout, **how) as process:
             try:
                 self._follow(process, look)
             except BaseException:
@@ -808,17 +809,16 @@ class CommandOutput:
         ended: int,
     ) -> None:
         if sys.platform != "win32":
-            os.set_blocking(self._end, False)
             poller = select.poll()
-            for each in (self._end, ended):
+            # In this order: when the kernel finds that it has ended, it finds all that it has left in the pipe, too.
+            for each in (ended, self._end):
                 poller.register(each, select.POLLIN)
-            has_ended = False
-            while not has_ended:
-                poller.poll(None if look is None else COMMAND_S * 1000)
-                has_ended = process.poll() is not None
-                with suppress(BlockingIOError):  # of an ended one, take all that it has left in the pipe, and no more
-                    self._take(os.read(self._end, PIPE_MOST if has_ended else CHUNK))
-                if look is not None and not has_ended:
+            ready: dict[int, int] = {}
+            while ended not in ready:
+                ready = dict(poller.poll(None if look is None else COMMAND_S * 1000))
+                if self._end in ready:  # of an ended one, take all that is there, and no more
+                    self._take(os.read(self._end, PIPE_MOST if ended in ready else CHUNK))
+                if look is not None and ended not in ready:
                     look(process)
 
     def _follow_in_thread(
@@ -1187,7 +1187,7 @@ class Output:
         os.set_inheritable(stdout, False)
         # Private copies of an empty input and of the pipes, on which the marks travel.
         self.stdout = stdout
-        self._own = os.open(os.devnull, os.O_RDONLY), stdout, os.dup(2)
+        self._own = os.open(os.devnull, os.O_RDWR), stdout, os.dup(2)
         for target, descriptor in enumerate(self._own[:2]):
             os.dup2(descriptor, target)
         # How many marks were written, and what tells whether one is needed.
