@@ -165,6 +165,30 @@ def test_a_copy_that_a_task_forks_neither_speaks_nor_keeps_a_crash_unseen(rig: R
     assert error(left)[1] == "exit code 7"
 
 
+def another_program(note: str) -> None:
+    os.execvp("sleep", ["sleep", "300"])
+
+
+def closed_pipes(note: str) -> None:
+    os.closerange(3, 256)
+    threading.Event().wait(300)
+
+
+@posix
+@pytest.mark.parametrize("how", [another_program, closed_pipes])
+def test_a_process_that_cannot_report_any_more_is_killed(rig: Rig, tmp_path: Path, how: Callable[[str], None]) -> None:
+    def task(note: str) -> None:
+        Path(note).write_text(f"{os.getpid()}\n")
+        how(note)
+
+    note = tmp_path / "pid"
+    ended = rig.call(task, str(note))
+    assert ended.outcome is Outcome.CRASH
+    assert error(ended)[1] == "killed, because it closed its pipe to the worker"
+    assert not alive(int(written(note)))
+    assert value(rig.call(lambda: 1)) == 1
+
+
 @posix
 @pytest.mark.parametrize("kernel_helps", [True, False])
 def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Path, kernel_helps: bool) -> None:

@@ -79,6 +79,10 @@ class Birth:
         """Let it go on if somebody has stopped it."""
         self._nursery.say(["go on", self._token])
 
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long until nothing is left of it; return whether that is so."""
+        return self._gone.wait(seconds)
+
     def wait(self) -> int | None:
         """Wait until nothing is left of it; return its code."""
         self._gone.wait()

@@ -48,14 +48,16 @@ from deskgrid.worker.run.child import (
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, PrintedOutput, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines, with_printed
-from deskgrid.worker.run.scope import priority_class
+from deskgrid.worker.run.scope import SIGKILL, priority_class
 from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import Remembered
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
 CLOSE_LIMIT = 5.0
-# How long a process that is to end may take for what its program does at its end. Seconds.
+# How long a process that is to end, or has closed its pipe, may take for what its program does at its end. Seconds.
 END_LIMIT = 1.0
+# The code of a process that was killed.
+KILLED = 1 if sys.platform == "win32" else -SIGKILL
 # Bytes. A write of at most this size never blocks if the process has read everything except possibly the previous
 # write, which was no larger: the smallest pipe is 4 KiB (Windows) or 16 KiB (macOS).
 PIPE_ROOM = 2048 if sys.platform == "win32" else 8192
@@ -330,10 +332,13 @@ class Process:
         birth = self._started.birth
         with self._dying:
             self._dead = True
-            if garbled:
-                birth.kill()
+        cannot_speak = not garbled and not self.ending and not birth.ends_within(END_LIMIT)
+        if garbled or cannot_speak:
+            birth.kill()
         code = birth.wait()
         self.reason = garbled or _reason(code)
+        if cannot_speak and code == KILLED:
+            self.reason = "killed, because it closed its pipe to the worker"
         self._remove_shared_memory(birth.used)
         if self._group is not None:
             self.overran = self._group.overran()
@@ -571,6 +576,11 @@ class _WindowsBirth:
         timer.daemon = True
         timer.start()
 
+    def ends_within(self, seconds: float) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(seconds)
+        return self._popen.returncode is not None
+
     def wait(self) -> int | None:
         return self._popen.wait()
 
@@ -601,6 +611,6 @@ def _reason(code: int | None) -> str:
     """Describe how a process ended that we did not kill."""
     if code is None:
         return "it was refused by the system"
-    if sys.platform != "win32" and code == -signal.SIGKILL:
+    if sys.platform != "win32" and code == KILLED:
         return "killed, perhaps out of memory (SIGKILL)"
     return exit_text(code)
