@@ -8,8 +8,10 @@ import asyncio
 import atexit
 import builtins
 import contextvars
+import csv
 import decimal
 import faulthandler
+import fileinput
 import gc
 import importlib
 import json
@@ -28,6 +30,7 @@ import threading
 import time
 import tracemalloc
 import types
+import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing import shared_memory
@@ -107,6 +110,25 @@ def a_moment_later(change: Task) -> Task:
     def task() -> None:
         change()
         time.sleep(0.001)
+
+    return task
+
+
+def draw_thick_lines() -> Task:
+    def task() -> None:
+        from matplotlib import pyplot
+
+        pyplot.plot([1])
+        pyplot.rcParams["lines.linewidth"] = 9
+
+    return task
+
+
+def what_is_drawn() -> Task:
+    def task() -> tuple[int, float]:
+        from matplotlib import pyplot
+
+        return len(pyplot.gca().lines), pyplot.rcParams["lines.linewidth"]
 
     return task
 
@@ -279,6 +301,23 @@ CHANGED: dict[str, tuple[Task, Task]] = {
         a_moment_later(lambda: logging.getLogger().addFilter(lambda _: False)),
         lambda: logging.getLogger().filters,
     ),
+    "what logs are made of": (
+        a_moment_later(lambda: logging.setLogRecordFactory(logging.makeLogRecord)),
+        lambda: logging.getLogRecordFactory() is logging.LogRecord,
+    ),
+    "how long fields of tables may be": (
+        a_moment_later(lambda: csv.field_size_limit(10)),
+        csv.field_size_limit,
+    ),
+    "how pages are opened": (
+        a_moment_later(lambda: urllib.request.install_opener(urllib.request.build_opener())),
+        lambda: vars(urllib.request)["_opener"] is None,
+    ),
+    "lines that are read one by one": (
+        a_moment_later(lambda: next(fileinput.input("/etc/passwd"))),  # noqa: SIM115  # it stays open
+        lambda: next(fileinput.input("/etc/passwd")) != "",  # noqa: SIM115
+    ),
+    "what is drawn, and how": (draw_thick_lines(), what_is_drawn()),
     "warnings in logs": (
         a_moment_later(lambda: logging.captureWarnings(True)),
         lambda: (logging.captureWarnings(True), warnings.showwarning.__module__)[1],  # type: ignore[func-returns-value]

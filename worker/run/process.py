@@ -6,7 +6,6 @@ Rule 2: it is killed together with everything that it started, and dies when the
 
 import os
 import select
-import signal
 import struct
 import subprocess
 import sys

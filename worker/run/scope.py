@@ -274,9 +274,9 @@ def _read_limits() -> list[Any]:
     return [resource.getrlimit(each) for each in _RLIMITS]
 
 
-def _set(module: str, name: str) -> Callable[[Any], Any]:
-    """Return what sets a variable of a module."""
-    return lambda value: setattr(sys.modules[module], name, value)
+def _attribute(module: str, name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Return how to read, and to set, a variable of a module that may not be imported yet."""
+    return lambda: getattr(sys.modules[module], name), lambda value: setattr(sys.modules[module], name, value)
 
 
 def _call(module: str, name: str) -> Callable[..., Any]:
@@ -443,6 +443,7 @@ _SELDOM: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     _of(warnings, "showwarning", "formatwarning"),
     _of(logging, "_warnings_showwarning", "raiseExceptions", "lastResort"),
     _of(_ROOT, "disabled"),
+    _of(logging, "_logRecordFactory", "_loggerClass"),
     (lambda: vars(sys).get("tracebacklimit"), partial(vars(sys).__setitem__, "tracebacklimit")),
     (lambda: list(gc.callbacks), lambda callbacks: gc.callbacks.__setitem__(slice(None), callbacks)),
     (lambda: list(_ROOT.filters), lambda filters: _ROOT.filters.__setitem__(slice(None), filters)),
@@ -504,10 +505,36 @@ def _processes() -> Any:
     return sys.modules["multiprocessing.context"]._default_context
 
 
+def _read_style() -> Any:
+    """What matplotlib draws with; None: as it does when it has just been imported."""
+    matplotlib = sys.modules["matplotlib"]
+    now = dict.copy(matplotlib.rcParams)
+    return None if all(now[name] == value for name, value in _usual_style().items()) else now
+
+
+def _write_style(before: Any) -> None:
+    dict.update(sys.modules["matplotlib"].rcParams, _usual_style() if before is None else before)
+
+
+def _usual_style() -> dict[str, Any]:
+    """Without what draws, which it finds out when it is needed first."""
+    return {name: each for name, each in dict.items(sys.modules["matplotlib"].rcParamsOrig) if name != "backend"}
+
+
+def _read_figures() -> list[Any]:
+    return list(sys.modules["matplotlib._pylab_helpers"].Gcf.figs)
+
+
+def _close_figures(before: list[Any]) -> None:
+    for number in _read_figures():
+        if number not in before:
+            sys.modules["matplotlib._pylab_helpers"].Gcf.destroy(number)
+
+
 # State that a module keeps: how to read it, how to set it, and what it is when the module has just been imported.
 _MODULES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "socket": (_call("socket", "getdefaulttimeout"), _call("socket", "setdefaulttimeout"), None),
-    "tempfile": (lambda: sys.modules["tempfile"].tempdir, _set("tempfile", "tempdir"), None),
+    "tempfile": (*_attribute("tempfile", "tempdir"), None),
     "decimal": (_read_decimal, _write_decimal, _DECIMAL),
     "asyncio.events": (_read_loops, _write_loops, (None, None, False, None)),
     "multiprocessing.context": (
@@ -516,12 +543,18 @@ _MODULES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
         None,
     ),
     "_tracemalloc": (_call("_tracemalloc", "is_tracing"), lambda _: sys.modules["_tracemalloc"].stop(), False),
+    "_csv": (_call("_csv", "field_size_limit"), _call("_csv", "field_size_limit"), 128 * 1024),
+    "urllib.request": (*_attribute("urllib.request", "_opener"), None),
+    "fileinput": (*_attribute("fileinput", "_state"), None),
+    "matplotlib": (_read_style, _write_style, None),
+    "matplotlib._pylab_helpers": (_read_figures, _close_figures, []),
     "numpy": (_call("numpy", "geterr"), lambda how: sys.modules["numpy"].seterr(**how), _FLOATING),
 }
 
 
 # Modules whose state a task cannot change within no time without being noticed, or hardly ever does.
-_NOTICED = {"socket", "asyncio.events", "multiprocessing.context"}
+_NOTICED = {"socket", "asyncio.events", "multiprocessing.context", "urllib.request", "fileinput", "_csv"}
+_NOTICED |= {"matplotlib", "matplotlib._pylab_helpers"}
 # Modules whose state a task can change within no time, so it is always looked at once they are imported.
 _CHANGEABLE = {*_MODULES, "random", "numpy.random", "torch", "resource"} - _NOTICED
 
