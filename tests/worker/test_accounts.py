@@ -411,5 +411,69 @@ def test_what_an_account_leaves_on_a_disk_that_everybody_can_write_to_is_found(a
     assert [*clearing._open_disks(str(area / "mounts"))] == [f"{area}/for all"] * 2
 
 
+# What stands for a program that keeps what is to run later, for root to carry out: a file that it was let write.
+_KEEPER = """#!/bin/sh
+case "${{0##*/}} $1" in
+    "crontab -r") rest=$(grep -v "^every" {kept}) ;;
+    "crontab -l") grep "^every" {kept}; exit ;;
+    "atq ") grep -v "^every" {kept}; exit ;;
+    "atrm "*) rest=$(grep -v "^$1\\b" {kept}) ;;
+esac
+echo "$rest" > {kept}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_what_an_account_has_run_later_is_taken_back(area: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    area.chmod(0o755)
+    kept = area / "kept"
+    kept.write_text("every minute\n3\ttomorrow\n17\tin a year\n")
+    for program in ("crontab", "atq", "atrm"):
+        (area / program).write_text(_KEEPER.format(kept=kept))
+        (area / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{area}:{os.environ['PATH']}")
+    with users(1) as names:
+        (one,) = find_accounts(*names)
+        one.own(kept)
+        kept.chmod(0o600)
+        assert clearing.clear(one.uid, one.gid, [])
+        assert kept.read_text().strip() == ""
+        monkeypatch.setattr(clearing, "ROUNDS", 1)
+        (area / "crontab").write_text("#!/bin/sh\necho every minute\n")
+        assert not clearing.clear(one.uid, one.gid, [])
+
+
+# Adds a key to the keyring of the user that it becomes, or looks for it: add_key(2) and KEYCTL_SEARCH.
+_KEYS = """
+import ctypes, os, sys
+os.setgroups([])
+os.setgid({uid})
+os.setuid({uid})
+call = ctypes.CDLL(None).syscall
+if sys.argv[1] == "add":
+    print(call({keyctl} - 2, b"user", b"deskgrid-test", b"secret", ctypes.c_size_t(6), -4) > 0)
+else:
+    print(call({keyctl}, 10, -4, b"user", b"deskgrid-test", 0) > 0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs keyctl")
+def test_keys_that_the_kernel_keeps_for_an_account_go() -> None:
+    keyctl = clearing._KEYCTL[os.uname().machine]
+
+    def ask(uid: int, what: str) -> bool:
+        program = _KEYS.format(uid=uid, keyctl=keyctl)
+        said = subprocess.run([sys.executable, "-I", "-c", program, what], check=True, capture_output=True).stdout
+        return said == b"True\n"
+
+    with users(1) as names:
+        (one,) = find_accounts(*names)
+        if not ask(one.uid, "add"):
+            pytest.skip("this kernel keeps no keys")
+        assert ask(one.uid, "find")
+        assert clearing.clear(one.uid, one.gid, [])
+        assert not ask(one.uid, "find")
+
+
 def test_root_is_never_cleared() -> None:
     assert not clearing.clear(0, 0, [])

@@ -11,11 +11,14 @@ import os
 import re
 import signal
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from deskgrid.worker.run import beneath
 
@@ -24,6 +27,13 @@ COMMON = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
 # How often it is tried, and seconds between: processes that hang in a system call end when that returns.
 ROUNDS = 50
 PAUSE_S = 0.1
+# What keeps keys for each user, beside those of processes: see keyctl(2). These are what it has for itself, and for its
+# sessions; a third outlives both. The calls: clear, and get the third, into what this process has.
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
+_OF_USER, _OF_SESSIONS, _OF_PROCESS = -4, -5, -2
+_CLEAR_KEYS, _GET_PERSISTENT, _MINE = 7, 22, -1
+# How long a program may take that tells what a user has run later, or takes it back. Seconds.
+_LATER_S = 10.0
 # What removes a piece of System V's shared memory, its semaphores and its queues: IPC_RMID of each, everywhere.
 _REMOVE = 0
 _KINDS = (("shm", "shmctl"), ("sem", "semctl"), ("msg", "msgctl"))
@@ -40,7 +50,8 @@ def clear(uid: int, gid: int, folders: list[str]) -> bool:
     places = [Path(folder) for folder in (*folders, *COMMON, *_open_disks())]
     for _ in range(ROUNDS if uid else 0):
         _as(uid, gid, _kill_all)
-        if not _runs(uid, gid) and _as(uid, gid, lambda: _tidy(uid, places)):
+        # At last, nothing runs: what was to run later may have begun before it was taken back.
+        if not _runs(uid, gid) and _as(uid, gid, lambda: _tidy(uid, places)) and not _runs(uid, gid):
             return True
         time.sleep(PAUSE_S)
     return False
@@ -102,12 +113,48 @@ def _nothing_runs() -> None:
 
 def _tidy(uid: int, places: list[Path]) -> None:
     """Remove what this user, who we are now, has in these places. Raises ValueError if something stays."""
+    _cancel_later()
+    _remove_keys()
     for place in places:
         for folder, name in list(_left(uid, place)):
             beneath.remove(folder, name)
     _remove_ipc(uid)
     if any(True for place in places for _ in _left(uid, place)):
         raise ValueError("something stays")
+
+
+def _cancel_later() -> None:
+    """Take back what this user has run later, where there are programs for that. Raises ValueError if something stays.
+
+    Raises `subprocess.TimeoutExpired`.
+    """
+    _said("crontab", "-r")
+    for job in _jobs_of_at():
+        _said("atrm", job)
+    if _said("crontab", "-l") or _jobs_of_at():
+        raise ValueError("something is to run later")
+
+
+def _jobs_of_at() -> list[str]:
+    return [line.split()[0] for line in _said("atq").splitlines() if line.strip()]
+
+
+def _said(program: str, *arguments: str) -> str:
+    """What a program says; nothing if this user cannot run it, or it refuses."""
+    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "cwd": "/"}
+    with suppress(OSError, subprocess.CalledProcessError):
+        done = subprocess.run([program, *arguments], timeout=_LATER_S, check=True, **how)
+        return str(done.stdout, "utf-8", "replace")
+    return ""
+
+
+def _remove_keys() -> None:
+    """Remove the keys that the kernel keeps for this user although nothing of it runs."""
+    if sys.platform == "linux" and (keyctl := _KEYCTL.get(os.uname().machine)) is not None:
+        call = partial(ctypes.CDLL(None).syscall, keyctl)
+        persistent = call(_GET_PERSISTENT, _MINE, _OF_PROCESS)
+        for keyring in (_OF_USER, _OF_SESSIONS, *([persistent] if persistent > 0 else [])):
+            call(_CLEAR_KEYS, keyring)
 
 
 def _left(uid: int, place: Path) -> Iterator[tuple[Path, str]]:

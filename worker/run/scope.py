@@ -508,7 +508,7 @@ def _processes() -> Any:
 def _read_style() -> Any:
     """What matplotlib draws with; None: as it does when it has just been imported."""
     matplotlib = sys.modules["matplotlib"]
-    now = dict.copy(matplotlib.rcParams)
+    now = dict(dict.items(matplotlib.rcParams))
     return None if all(now[name] == value for name, value in _usual_style().items()) else now
 
 
