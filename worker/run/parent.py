@@ -228,7 +228,9 @@ def _order(kind: str, what: Any, descriptors: list[int]) -> ForkOrder:
     """In a copy: return what it is to be. A "program" is another one from here on."""
     if kind == "start":
         return ForkOrder(kind, what, descriptors)
-    os.dup2(descriptors.pop(), sys.stderr.fileno())
+    log = descriptors.pop()
+    os.dup2(log, sys.stderr.fileno())
+    os.close(log)  # else every task would have it open
     if kind == "program":
         try:
             _become(descriptors[0], **what)
