@@ -393,6 +393,13 @@ def test_what_a_task_changes_the_next_one_finds_as_it_was(rig: Rig, kind: str) -
     assert after == before
 
 
+def test_a_task_finds_variables_that_are_not_utf_8(rigs: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environb, b"CAFE", b"caf\xe9")
+    rig = rigs()
+    look = lambda: (os.environb[b"CAFE"], subprocess.check_output(["sh", "-c", "echo $CAFE"]))  # noqa: E731
+    assert run(rig, look) == [(b"caf\xe9", b"caf\xe9\n")]
+
+
 # The same, as a command sees it.
 SEEN_BY_COMMANDS = {
     "the current folder, removed": "pwd",

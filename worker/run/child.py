@@ -1390,7 +1390,7 @@ class Child:
         os.umask(account["umask"])
         scope.become(account["uid"], account["gid"], account["groups"], self._temporary.path)
         os.environ.clear()
-        os.environ.update(account["variables"])
+        os.environ.update({name: os.fsdecode(value) for name, value in account["variables"].items()})
         os.chdir(account["cwd"])
         self._surroundings.note()
 

@@ -122,7 +122,7 @@ class Parent:
             body = self._exactly(int.from_bytes(head, "big")) if head else b""
         except (ConnectionError, EOFError):
             return None, []
-        return (msgpack.unpackb(body) if body else None), found.tolist()
+        return (msgpack.unpackb(body, unicode_errors="surrogateescape") if body else None), found.tolist()
 
     def _exactly(self, count: int) -> bytes:
         data = b""

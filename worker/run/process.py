@@ -173,7 +173,8 @@ class Process:
         """Belong to a user from now on, with this environment: nobody's code has run in it."""
         self._account = account
         how = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "umask": UMASK, "cwd": account.home}
-        self.write([frame(["become", "", how | {"variables": variables}])], 0)
+        given = {name: os.fsencode(value) for name, value in variables.items()}
+        self.write([frame(["become", "", how | {"variables": given}])], 0)
 
     def confine(self, memory: int) -> None:
         """Let it use so many bytes of memory from now on, with all that it starts; 0: as much as any other process.
