@@ -186,6 +186,7 @@ KNOWN = {
     "worker/run/scope.py:_remove_folder": ("chmod rmtree walk", TASKS),
     "worker/run/scope.py:become": ("chown fchown", BECOMING),
     "worker/run/scope.py:children": ("listdir open", TASKS),
+    "worker/run/scope.py:_mounted_below": ("open", PROC),
     "worker/run/scope.py:parent_of": ("open", TASKS),
     "worker/run/scope.py:with_descendants": ("listdir open", TASKS),
     "worker/run/script.py:Script.__spec__": ("makedirs open", TASKS),

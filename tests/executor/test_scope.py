@@ -393,6 +393,36 @@ def test_what_a_task_changes_the_next_one_finds_as_it_was(rig: Rig, kind: str) -
     assert after == before
 
 
+def can_mount() -> bool:
+    """Whether this process may mount something: it is root, and in no container that forbids it."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return False
+    tried = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="only root can mount")
+@pytest.mark.parametrize("how", ["returns", "crashes"])
+def test_what_a_task_has_mounted_in_its_temporary_folder_is_not_removed_with_it(
+    rig: Rig, tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "owner").mkdir()
+    (tmp_path / "owner" / "precious").write_text("here")
+
+    def mount(source: str, how: str) -> str:
+        place = tempfile.mkdtemp(prefix="a place ")
+        subprocess.run(["mount", "--bind", source, place], check=True)
+        if how == "crashes":
+            os._exit(1)
+        return place
+
+    ended = rig.call(mount, str(tmp_path / "owner"), how)
+    assert (ended.outcome is Outcome.DONE) == (how == "returns")
+    assert value(rig.call(lambda: os.listdir(os.environ["TMPDIR"]))) == []
+    assert (tmp_path / "owner" / "precious").read_text() == "here"
+    assert eventually(lambda: "a\\040place" not in Path("/proc/self/mounts").read_text())
+
+
 def test_a_task_finds_variables_that_are_not_utf_8(rigs: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environb, b"CAFE", b"caf\xe9")
     rig = rigs()

@@ -194,6 +194,12 @@ def frame(message: list[Any], behind: list[memoryview] | None = None) -> bytes:
     return len(packed).to_bytes(4, "big") + packed
 
 
+def frame_of_names(message: list[Any]) -> bytes:
+    """Encode a message with texts of the system, such as variables and names of files, which need not be UTF-8."""
+    packed: bytes = msgpack.packb(message, unicode_errors="surrogateescape")
+    return len(packed).to_bytes(4, "big") + packed
+
+
 class Frames:
     """Reads frames from a pipe and decodes them, each with the large payloads that follow it."""
 
@@ -428,7 +434,8 @@ class TaskFiles:
     def end(self) -> None:
         """The attempt has ended; remove what it made in its own folder, unless the worker collects something there."""
         if self._made:
-            shutil.rmtree(self.folder(), ignore_errors=True)
+            if scope.unmount_below(self.folder()):
+                shutil.rmtree(self.folder(), ignore_errors=True)
             with suppress(OSError):
                 os.rmdir(os.path.dirname(self.folder()))
         self._made = False
@@ -747,7 +754,8 @@ def _fresh_folder(name: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if scope.unmount_below(name):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class CommandOutput:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.run import beneath
+from deskgrid.worker.run.scope import unmount_below
 
 # Where every user may leave something, beside local disks that everybody can write to.
 COMMON = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
@@ -116,6 +117,7 @@ def _tidy(uid: int, places: list[Path]) -> None:
     _cancel_later()
     _remove_keys()
     for place in places:
+        unmount_below(str(place))
         for folder, name in list(_left(uid, place)):
             beneath.remove(folder, name)
     _remove_ipc(uid)

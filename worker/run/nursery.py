@@ -20,10 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgpack
-
 from deskgrid.worker.run import scope
-from deskgrid.worker.run.child import Frames
+from deskgrid.worker.run.child import Frames, frame_of_names
 from deskgrid.worker.run.shared import Entry
 
 PROGRAM = Path(__file__).with_name("start.py")
@@ -161,7 +159,7 @@ class Nursery:
     def _ask_for(self, kind: str, what: Any, descriptors: Sequence[int]) -> Birth:
         token = next(self._tokens)
         birth = self._births[token] = Birth(self, token)
-        packed = _packed([kind, token, what])
+        packed = frame_of_names([kind, token, what])
         with self._mine:
             if not self._ended and self._send(packed, descriptors):
                 return birth
@@ -183,7 +181,7 @@ class Nursery:
     def say(self, message: list[Any]) -> None:
         """Tell the parent something."""
         with self._mine:
-            self._send(_packed(message), ())
+            self._send(frame_of_names(message), ())
 
     def kill(self, token: int) -> None:
         """Kill a process. A parent that has not come up, and may never do, is killed itself."""
@@ -308,12 +306,6 @@ def guard(python: Sequence[str], nice: int, log: Path, environment: Mapping[str,
     ``nice``: how far it, and all that comes from it, gives way. ``log``: the file for what it prints.
     """
     return Nursery(lambda descriptors: _Guard(python, nice, environment, descriptors), log)
-
-
-def _packed(message: list[Any]) -> bytes:
-    """A frame for a parent. Variables need not be UTF-8."""
-    packed: bytes = msgpack.packb(message, unicode_errors="surrogateescape")
-    return len(packed).to_bytes(4, "big") + packed
 
 
 class _Messages(Frames):

@@ -47,7 +47,7 @@ from deskgrid.worker.run.child import (
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, PrintedOutput, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines, with_printed
-from deskgrid.worker.run.scope import SIGKILL, priority_class
+from deskgrid.worker.run.scope import SIGKILL, priority_class, unmount_below
 from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import Remembered
 
@@ -355,7 +355,10 @@ class Process:
     def _tidy(self) -> None:
         """Remove the files that tasks have left: here, because that takes long if they are many."""
         folder = Path(tasks_folder_of(self._times_file))
-        remove(folder.parent.parent, f"{folder.name}.tmp")
+        temporary = folder.parent.parent / f"{folder.name}.tmp"
+        # Root does not unmount where an account can write. What that mounts has ended with its processes.
+        if self._account is not None or unmount_below(str(temporary)):
+            remove(temporary.parent, temporary.name)
         if self._times is not None:
             left = list[str]()
             with suppress(OSError), closing(names_in(folder.parent.parent, folder.parent.name)) as names:

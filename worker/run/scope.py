@@ -15,6 +15,7 @@ import importlib
 import locale
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -41,6 +42,8 @@ QUICK_S = 20e-6
 # How long children that were killed may take to end. Seconds.
 KILL_S = 2.0
 _LOOK_S = 0.002
+# How long something may take to be unmounted. Seconds.
+UNMOUNT_S = 10.0
 # The entry of a folder for temporary files that is clean has this age: no change of ours or of a task leaves it.
 _OLD_S = 3600
 # The largest of nice(2).
@@ -604,6 +607,8 @@ class Temporary:
             return False
         try:
             if os.stat(self._place).st_mtime_ns != self._clean:
+                if not unmount_below(self.path):
+                    return False
                 with os.scandir(self.path) as entries:
                     for entry in entries:
                         _remove(entry)
@@ -634,6 +639,29 @@ def _remove_folder(path: str) -> None:
                     if not os.path.islink(inner := os.path.join(folder, each)):
                         os.chmod(inner, 0o700)
         shutil.rmtree(path, ignore_errors=True)
+
+
+def unmount_below(folder: str) -> bool:
+    """Unmount what a task has mounted in a folder; return whether nothing is: only then may all of it be removed."""
+    for place in reversed(_mounted_below(folder)):
+        import subprocess  # here, because few tasks need it
+
+        for program in (["umount", "-l"], ["fusermount3", "-uz"], ["fusermount", "-uz"]):
+            with suppress(OSError, subprocess.SubprocessError):
+                subprocess.run([*program, place], check=True, capture_output=True, timeout=UNMOUNT_S)
+                break
+    return not _mounted_below(folder)
+
+
+def _mounted_below(folder: str) -> list[str]:
+    """Return where something is mounted in a folder, as far as the system tells; outer places first."""
+    start = os.path.join(os.path.realpath(folder), "").encode(errors="surrogateescape")
+    start = re.sub(rb"[\\ \t\n]", lambda found: b"\\%03o" % found[0][0], start)
+    with suppress(OSError), open("/proc/self/mounts", "rb") as file:
+        if start in (data := file.read()):
+            places = [place for line in data.splitlines() if (place := line.split(b" ")[1]).startswith(start)]
+            return [os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda n: bytes([int(n[1], 8)]), each)) for each in places]
+    return []
 
 
 def _is_root() -> bool:
