@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,29 @@ def test_no_task_can_read_a_key_or_what_the_worker_keeps(live: LiveGrid, start: 
         assert value_of(live, python_template(_tried), call([*map(str, secret)])) == []
         (folder,) = folders
         assert (stat.S_IMODE(folder.stat().st_mode), folder.stat().st_uid) == (0o700, 0)
+
+
+@by_root
+def test_the_next_program_of_a_person_has_a_process_that_is_there_already(
+    live: LiveGrid, start: Callable[[], Any], user: str
+) -> None:
+    uid = pwd.getpwnam(user).pw_uid
+
+    def running() -> set[int]:
+        found = set()
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has just ended
+                found |= {int(path.name)} if path.stat().st_uid == uid else set()
+        return found
+
+    with start() as worker:
+        assert worker.joined(), worker.said
+        first = value_of(live, python_template(os.getpid))
+        assert eventually(lambda: len(running()) == 2)
+        there = running()
+        second = value_of(live, python_template(os.getpid))
+    assert first != second
+    assert {first, second} == there
 
 
 @by_root

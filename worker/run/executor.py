@@ -172,6 +172,7 @@ class Executor:
             raise ValueError(f"slot {slot} has jobs in another environment, or of another program")
         if self._accounts.count and target.program.owner != jobs[0].program.owner:
             self._retire(target)
+            self._drop_spare(target)
         target.environment, target.program = jobs[0].environment, jobs[0].program
         if not target.jobs:
             target.since = None
@@ -198,7 +199,7 @@ class Executor:
             slot.elapsed(now)
         ended: list[JobEnded] = []
         for slot in self._slots:
-            if not slot.jobs and slot.process is not None and slot.process.program is not None:
+            if not slot.jobs and self._is_somebodys(slot):
                 self._renew(slot, now)
         while self._said:
             process, said = self._said.popleft()
@@ -285,6 +286,7 @@ class Executor:
         for slot in self._slots:
             if not slot.jobs and slot.program.owner not in keep:
                 self._retire(slot)
+                self._drop_spare(slot)
 
     def close(self) -> None:
         """End all idle processes, kill the others, and remove the unpacked bundles. May be called again."""
@@ -330,11 +332,17 @@ class Executor:
     def _start_spare(self, slot: ProcessSlot) -> None:
         """Start the process for the next program, so that its first task does not wait for it.
 
-        If there are accounts, nobody knows whose that will be.
+        If there are accounts, it is for the next program of the same person, as long as that person has the account.
         """
-        if slot.spare is None and not self._accounts.count:
+        if slot.spare is None:
+            owner = slot.program.owner if self._accounts.count else ""
             with suppress(OSError):  # the next start tells
-                slot.spare = self._spawner.spawn(slot.index, slot.environment, "", self._tell)
+                slot.spare = self._spawner.spawn(slot.index, slot.environment, owner, self._tell)
+
+    def _is_somebodys(self, slot: ProcessSlot) -> bool:
+        """Whether a person's program has the process of a slot, or a person's account its spare one."""
+        has_process = slot.process is not None and slot.process.program is not None
+        return has_process or (bool(self._accounts.count) and slot.spare is not None)
 
     def _drop_spare(self, slot: ProcessSlot) -> None:
         if slot.spare is not None:
@@ -370,6 +378,8 @@ class Executor:
             slot.idle_since = now
         elif now - slot.idle_since >= IDLE_S:
             self._retire(slot)
+            if self._accounts.count:
+                self._drop_spare(slot)
             self._start(slot)
 
     def _release(self, slot: ProcessSlot) -> None:
