@@ -189,17 +189,13 @@ def test_what_another_program_has_made_under_the_same_name_stays(rig: Rig, name:
         memory = SharedMemory(name, create=True, size=100)
         resource_tracker.unregister(f"/{name}", "shared_memory")
         memory.close()
+        open(f"{gate}.made", "w").close()
         while not os.path.exists(gate):
             time.sleep(0.01)
         os.kill(os.getpid(), 9)
 
     rig.executor.run(0, rig.jobs(rig.know(python_template(task)), call(name, str(tmp_path / "gate"))))
-
-    def polled() -> bool:
-        rig.poll()
-        return (SHM / name).exists()
-
-    assert eventually(polled)
+    assert eventually(lambda: rig.poll() is not None and (tmp_path / "gate.made").exists())
     (SHM / name).unlink()
     (SHM / name).write_bytes(b"the owner's")
     (tmp_path / "gate").touch()
@@ -215,11 +211,12 @@ from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.jobs import Job
 from tests.executor.rig import call, python_template
 
-def task(closed, mapped):
+def task(closed, mapped, made):
     import time
     from multiprocessing.shared_memory import SharedMemory
     SharedMemory(closed, create=True, size=100).close()
     kept = SharedMemory(mapped, create=True, size=100)
+    open(made, "w").close()
     time.sleep(1000)
 
 executor = Executor(1, "pc", lambda: None)
@@ -234,18 +231,21 @@ while True:
 def test_shared_memory_of_tasks_is_gone_when_their_worker_was_killed_and_the_next_one_starts(
     name: str, tmp_path: Path
 ) -> None:
-    closed, mapped = SHM / name, SHM / f"{name}-mapped"
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    argv = [sys.executable, "-c", WORKER, closed.name, mapped.name]
+    closed, mapped, made, place = SHM / name, SHM / f"{name}-mapped", tmp_path / "made", tmp_path / "place"
+    place.mkdir()
+    environment = os.environ | {"TMPDIR": str(place)}
+    argv = [sys.executable, "-c", WORKER, closed.name, mapped.name, str(made)]
     with subprocess.Popen(argv, cwd=ROOT, env=environment) as process:
         try:
-            assert eventually(lambda: closed.exists() and mapped.exists())
+            assert eventually(made.exists)
+            assert closed.exists()
+            assert mapped.exists()
         finally:
             process.kill()
-    remove_abandoned(tmp_path)
+    remove_abandoned(place)
     assert not closed.exists()
     assert not mapped.exists()
-    assert list(tmp_path.iterdir()) == []
+    assert list(place.iterdir()) == []
 
 
 def test_names_in_memory_of_a_killed_task_cost_no_other_task_however_many_and_odd_they_are(

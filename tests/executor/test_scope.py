@@ -40,6 +40,7 @@ from typing import Any
 import pytest
 
 from deskgrid.wire import Outcome
+from deskgrid.worker.run import scope
 from deskgrid.worker.run.jobs import Program
 from deskgrid.worker.run.spawning import THREADS, variables_of
 from tests.executor.rig import Rig, alive, call, command_template, error, python_template, value, written
@@ -428,6 +429,18 @@ def test_a_task_finds_variables_that_are_not_utf_8(rigs: Callable[..., Rig], mon
     rig = rigs()
     look = lambda: (os.environb[b"CAFE"], subprocess.check_output(["sh", "-c", "echo $CAFE"]))  # noqa: E731
     assert run(rig, look) == [(b"caf\xe9", b"caf\xe9\n")]
+
+
+def test_children_of_one_that_ended_after_the_look_are_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    with subprocess.Popen(["sleep", "1000"]) as orphan:
+        looks = [[ended.pid], [orphan.pid]]
+        monkeypatch.setattr(scope, "children", lambda: looks.pop(0) if looks else [])
+        assert scope.end_children()
+        assert looks == []
+        assert not alive(orphan.pid)
+    ended.wait()
 
 
 # The same, as a command sees it.

@@ -713,15 +713,16 @@ def _helper(module: str, name: str, pid: str) -> tuple[int, Callable[[], None]]:
 def _kill_children(but: Collection[int]) -> bool:
     """Kill the children of this process, and theirs; return whether any was alive."""
     found, until = False, time.monotonic() + KILL_S
-    while True:
-        alive = [pid for pid in children() if pid not in but and not _reaped(pid)]
-        if not alive or time.monotonic() > until:
-            return found
-        found = True
+    # Those that have just ended may have handed us their children since we looked.
+    while (there := [pid for pid in children() if pid not in but]) and time.monotonic() < until:
+        alive = [pid for pid in there if not _reaped(pid)]
         for pid in alive:
             with suppress(OSError):
                 os.kill(pid, SIGKILL)
-        time.sleep(_LOOK_S)
+        if alive:
+            found = True
+            time.sleep(_LOOK_S)
+    return found
 
 
 def _reaped(pid: int) -> bool:
