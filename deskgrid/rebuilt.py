@@ -320,7 +320,8 @@ _MADE_BY_CLOUDPICKLE = (property, classmethod, staticmethod)
 
 
 def _descriptor(kind: Any, base: Any) -> Any:
-    return base.__new__(kind)
+    # From Python 3.15 on, these two want a function at once. `_fill_descriptor` brings it.
+    return base.__new__(kind, None) if base in (classmethod, staticmethod) else base.__new__(kind)
 
 
 def _fill_descriptor(made: Any, state: tuple[Any, tuple[Any, ...], Any]) -> None:

@@ -551,7 +551,7 @@ class Point(ctypes.Structure):
 class Bytes(ctypes.Union):
     _fields_ = [("whole", ctypes.c_uint32), ("bytes", ctypes.c_ubyte * 4)]
 class Packed(ctypes.BigEndianStructure):
-    _pack_ = 1
+    _pack_, _layout_ = 1, "ms"  # Python 3.14 wants to be told
     _fields_ = [("a", ctypes.c_uint16), ("b", ctypes.c_uint32)]
 class Deep(ctypes.Structure):
     _anonymous_ = "u",

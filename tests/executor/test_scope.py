@@ -135,6 +135,16 @@ def what_is_drawn() -> Task:
 
 
 # What a task may change, how it does, and how the next one sees it.
+def _has_loop() -> bool:
+    """Whether a loop is there for who asks, which Python makes up to 3.13, and not later."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return not asyncio.get_event_loop_policy().get_event_loop().is_closed()
+        except RuntimeError:
+            return False
+
+
 CHANGED: dict[str, tuple[Task, Task]] = {
     "the current folder": (lambda: os.chdir("/"), os.getcwd),
     "the current folder, removed": (
@@ -348,8 +358,10 @@ CHANGED: dict[str, tuple[Task, Task]] = {
         lambda: type(asyncio.get_event_loop_policy()).__name__,
     ),
     "the loop": (
-        a_moment_later(lambda: asyncio.set_event_loop(None)),
-        lambda: asyncio.get_event_loop_policy().get_event_loop().is_closed(),
+        a_moment_later(
+            lambda: asyncio.set_event_loop(asyncio.new_event_loop() if sys.version_info >= (3, 14) else None)
+        ),
+        _has_loop,
     ),
     "the loop that runs": (
         a_moment_later(lambda: asyncio._set_running_loop(asyncio.new_event_loop())),
