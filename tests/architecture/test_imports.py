@@ -39,6 +39,7 @@ PLACES = {
     "broker/": "server",
     "worker/": "worker",
     "worker/run/child.py": "child",
+    "worker/run/job_object.py": "child",
     "worker/run/parent.py": "child",
     "worker/run/scope.py": "child",
     "worker/run/script.py": "child",

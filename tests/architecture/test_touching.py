@@ -19,7 +19,7 @@ TOUCHING = frozenset(
         "open chown fchown lchown chmod fchmod mkdir makedirs rename renames replace unlink rmdir rmtree link symlink "
         "symlink_to hardlink_to copy copy2 copyfile copytree move write_bytes write_text read_bytes read_text touch "
         "truncate utime walk scandir listdir iterdir glob rglob TemporaryDirectory NamedTemporaryFile mkdtemp mkstemp "
-        "mkfifo mknod"
+        "mkfifo mknod open_shared set_times remove_tree"
     ).split()
 )
 # What is called by its name alone is a function of ours, if it is called so.
@@ -53,7 +53,7 @@ KNOWN = {
     "worker/environments/environments.py:Environments._make.make": ("chmod", ENVIRONMENTS),
     "worker/environments/environments.py:Environments._new": ("mkdir", ENVIRONMENTS),
     "worker/environments/environments.py:Environments._unpack.unpack": ("mkdir unlink write_text", ENVIRONMENTS),
-    "worker/environments/environments.py:_remove": ("rmtree", ENVIRONMENTS),
+    "worker/environments/environments.py:_remove": ("remove_tree", ENVIRONMENTS),
     "worker/environments/install.py:_compile": ("mkdir open rename write_bytes", INSTALLER),
     "worker/environments/install.py:_compile_all": ("rmdir walk", INSTALLER),
     "worker/environments/install.py:_extract": ("open", INSTALLER),
@@ -72,20 +72,20 @@ KNOWN = {
     "worker/environments/installer.py:Installer.own": ("chown", ENVIRONMENTS),
     "worker/environments/store.py:WheelStore._make_room": ("mkdir", ENVIRONMENTS),
     "worker/environments/store.py:WheelStore.__init__": ("mkdir", ENVIRONMENTS),
-    "worker/environments/store.py:WheelStore._rows": ("iterdir rmtree", ENVIRONMENTS),
-    "worker/environments/store.py:WheelStore.drop": ("rename rmtree", ENVIRONMENTS),
+    "worker/environments/store.py:WheelStore._rows": ("iterdir remove_tree", ENVIRONMENTS),
+    "worker/environments/store.py:WheelStore.drop": ("remove_tree rename", ENVIRONMENTS),
     "worker/environments/store.py:WheelStore.use": ("link utime", ENVIRONMENTS),
     "worker/environments/store.py:WheelStore.keep": ("rename", ENVIRONMENTS),
     "worker/files/cache.py:FileCache.__init__": ("chmod mkdir", CACHE),
-    "worker/files/cache.py:FileCache._remove": ("open unlink", CACHE),
+    "worker/files/cache.py:FileCache._remove": ("open_shared unlink", CACHE),
     "worker/files/cache.py:FileCache._rows": ("scandir", CACHE),
-    "worker/files/cache.py:FileCache.begin": ("mkdir open", CACHE),
+    "worker/files/cache.py:FileCache.begin": ("mkdir open_shared", CACHE),
     "worker/files/cache.py:FileCache.check_room": ("mkdir", CACHE),
     "worker/files/cache.py:FileCache.find": ("unlink utime", CACHE),
     "worker/files/cache.py:FileCache.put_tree": ("mkdir replace unlink write_bytes", CACHE),
     "worker/files/cache.py:FileCache.tree": ("read_bytes utime", CACHE),
     "worker/files/cache.py:Partial.__init__": ("truncate", CACHE),
-    "worker/files/cache.py:Partial.finish": ("fchmod rename utime", CACHE),
+    "worker/files/cache.py:Partial.finish": ("fchmod replace set_times", CACHE),
     "worker/files/cache.py:link": ("chmod copyfile link", TO_TASK),
     "worker/files/task_folder.py:_fill": ("mkdir", NEW),
     "worker/files/task_folder.py:_measured": ("open", BENEATH),
@@ -113,11 +113,10 @@ KNOWN = {
     "worker/run/beneath.py:_rename": ("rename", BENEATH),
     "worker/run/beneath.py:_step": ("open", BENEATH),
     "worker/run/beneath.py:_unlock": ("chmod", BENEATH),
-    "worker/run/beneath.py:_unlock_all": ("chmod walk", ALONE),
     "worker/run/beneath.py:hand_over": ("fchown", BENEATH),
     "worker/run/beneath.py:move_away": ("open rename", BENEATH),
     "worker/run/beneath.py:names_in": ("scandir", BENEATH),
-    "worker/run/beneath.py:removal": ("open rmtree unlink", BENEATH),
+    "worker/run/beneath.py:removal": ("chmod open remove_tree unlink", BENEATH),
     "worker/run/cgroup.py:ControlGroup.overran": ("read_text", GROUPS),
     "worker/run/cgroup.py:ControlGroup.remove": ("rmdir", GROUPS),
     "worker/run/cgroup.py:Groups.__init__": ("glob rmdir", GROUPS),

@@ -66,7 +66,12 @@ def test_a_worker_gets_the_table_of_the_first_pattern_that_matches_its_name(path
         "dates": {"2026-12-25": "all day"},
     }
     assert table_for(file, "lab4-07") == {"zone": "Europe/Brussels", "windows": ["daily 20:00-07:00"]}
-    assert table_for(file, "Lab3-07") == table_for(file, "lab4-07")  # case counts, on every system
+    assert table_for(file, "LAB3-07") == table_for(file, "lab3-07"), "Windows PCs have names in capitals"
+
+
+def test_patterns_may_be_in_capitals(path: Path) -> None:
+    write(path, '["LAB3-*"]\nwindows = ["daily 20:00-07:00"]\n')
+    assert read(path).table_for("lab3-07") is not None
 
 
 def test_a_table_may_name_a_zone_of_its_own(path: Path) -> None:

@@ -14,7 +14,6 @@ Rule 5: the environments of one submitter take at most a share of what all may t
 import itertools
 import os
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid import wire
+from deskgrid.disk import remove_tree
 from deskgrid.worker.environments.helpers import Helpers, Stopped
 from deskgrid.worker.environments.install import ABOUT, FILES, about_of
 from deskgrid.worker.environments.installer import find_installer
@@ -474,7 +474,7 @@ class Environments:
 def _remove(folders: Iterable[Path]) -> None:
     """Remove folders of this worker, as far as possible. Links in them are not followed."""
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 def _nothing(found: object) -> None:

@@ -10,7 +10,6 @@ Rule 4: all wheels together have at most so many bytes as their PC allows, wheth
 """
 
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from secrets import token_hex
 from sys import implementation
 from typing import NamedTuple
 
+from deskgrid.disk import remove_tree
 from deskgrid.worker.environments.install import ABOUT, FILES, About, WheelChanged, read_about
 
 # What the names of wheels begin with that are being removed.
@@ -83,7 +83,7 @@ class WheelStore:
         """Remove the unpacked wheel at ``path``, by way of a new name on the same disk."""
         with suppress(OSError):  # another worker removes it
             path.rename(trash)
-            shutil.rmtree(trash, ignore_errors=True)
+            remove_tree(trash)
 
     @contextmanager
     def room_for(self, size: int) -> Iterator[None]:
@@ -126,7 +126,7 @@ class WheelStore:
                         continue
                 except (WheelChanged, FileNotFoundError):
                     pass  # nobody can use it
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
 
 
 def _gone() -> str:

@@ -23,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
+from deskgrid.disk import open_shared, set_times, stat_of
 from deskgrid.wire import PART_BYTES, Payload, TreeFile, sha256_of, split_digests
 from deskgrid.worker.run.beneath import is_hole
 from deskgrid.worker.run.folders import taken
@@ -98,8 +99,8 @@ class Partial:
         """All parts are there: give the file its name. Raises OSError."""
         if sys.platform != "win32":
             os.fchmod(self._descriptor, 0o555 if self._entry.executable else 0o444)
-        os.utime(self._path, ns=(time.time_ns(), CHANGED_S * 10**9))
-        self._path.rename(self._path.with_name(self._entry.id))
+        set_times(self._descriptor, time.time_ns(), CHANGED_S * 10**9)
+        self._path.replace(self._path.with_name(self._entry.id))
         self.close()
 
     def close(self) -> None:
@@ -136,7 +137,7 @@ class FileCache:
         """Begin to fetch a file; None if another worker of this PC fetches it, or has just done so. Raises OSError."""
         path = self._folder / f"{entry.id}{_PART}"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        descriptor = open_shared(path, os.O_RDWR | os.O_CREAT, 0o600)
         if not taken(descriptor) or not self._is_named(descriptor, path) or self.find(entry) is not None:
             os.close(descriptor)
             return None
@@ -216,7 +217,7 @@ class FileCache:
         with os.scandir(self._folder) as found:
             for each in found:
                 with suppress(OSError):
-                    row = each.stat(follow_symlinks=False)
+                    row = stat_of(each)
                     if stat.S_ISREG(row.st_mode) and row.st_nlink == 1:
                         used = getattr(row, "st_blocks", row.st_size // 512) * 512
                         yield row.st_atime_ns, used, each.path
@@ -229,7 +230,7 @@ class FileCache:
                 return True
             return False
         with suppress(OSError):
-            lock = os.open(path, os.O_RDWR)
+            lock = open_shared(path, os.O_RDWR)
             try:
                 if taken(lock):
                     os.unlink(path)

@@ -18,6 +18,8 @@ from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from deskgrid.disk import remove_tree
+
 # Names in one step.
 STEP_NAMES = 200
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -170,14 +172,13 @@ def removal(folder: Path, names: Iterable[str]) -> Iterator[None]:
     more than two folders are open.
     """
     if sys.platform == "win32":
-        import shutil
-
         for path in (folder / name for name in names):
-            _unlock_all(path)
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            with suppress(OSError):
+                if path.is_dir():
+                    remove_tree(path)
+                else:
+                    path.chmod(0o600)
+                    path.unlink()
             yield
     else:
         with suppress(OSError):
@@ -236,11 +237,3 @@ def _emptied(top: int, at: int, todo: list[str]) -> Generator[None, None, bool]:
             if done % STEP_NAMES == 0:
                 yield
     return bool(done)
-
-
-def _unlock_all(folder: Path) -> None:
-    """Let Windows remove what is read-only."""
-    for root, folders, files in os.walk(folder):
-        for path in (Path(root, name) for name in (*folders, *files)):
-            with suppress(OSError):
-                path.chmod(0o700)

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from deskgrid.disk import open_shared
 from deskgrid.wire import CHECKPOINT_LIMIT, CHUNK_BYTES, LARGE_BYTES, Chunks, Payload
 from deskgrid.worker.run.beneath import open_file
 from deskgrid.worker.run.child import write_all
@@ -48,7 +49,7 @@ class CheckpointFiles:
         with self._mine, suppress(OSError):
             self._folder.mkdir(mode=0o700, exist_ok=True)
             new = self._path(task, number).with_suffix(".new")
-            with new.open("ab" if start else "wb", buffering=0) as file:
+            with open(new, "ab" if start else "wb", buffering=0, opener=open_shared) as file:
                 if file.tell() != start:
                     return  # there was no room for an earlier part
                 try:
@@ -82,7 +83,7 @@ class CheckpointFiles:
     def _copy(self, task: int, number: int, source: int, size: int, behind: bytes) -> None:
         new = self._path(task, number).with_suffix(".new")
         try:
-            with new.open("wb", buffering=0) as file:
+            with open(new, "wb", buffering=0, opener=open_shared) as file:
                 while file.tell() < size and (piece := os.read(source, min(CHUNK_BYTES, size - file.tell()))):
                     write_all(file.fileno(), piece)
                 if behind:

@@ -1671,7 +1671,8 @@ def _die_at_the_end_of(lifeline: int) -> None:
 def limit_memory(size: int) -> None:
     """Limit this process, and each process that it starts, to ``size`` bytes of memory; 0 for no limit.
 
-    Linux counts private writable memory, other systems count the whole address space. Windows has no such limit.
+    Linux counts private writable memory, other systems count the whole address space. On Windows, the worker limits
+    it: see `job_object.py`.
     """
     if sys.platform != "win32" and size:
         what = scope.resource.RLIMIT_DATA if sys.platform == "linux" else scope.resource.RLIMIT_AS

@@ -51,6 +51,9 @@ from deskgrid.worker.run.scope import SIGKILL, priority_class, unmount_below
 from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import Remembered
 
+if sys.platform == "win32":
+    from deskgrid.worker.run.job_object import SUSPENDED, Job
+
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
 CLOSE_LIMIT = 5.0
 # How long a process that is to end, or has closed its pipe, may take for what its program does at its end. Seconds.
@@ -182,6 +185,9 @@ class Process:
         It is ready, and nobody's code has run in it.
         """
         self.memory = memory
+        if memory and isinstance(self._started.birth, _WindowsBirth):
+            with suppress(OSError):  # it is over
+                self._started.birth.limit(memory)
         if memory and not self._enters_group(memory):
             self.write([frame(["memory", "", [memory, f"it needs more than {_asked(memory)}"]])], 0)
 
@@ -345,7 +351,7 @@ class Process:
             self._group.remove()
         if self.overran and self.memory:
             self.reason = f"killed, because it used more than {_asked(self.memory)}"
-        elif self.memory and self._group is None and sys.platform != "win32":
+        elif self.memory and self._group is None:
             self.reason += f"; it may not use more than {_asked(self.memory)}"
         if (writer := self._writer) is not None:
             writer.join()
@@ -568,11 +574,31 @@ class _WindowsBirth:
     is_of_its_parent = True
 
     def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
+        """``popen`` was started suspended. Raises OSError."""
         self._popen = popen
         self.pid = popen.pid
+        if sys.platform == "win32":
+            try:
+                self._job = Job(popen.pid, int(popen._handle))  # type: ignore[attr-defined]  # typeshed has it not
+            except OSError:
+                popen.kill()
+                raise
+        # What it leaves may have its pipes open, so nobody would hear that it has ended.
+        self._ended = threading.Thread(target=self._end_with_it, daemon=True)
+        self._ended.start()
+
+    def _end_with_it(self) -> None:
+        self._popen.wait()
+        if sys.platform == "win32":
+            self._job.close()
+
+    def limit(self, memory: int) -> None:
+        """Let it have so many bytes of memory, with all that it starts. Raises OSError."""
+        if sys.platform == "win32":
+            self._job.limit(memory)
 
     def kill(self) -> None:
-        subprocess.run(["taskkill", "/F", "/T", "/PID", str(self.pid)], capture_output=True, check=False)
+        self._popen.kill()  # with which its job is closed
 
     def end(self, seconds: float) -> None:
         timer = threading.Timer(seconds, self.kill)
@@ -585,7 +611,8 @@ class _WindowsBirth:
         return self._popen.returncode is not None
 
     def wait(self) -> int | None:
-        return self._popen.wait()
+        self._ended.join()
+        return self._popen.returncode
 
 
 def _spawn_on_windows(direct: Direct, outputs: Outputs, arguments: Sequence[str]) -> _Started:
@@ -600,7 +627,7 @@ def _spawn_on_windows(direct: Direct, outputs: Outputs, arguments: Sequence[str]
         argv[len(direct.python) + 2] = str(handle)
         how["startupinfo"] = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
         how["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-        how["creationflags"] |= priority_class(direct.nice)
+        how["creationflags"] |= priority_class(direct.nice) | SUSPENDED
     popen: subprocess.Popen[bytes] = subprocess.Popen(argv, stderr=outputs.stderr.theirs, **how)
     assert popen.stdin is not None
     assert popen.stdout is not None

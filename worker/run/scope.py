@@ -33,7 +33,7 @@ _getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 # As they are before `watch` has them noticed.
 _set_wakeup_fd, _setlocale = signal.set_wakeup_fd, importlib.import_module("_locale").setlocale
 _putenv, _unsetenv = os.putenv, os.unsetenv
-SIGKILL, _WNOHANG = getattr(signal, "SIGKILL", 9), getattr(os, "WNOHANG", 1)
+SIGKILL = getattr(signal, "SIGKILL", 9)
 # The signals of POSIX; later ones are for programs that use them on purpose.
 _SIGNALS = range(1, 32) if sys.platform != "win32" else ()
 # An attempt that took no longer has started no process, loaded no module and made no file. What it can have changed is
@@ -669,9 +669,11 @@ def _is_root() -> bool:
 
 
 def have_children() -> bool:
-    """Whether this process has children, dead or alive."""
+    """Whether this process has children, dead or alive; on Windows, whether anything that it has started lives."""
     if sys.platform == "win32":
-        return False
+        from . import job_object  # here, because `install.py` loads this file alone
+
+        return bool(job_object.others())
     else:
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -726,24 +728,32 @@ def _kill_children(but: Collection[int]) -> bool:
 
 
 def _reaped(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, _WNOHANG)[0] == pid
-    except ChildProcessError:
-        return True
+    if sys.platform == "win32":
+        return False
+    else:
+        try:
+            return os.waitpid(pid, os.WNOHANG)[0] == pid
+        except ChildProcessError:
+            return True
 
 
 def children() -> list[int]:
-    """Return the processes whose parent this is; none on systems that do not tell."""
-    found: list[int] = []
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
-    except FileNotFoundError:
-        return _children_of(os.getpid())
-    except OSError:
-        return []
-    return found
+    """Return the children of this process, on Windows all that descends from it; none if the system does not tell."""
+    if sys.platform == "win32":
+        from . import job_object
+
+        return job_object.others()
+    else:
+        found: list[int] = []
+        try:
+            for thread in os.listdir("/proc/self/task"):
+                with open(f"/proc/self/task/{thread}/children", "rb") as file:
+                    found += map(int, file.read().split())
+        except FileNotFoundError:
+            return _children_of(os.getpid())
+        except OSError:
+            return []
+        return found
 
 
 def _children_of(parent: int) -> list[int]:

@@ -196,7 +196,8 @@ class Spawner:
         python = _own_python() if site is None else [site.python, "-I", "-u"]
         # Whatever its copies become: they show what it had when it began, as /proc/self/environ.
         variables = environment(os.environ) if place.account is None else kept_variables()
-        return Direct(python, self._nice) if sys.platform == "win32" else self._guarded(python, variables, site, place)
+        windows = sys.platform == "win32"
+        return Direct([*python, *_UTF_8], self._nice) if windows else self._guarded(python, variables, site, place)
 
     def _guarded(
         self, python: list[str], variables: dict[str, str], site: EnvironmentSite | None, place: AccountPlace
@@ -256,6 +257,10 @@ def _own_python() -> list[str]:
     return [sys.executable, "-P", "-u"]
 
 
+# The encoding of all text, as on other systems: that of a Windows PC depends on its language.
+_UTF_8 = ("-X", "utf8")
+
+
 def variables_of(given: Mapping[str, str], temporary: Path, threads: int) -> dict[str, str]:
     """Return the environment variables of a process. ``given``: those of its user. ``threads``: how many it may start.
 
@@ -265,6 +270,8 @@ def variables_of(given: Mapping[str, str], temporary: Path, threads: int) -> dic
     """
     variables = {**dict.fromkeys(THREADS, str(threads)), "MPLBACKEND": "Agg", **given, "DESKGRID_TASK": "1"}
     variables |= dict.fromkeys(TEMPORARY, str(temporary))
+    if sys.platform == "win32":
+        variables.setdefault("PYTHONUTF8", "1")
     with suppress(OSError):
         if not os.access(variables.get("HOME") or "/", os.W_OK):
             variables["HOME"] = str(temporary)

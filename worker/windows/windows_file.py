@@ -11,7 +11,7 @@ the first pattern that matches its name. ``deskgrid.worker.windows.weekly`` desc
     ["*"]
     windows = ["daily 20:00-07:00"]
 
-Patterns are those of ``fnmatch``, are case-sensitive, and are tried in the order of the file.
+Patterns are those of ``fnmatch``, and are tried in the order of the file. As in names of hosts, case does not matter.
 """
 
 import json
@@ -55,7 +55,8 @@ class WindowsFile:
 
     def table_for(self, name: str) -> str | None:
         """Return the table of the first pattern that matches a worker's ``name``, as JSON, or None."""
-        return next((text for pattern, text, _ in self._tables if fnmatchcase(name, pattern)), None)
+        name = name.lower()
+        return next((text for pattern, text, _ in self._tables if fnmatchcase(name, pattern.lower())), None)
 
     def describe(self) -> str:
         """Return what was read, in one line for people: ``[lab3-*] daily 20:00-07:00 (local time)``."""
