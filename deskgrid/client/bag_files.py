@@ -1,7 +1,7 @@
 """The files of a bag on their way to the broker: noted while values are pickled, sent before the tasks that need them.
 
 Rule 1: parts are offered first, and only those that the broker lacks are sent, few at a time. After a cut they are
-offered again, so at most the part that was on its way travels twice.
+offered again, so at most what was on its way travels twice: one part over a network.
 Rule 2: nothing here costs anything for values without files.
 """
 
@@ -30,6 +30,8 @@ from deskgrid.files import Shared, collect
 # if they are small.
 WINDOW_BYTES = wire.PART_BYTES
 WINDOW = 32
+# To a broker on this machine, whose connection nobody cuts: enough that it always has a part to write.
+LOCAL_WINDOW_BYTES = 4 * wire.PART_BYTES
 # Files that are remembered, so that a file that many items name is read once.
 _REMEMBERED = 10_000
 
@@ -131,6 +133,7 @@ class BagFiles:
     def __init__(self, link: Link, known: KnownFiles, bag: str) -> None:
         self.bag = bag
         self._link = link
+        self._window = LOCAL_WINDOW_BYTES if link.join.is_local else WINDOW_BYTES
         self._noted = Noted(known)
         # Parts that were noted and not sent, and those that the broker has.
         self._unsent: dict[bytes, PartSource] = {}
@@ -209,7 +212,7 @@ class BagFiles:
             while lacking or flying:
                 if lacking and not ahead:
                     ahead = self._unsent[lacking[0]].read()
-                if ahead and len(flying) < WINDOW and size < WINDOW_BYTES:
+                if ahead and len(flying) < WINDOW and size < self._window:
                     flying.append((lacking[0], len(ahead), self._begin(lacking.popleft(), ahead)))
                     size, ahead = size + len(ahead), b""
                     continue
