@@ -47,6 +47,11 @@ def taken_apart(error: BaseException, dumps: Dumps, limit: int) -> bytes:
         packed = pickle.dumps(tree, pickle.HIGHEST_PROTOCOL)
         if len(packed) <= limit:
             return packed
+    return likeness(error)
+
+
+def likeness(error: BaseException) -> bytes:
+    """Return what makes an exception that is caught as this one is, and has nothing else of it."""
     return pickle.dumps({"names": _names(type(error))}, pickle.HIGHEST_PROTOCOL)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import msgpack
 import pytest
 
+from deskgrid.errors import RemoteError
+from deskgrid.raised import put_together
 from deskgrid.wire import Outcome
 from tests.executor.rig import NAME, Rig, command_template, error, value
 
@@ -64,10 +66,10 @@ def test_a_command_that_dies_by_a_signal_is_an_error_that_names_it(rig: Rig) -> 
 
 def test_a_command_that_is_not_there_is_an_error_that_names_the_worker(rig: Rig) -> None:
     (ended,) = rig.run(rig.know(command_template("no-such-program", "{}")), b"x")
-    assert error(ended)[:2] == (
-        "CommandFailed",
-        f"cannot run 'no-such-program' on {NAME}: No such file or directory",
-    )
+    kind, message, _, pickled = error(ended)
+    assert kind == "CommandFailed"
+    assert message == f"cannot run 'no-such-program' on {NAME}: No such file or directory"
+    assert isinstance(put_together(pickled, RemoteError, message), FileNotFoundError)
 
 
 def test_the_value_is_the_whole_output_though_the_log_is_cut(rigs: Callable[..., Rig]) -> None:

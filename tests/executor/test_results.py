@@ -3,6 +3,8 @@
 import sys
 import threading
 from collections.abc import Callable
+from pickle import PicklingError
+from typing import Any
 
 import pytest
 
@@ -114,14 +116,25 @@ def test_an_exit_raised_by_a_task_is_its_error_and_the_process_goes_on(rig: Rig,
     assert rig.pid() == before
 
 
-def test_an_unpicklable_result_is_an_error_that_names_it(rig: Rig) -> None:
+class Stubborn:
+    def __reduce__(self) -> Any:
+        raise PicklingError("cannot pickle it")
+
+
+@pytest.mark.parametrize(("kind", "raised"), [(threading.Lock, TypeError), (Stubborn, PicklingError)])
+def test_an_unpicklable_result_is_an_error_that_names_it(
+    rig: Rig, kind: Callable[[], object], raised: type[Exception]
+) -> None:
     before = rig.pid()
-    ended = rig.call(threading.Lock)
-    kind, message, _, _ = error(ended)
-    assert (ended.outcome, kind) == (Outcome.ERROR, "ResultNotPicklable")
-    assert "type lock" in message
+    ended = rig.call(kind)
+    failure, message, _, pickled = error(ended)
+    assert (ended.outcome, failure) == (Outcome.ERROR, "ResultNotPicklable")
+    assert f"type {type(kind()).__name__}" in message
     assert "cannot pickle" in message
     assert rig.pid() == before
+    again = put_together(pickled, RemoteError, message)
+    assert isinstance(again, RemoteError)
+    assert isinstance(again, raised), "it is caught as that of a process pool is"
 
 
 def test_a_result_of_the_users_own_class_comes_back_as_that_class(rig: Rig) -> None:

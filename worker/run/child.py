@@ -144,7 +144,10 @@ COUNTS_BYTES = 8 * COUNTS
 
 
 class TaskFailure(Exception):
-    """A task failed for a reason that is not an exception of its own; ``kind`` names it."""
+    """A task failed for a reason that is not an exception of its own; ``kind`` names it.
+
+    If it has a cause, the program's ``except`` clauses for that catch it, too.
+    """
 
     def __init__(self, kind: str, message: str, trace: str = "") -> None:
         super().__init__(message)
@@ -372,7 +375,7 @@ def lacks_room(error: BaseException) -> bool:
 def describe(error: BaseException) -> bytes:
     """Make the error payload for an exception that a task raised, leaving this file's stack frames out."""
     if isinstance(error, TaskFailure):
-        return error_payload(error.kind, str(error), error.trace)
+        return error_payload(error.kind, str(error), error.trace, _likeness(error.__cause__))
     script.explain(error)
     try:
         message = str(error)
@@ -389,6 +392,11 @@ def _trace(error: BaseException) -> str:
         return "".join(traceback.TracebackException(type(error), error, inner).format())
     except Exception as second:
         return f"(the traceback cannot be made: {type(second).__name__})"
+
+
+def _likeness(cause: BaseException | None) -> bytes:
+    """Return what has the client raise an error that is also of the type of ``cause``; b"" if there is none."""
+    return b"" if cause is None else importlib.import_module("deskgrid.raised").likeness(cause)
 
 
 def _portable(error: BaseException) -> bytes:
