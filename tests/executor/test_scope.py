@@ -42,6 +42,7 @@ import pytest
 from deskgrid.wire import Outcome
 from deskgrid.worker.run import scope
 from deskgrid.worker.run.jobs import Program
+from deskgrid.worker.run.scope import mounts
 from deskgrid.worker.run.spawning import THREADS, variables_of
 from tests.executor.rig import Rig, alive, call, command_template, error, python_template, value, written
 from tests.waiting import eventually
@@ -414,26 +415,71 @@ def can_mount() -> bool:
     return tried.returncode == 0
 
 
-@pytest.mark.skipif(not can_mount(), reason="only root can mount")
+by_who_can_mount = pytest.mark.skipif(not can_mount(), reason="only root can mount")
+
+
+@by_who_can_mount
 @pytest.mark.parametrize("how", ["returns", "crashes"])
+@pytest.mark.parametrize("where", ["a place", "an\n end", "a\r return", "TMPDIR itself", "TMPDIR twice"])
 def test_what_a_task_has_mounted_in_its_temporary_folder_is_not_removed_with_it(
-    rig: Rig, tmp_path: Path, how: str
+    rig: Rig, tmp_path: Path, where: str, how: str
 ) -> None:
     (tmp_path / "owner").mkdir()
     (tmp_path / "owner" / "precious").write_text("here")
 
-    def mount(source: str, how: str) -> str:
-        place = tempfile.mkdtemp(prefix="a place ")
-        subprocess.run(["mount", "--bind", source, place], check=True)
+    def mount(source: str, where: str, how: str) -> None:
+        place = os.environ["TMPDIR"] if "TMPDIR" in where else tempfile.mkdtemp(prefix=where)
+        for _ in range(2 if "twice" in where else 1):
+            subprocess.run(["mount", "--bind", source, place], check=True)
         if how == "crashes":
             os._exit(1)
-        return place
 
-    ended = rig.call(mount, str(tmp_path / "owner"), how)
+    ended = rig.call(mount, str(tmp_path / "owner"), where, how)
     assert (ended.outcome is Outcome.DONE) == (how == "returns")
     assert value(rig.call(lambda: os.listdir(os.environ["TMPDIR"]))) == []
     assert (tmp_path / "owner" / "precious").read_text() == "here"
-    assert eventually(lambda: "a\\040place" not in Path("/proc/self/mounts").read_text())
+    assert eventually(lambda: not [place for _, place, _ in mounts() if bytes(tmp_path) in place])
+
+
+def with_mounts(place: Path, script: str) -> str:
+    """What a script says that mounts something in ``place``, for itself. $python is our Python."""
+    argv = ["unshare", "-m", "sh", "-ec", f'cd "$1"; python="$2"; mkdir owner folder folder/place; {script}']
+    done = subprocess.run([*argv, "sh", str(place), sys.executable], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+UNMOUNTS = """
+$python -c 'from deskgrid.worker.run import scope; scope.UNMOUNT_S = 0; print(scope.unmount_below("folder"))'
+"""
+
+
+@by_who_can_mount
+def test_what_is_mounted_below_what_a_task_has_mounted_stays_where_it_is_from(tmp_path: Path) -> None:
+    """As with the /dev of a PC: what is mounted there belongs to it."""
+    script = "mount -t tmpfs none owner; mount --make-shared owner; mkdir owner/inner; mount -t tmpfs none owner/inner;"
+    script += (
+        f"touch owner/inner/precious; mount --rbind owner folder/place; {UNMOUNTS} rmdir folder/place; ls -R owner"
+    )
+    assert with_mounts(tmp_path, script) == "True\nowner:\ninner\n\nowner/inner:\nprecious\n"
+
+
+@by_who_can_mount
+def test_thousands_of_mounts_are_unmounted_at_once(tmp_path: Path) -> None:
+    script = "mount -t tmpfs none folder/place; mkdir folder/place/inner;"
+    script += "for i in 1 2 3 4 5 6 7 8 9 10 11; do mount --rbind folder/place folder/place/inner; done;"
+    script += f"test $(wc -l < /proc/self/mounts) -gt 2000; {UNMOUNTS}"
+    assert with_mounts(tmp_path, script) == "True\n"
+
+
+@by_who_can_mount
+def test_what_is_mounted_where_something_is_to_be_removed_stays(tmp_path: Path) -> None:
+    script = (
+        "touch owner/precious; mkdir folder/other; mount --bind owner folder/place; mount --bind owner folder/other;"
+    )
+    script += """$python -c 'import pathlib; from deskgrid.worker.run.beneath import remove
+remove(pathlib.Path("folder"), "place"); remove(pathlib.Path("."), "folder")'
+        ls owner"""
+    assert with_mounts(tmp_path, script) == "precious\n"
 
 
 def test_a_task_finds_variables_that_are_not_utf_8(rigs: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -406,8 +406,9 @@ def test_what_an_account_leaves_on_a_disk_that_everybody_can_write_to_is_found(a
         f"/dev/sda2 {area}/closed ext4 rw 0 0",
         f"server:/all {area}/for\\040all nfs4 rw 0 0",
         "none /gone tmpfs rw",
+        "a\rname /mnt/of\ra fuse.task rw 0 0",
     ]
-    (area / "mounts").write_text("\n".join(rows))
+    (area / "mounts").write_text("\n".join(rows), newline="")
     assert [*clearing._open_disks(str(area / "mounts"))] == [f"{area}/for all"] * 2
 
 

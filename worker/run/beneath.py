@@ -196,7 +196,8 @@ def remove(folder: Path, name: str, inside: str = "") -> None:
 
     ``inside``: the name is in this folder there, to which tasks can write.
     """
-    gone = move_away(folder, inside, name, folder) if inside else name
+    # What can be moved has nothing mounted on it. What is mounted further below is not removed either: see `_emptied`.
+    gone = move_away(folder, inside, name, folder) if inside or sys.platform != "win32" else name
     for _ in removal(folder, [] if gone is None else [gone]):
         pass
 

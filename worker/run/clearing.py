@@ -8,7 +8,6 @@ Rule 2: it succeeds only if nothing is left. Until then, nobody else gets the ac
 
 import ctypes
 import os
-import re
 import signal
 import stat
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.worker.run import beneath
-from deskgrid.worker.run.scope import unmount_below
+from deskgrid.worker.run.scope import mounts, unmount_below
 
 # Where every user may leave something, beside local disks that everybody can write to.
 COMMON = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
@@ -58,12 +57,10 @@ def clear(uid: int, gid: int, folders: list[str]) -> bool:
     return False
 
 
-def _open_disks(mounts: str = "/proc/self/mounts") -> Iterator[str]:
+def _open_disks(table: str = "/proc/self/mounts") -> Iterator[str]:
     """Yield where local disks are mounted that everybody can write to. Of others, a server may not answer."""
     with suppress(OSError):
-        for line in Path(mounts).read_bytes().splitlines():
-            device, escaped, kind, *_ = line.split(b" ")
-            place = re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), escaped)
+        for device, place, kind in mounts(table):
             with suppress(OSError):
                 if (device.startswith(b"/dev/") or kind == b"tmpfs") and os.stat(place).st_mode & stat.S_IWOTH:
                     yield os.fsdecode(place)

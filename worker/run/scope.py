@@ -42,8 +42,12 @@ QUICK_S = 20e-6
 # How long children that were killed may take to end. Seconds.
 KILL_S = 2.0
 _LOOK_S = 0.002
-# How long something may take to be unmounted. Seconds.
+# How long it may take until programs have unmounted what is left in one folder. Seconds.
 UNMOUNT_S = 10.0
+# How Linux writes a byte of a name in its table of mounts; that a mount and those below it share nothing; and that it
+# is unmounted also when it is in use, without asking it, and if it is no link.
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_PRIVATE, _DETACH = 1 << 14 | 1 << 18, 2 | 8
 # The entry of a folder for temporary files that is clean has this age: no change of ours or of a task leaves it.
 _OLD_S = 3600
 # The largest of nice(2).
@@ -642,26 +646,59 @@ def _remove_folder(path: str) -> None:
 
 
 def unmount_below(folder: str) -> bool:
-    """Unmount what a task has mounted in a folder; return whether nothing is: only then may all of it be removed."""
-    for place in reversed(_mounted_below(folder)):
-        import subprocess  # here, because few tasks need it
+    """Unmount what a task has mounted on a folder, or in it; return whether nothing is: only then may it be removed."""
+    until = time.monotonic() + UNMOUNT_S
+    try:
+        there = _mounted_below(folder)
+        for place, kind in sorted(there, key=lambda mount: len(mount[0])):  # with it goes what is mounted below it
+            # What was mounted with all below it (rbind) may be shared: that would be unmounted where it is from, too.
+            failed = _linux("mount", None, place, None, _PRIVATE, None) or _linux("umount2", place, _DETACH)
+            if failed and kind.startswith(b"fuse"):
+                _unmount_as_user(place, until)
+        return not (there and _mounted_below(folder))
+    except OSError:  # nobody knows what is mounted
+        return False
 
-        for program in (["umount", "-l"], ["fusermount3", "-uz"], ["fusermount", "-uz"]):
-            with suppress(OSError, subprocess.SubprocessError):
-                subprocess.run([*program, place], check=True, capture_output=True, timeout=UNMOUNT_S)
-                break
-    return not _mounted_below(folder)
+
+def _unmount_as_user(place: bytes, until: float) -> None:
+    """Unmount a file system that runs as a program of this user."""
+    import subprocess  # here, because few tasks need it
+
+    for program in ("fusermount3", "fusermount"):
+        with suppress(OSError, subprocess.SubprocessError):
+            argv, left = [program, "-uz", place], max(0.0, until - time.monotonic())
+            subprocess.run(argv, check=True, capture_output=True, timeout=left)
+            return
 
 
-def _mounted_below(folder: str) -> list[str]:
-    """Return where something is mounted in a folder, as far as the system tells; outer places first."""
-    start = os.path.join(os.path.realpath(folder), "").encode(errors="surrogateescape")
-    start = re.sub(rb"[\\ \t\n]", lambda found: b"\\%03o" % found[0][0], start)
-    with suppress(OSError), open("/proc/self/mounts", "rb") as file:
-        if start in (data := file.read()):
-            places = [place for line in data.splitlines() if (place := line.split(b" ")[1]).startswith(start)]
-            return [os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda n: bytes([int(n[1], 8)]), each)) for each in places]
+def _linux(function: str, *arguments: Any) -> int:
+    """Call a function of Linux for a path; -1 if it fails, or Python cannot call C here."""
+    try:
+        import ctypes
+
+        result: int = getattr(ctypes.CDLL(None), function)(*arguments)
+    except (ImportError, AttributeError):
+        return -1
+    return result
+
+
+def _mounted_below(folder: str) -> list[tuple[bytes, bytes]]:
+    """Return where something is mounted on or in a folder, and its kind. Raises OSError."""
+    start = os.fsencode(os.path.join(os.path.realpath(folder), ""))
+    return [(place, kind) for _, place, kind in mounts() if (place + b"/").startswith(start)]
+
+
+def mounts(table: str = "/proc/self/mounts") -> list[tuple[bytes, bytes, bytes]]:
+    """Return what is mounted: device, place and kind; nothing where the system does not tell. Raises OSError."""
+    with suppress(FileNotFoundError), open(table, "rb") as file:
+        # A name may contain "\r", which would end a line for `splitlines`.
+        rows = [line.split(b" ") for line in file.read().split(b"\n") if line]
+        return [(device, _plain(place), kind) for device, place, kind, *_ in rows]
     return []
+
+
+def _plain(name: bytes) -> bytes:
+    return _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), name) if b"\\" in name else name
 
 
 def _is_root() -> bool:
