@@ -168,6 +168,7 @@ def worker(
     from deskgrid.worker.agent import WorkerError, run_worker
     from deskgrid.worker.identities import IdentityError
     from deskgrid.worker.run.accounts import AccountError
+    from deskgrid.worker.run.nursery import take_in_strays
     from deskgrid.worker.windows.uptime import PlanError
 
     hide(join)
@@ -182,6 +183,8 @@ def worker(
             options = _options(join, name, mpi=mpi, saves=not until_stdin_closes, **given)
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
+            if not options.run_as:  # else no task can end the guard
+                take_in_strays()
             run_worker(options, stopping, lambda line: log.info("%s", line))
     except (WorkerError, PlanError, JoinLineError, IdentityError, AccountError) as error:
         raise Refusal(str(error)) from error

@@ -1,6 +1,8 @@
 """The agent against a real broker: it joins, runs, leaves when its window closes, and comes back."""
 
+import os
 import pickle
+import signal
 import socket
 import sys
 from datetime import UTC, datetime, timedelta
@@ -20,6 +22,7 @@ from tests.executor.rig import alive, call, python_template, written
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import Client
 from tests.waiting import PATIENCE_S, eventually
+from tests.worker.machine import worker_process
 from tests.worker.tasks import square, starts, submit_waiting
 
 
@@ -299,3 +302,66 @@ def test_a_worker_that_was_there_first_waits_for_its_broker(grid: LiveGrid, monk
     assert eventually(lambda: worker.has_said("joined"), PATIENCE_S)
     client = grid.client()
     assert values(client, client.submit([call(5)], square())) == [25]
+
+
+# --- what a task that kills the guard leaves -------------------------------------------------------------------------
+
+
+def _kills_the_guard(note: str) -> None:
+    """Leave a daemon, and kill what would find it."""
+    import os
+    import signal
+    import time
+
+    with open(f"/proc/{os.getppid()}/stat") as file:
+        guard = int(file.read().rpartition(")")[2].split()[1])
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            with open(note, "w") as file:
+                file.write(str(os.getpid()))
+            time.sleep(1000)
+        os._exit(0)
+    os.wait()
+    while not os.path.exists(note) or not os.path.getsize(note):
+        time.sleep(0.005)
+    os.kill(guard, signal.SIGKILL)
+    time.sleep(1000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has lost its parent")
+def test_what_a_task_that_kills_the_guard_has_started_is_gone_when_it_has_ended(grid: LiveGrid, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    options = ["--join", grid.broker.ready.worker_line, "--home", str(tmp_path / "pc")]
+    with worker_process(tmp_path / "log", *options) as worker:
+        assert worker.joined(), worker.said
+        client = grid.client()
+        (result,) = client.results(client.submit([call(str(note))], python_template(_kills_the_guard), runtime=0.1))
+        assert result.outcome == wire.Outcome.CRASH
+        left = int(written(note))
+        try:
+            assert not alive(left)
+        finally:
+            if alive(left):
+                os.kill(left, signal.SIGKILL)
+        assert values(client, client.submit([call(2)], square())) == [4]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has lost its parent")
+def test_what_a_shell_that_became_the_worker_has_started_stays_when_a_task_kills_the_guard(
+    grid: LiveGrid, tmp_path: Path
+) -> None:
+    note, begin = tmp_path / "owners", 'setsid sleep 1000 & echo $! > "$0"; exec "$@"'
+    options = ["--join", grid.broker.ready.worker_line, "--home", str(tmp_path / "pc")]
+    with worker_process(tmp_path / "log", *options, prefix=["sh", "-c", begin, str(note)]) as worker:
+        owners = int(written(note))
+        try:
+            assert worker.joined(), worker.said
+            client, template = grid.client(), python_template(_kills_the_guard)
+            (result,) = client.results(client.submit([call(str(tmp_path / "pid"))], template, runtime=0.1))
+            assert result.outcome == wire.Outcome.CRASH
+            assert values(client, client.submit([call(2)], square())) == [4]
+            assert alive(owners)
+        finally:
+            os.kill(owners, signal.SIGKILL)
+            os.kill(int(written(tmp_path / "pid")), signal.SIGKILL)

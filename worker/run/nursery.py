@@ -5,6 +5,7 @@ even if its parent dies: then all its processes have ended.
 Rule 2: the worker starts only the guard, which starts the parents of all processes and ends what they leave.
 Rule 3: the parent of an environment runs as the user of its tasks, who may have taken it over. So what it says is
 checked, and a parent that does not do what it is told is killed.
+Rule 4: a task of the worker's own user can kill the guard. So a worker takes in what loses it: see `take_in_strays`.
 """
 
 import array
@@ -15,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +33,8 @@ BORN_LIMIT = 60.0
 CLOSE_LIMIT = 5.0
 # How long it may take to end one process. Seconds.
 KILL_LIMIT = 20.0
+# How long what a guard has left may take to end, and how often it is looked for. Seconds.
+STRAYS_LIMIT, LOOK_S = 2.0, 0.01
 # Bytes of a message of a parent: a number, the text of an error of the system, or the names of some entries of memory.
 MESSAGE_LIMIT = 64 * 1024
 # Entries of shared memory that a process may have had in use, for all that we want to hear: as many as it can open.
@@ -295,6 +299,7 @@ class _Guard:
 
     def wait(self) -> None:
         self._popen.wait()
+        _end_strays()
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -306,6 +311,37 @@ def guard(python: Sequence[str], nice: int, log: Path, environment: Mapping[str,
     ``nice``: how far it, and all that comes from it, gives way. ``log``: the file for what it prints.
     """
     return Nursery(lambda descriptors: _Guard(python, nice, environment, descriptors), log)
+
+
+def take_in_strays() -> None:
+    """Have this process, which is a worker and nothing else, become the parent of what loses its guard, on Linux.
+
+    Not if it has children already, of a shell that became this worker: what those leave is not ours.
+    """
+    if not scope.children():
+        scope.adopt(None)
+
+
+def _end_strays() -> None:
+    """End what a guard has left, which has ended. No other guard is started before.
+
+    What a worker starts itself is in its own session. What comes from a guard is not, and cannot get there.
+    """
+    if sys.platform == "linux" and scope.adopts():
+        until = time.monotonic() + STRAYS_LIMIT
+        while (strays := list(filter(_is_stray, scope.children()))) and time.monotonic() < until:
+            for pid in strays:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(LOOK_S)
+
+
+def _is_stray(child: int) -> bool:
+    try:
+        return sys.platform != "win32" and os.getsid(child) != os.getsid(0)
+    except ProcessLookupError:  # whoever started it knows its end
+        return False
 
 
 class _Messages(Frames):

@@ -55,7 +55,8 @@ LOWEST = 19
 # Linux: the processor and the disk only when nobody else wants them. See ioprio_set(2).
 _IDLE_DISK = 3 << 13
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30}
-_SUBREAPER, _DUMPABLE, _DEATH_SIGNAL, _SET_NAME, _GET_NAME, _NAME_BYTES = 36, 4, 1, 15, 16, 16
+_SUBREAPER, _IS_SUBREAPER, _DUMPABLE, _DEATH_SIGNAL = 36, 37, 4, 1
+_SET_NAME, _GET_NAME, _NAME_BYTES = 15, 16, 16
 # Numpy's, when it has just been imported.
 _FLOATING = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 # Decimal's: digits, rounding, exponents, capitals, clamping, and which signals are errors.
@@ -849,14 +850,26 @@ def priority_class(nice: int) -> int:
         return 0
 
 
-def adopt(parent_s_end: int = 0) -> None:
+def adopt(parent_s_end: int | None = 0) -> None:
     """On Linux, become the parent of everything that descends from this process and loses its own.
 
-    ``parent_s_end``: the signal with which this process ends when its parent does; 0: none.
+    ``parent_s_end``: the signal with which this process ends when its parent does; 0: none; None: the same as so far.
     """
     if sys.platform == "linux":
         libc("prctl", _SUBREAPER, 1, 0, 0, 0)
-        libc("prctl", _DEATH_SIGNAL, parent_s_end, 0, 0, 0)
+        if parent_s_end is not None:
+            libc("prctl", _DEATH_SIGNAL, parent_s_end, 0, 0, 0)
+
+
+def adopts() -> bool:
+    """Whether this process has called `adopt`."""
+    if sys.platform == "linux":
+        with suppress(ImportError, OSError, AttributeError):
+            import ctypes
+
+            found = ctypes.c_int()
+            return ctypes.CDLL(None).prctl(_IS_SUBREAPER, ctypes.byref(found), 0, 0, 0) == 0 and found.value == 1
+    return False
 
 
 def kill_at_the_end_of(lifeline: int, owner: int) -> None:
