@@ -9,6 +9,7 @@ import atexit
 import builtins
 import contextvars
 import csv
+import ctypes
 import decimal
 import faulthandler
 import fileinput
@@ -392,6 +393,35 @@ if sys.platform == "linux":
         "the scheduler": (
             lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)),
             lambda: os.sched_getscheduler(0),
+        ),
+        "variables of C, set by C": (
+            lambda: (ctypes.CDLL(None).setenv(b"LEAKED", b"1", 1), ctypes.CDLL(None).unsetenv(b"PATH")),
+            lambda: sorted(subprocess.run(["/usr/bin/env"], check=True, capture_output=True).stdout.splitlines()),
+        ),
+        "variables of C, removed by C": (
+            lambda: ctypes.CDLL(None).clearenv(),
+            lambda: sorted(subprocess.run(["/usr/bin/env"], check=True, capture_output=True).stdout.splitlines()),
+        ),
+        "exit codes of children, by C": (
+            lambda: ctypes.CDLL(None).signal(17, ctypes.c_void_p(1)),
+            lambda: subprocess.run(["sh", "-c", "exit 3"], check=False).returncode,
+        ),
+        "a limit, by a program": (
+            lambda: subprocess.run(["prlimit", "--nofile=16:", "--pid", str(os.getpid())], check=True),
+            lambda: len([os.open("/", os.O_RDONLY) for _ in range(20)]),
+        ),
+        "what it adopts": (
+            lambda: ctypes.CDLL(None).prctl(36, 0),
+            lambda: (ctypes.CDLL(None).prctl(37, number := ctypes.pointer(ctypes.c_int())), number.contents.value)[1],
+        ),
+        "whose end ends it": (
+            lambda: ctypes.CDLL(None).prctl(1, 0),
+            lambda: (ctypes.CDLL(None).prctl(2, number := ctypes.pointer(ctypes.c_int())), number.contents.value)[1],
+        ),
+        "who may look at it": (lambda: ctypes.CDLL(None).prctl(4, 0), lambda: ctypes.CDLL(None).prctl(3)),
+        "which rights it may get": (
+            lambda: ctypes.CDLL(None).prctl(38, 1, 0, 0, 0),
+            lambda: ctypes.CDLL(None).prctl(39, 0, 0, 0, 0),
         ),
     }
 

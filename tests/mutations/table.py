@@ -1250,6 +1250,13 @@ MUTATIONS = (
         "scope",
     ),
     Mutation(
+        "keep the variables that C code of a task has set",
+        "deskgrid.worker.run.scope:_write_variables_of_c",
+        "now.keys() - then.keys()",
+        "()",
+        "scope",
+    ),
+    Mutation(
         "keep what a task does to imports",
         "deskgrid.worker.run.scope:_bring_back",
         "all(each in now for each in before)",

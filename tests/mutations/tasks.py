@@ -1,5 +1,6 @@
 """Scripted runs for faults in what a task finds, leaves and prints, and in who it is: each succeeds, or raises."""
 
+import ctypes
 import os
 import random
 import struct
@@ -28,6 +29,8 @@ def of_scope(seed: int, home: Path) -> None:
     umask, cwd, finder = os.umask(0o77), os.getcwd(), sys.meta_path.pop()
     try:
         os.environ["DESKGRID_OF_A_TASK"] = "secret"
+        if sys.platform == "linux":
+            ctypes.CDLL(None).setenv(b"DESKGRID_IN_C", b"secret", 1)
         os.chdir(home)
         random.seed(42)
         first = random.random()
@@ -35,11 +38,13 @@ def of_scope(seed: int, home: Path) -> None:
         expect(surroundings.restore(True), "a process cannot be as it was")
         expect(random.random() != first, "the seed of a task is that of the next one")
         expect("DESKGRID_OF_A_TASK" not in os.environ, "a task finds variables of another one")
+        expect(b"DESKGRID_IN_C=secret" not in (scope._read_variables_of_c() or ()), "a task finds variables of C")
         expect(finder in sys.meta_path, "a task finds no modules, because another one has removed what does")
         expect(os.getcwd() == cwd, "a task begins in the folder of another one")
         expect(os.umask(0o77) == umask, "a task has the umask of another one")
     finally:
         os.environ.pop("DESKGRID_OF_A_TASK", None)
+        os.unsetenv("DESKGRID_IN_C")
         sys.meta_path += [finder] if finder not in sys.meta_path else []
         os.chdir(cwd)
         os.umask(umask)

@@ -1571,14 +1571,14 @@ class Child:
         if self._files.used:
             self._files.end()
         touched = scope.may_have_changed(elapsed)
-        goes_on = self._tidy(template, touched) and goes_on
+        goes_on = self._tidy(template, touched, elapsed) and goes_on
         if isinstance(result, bytes):
             result = _in_a_report(result)
         has_mark = self._output.end(touched)
         self._tell(["ended" if has_mark else "silent", task, number, outcome, elapsed, result])
         return goes_on
 
-    def _tidy(self, template: "Function | Command", touched: bool) -> bool:
+    def _tidy(self, template: "Function | Command", touched: bool, elapsed: float) -> bool:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""
         left = False
         if self._made and sys.platform != "win32":
@@ -1591,7 +1591,7 @@ class Child:
             if not self._temporary.clean():
                 return False
         # A command has changed nothing here.
-        return isinstance(template, Command) or (self._surroundings.restore(touched) and not left)
+        return isinstance(template, Command) or (self._surroundings.restore(touched, elapsed) and not left)
 
     def _tell(self, report: list[Any]) -> None:
         if isinstance(report[-1], Raw):

@@ -14,6 +14,7 @@ import gc
 import importlib
 import locale
 import logging
+import math
 import os
 import re
 import shutil
@@ -39,6 +40,8 @@ _SIGNALS = range(1, 32) if sys.platform != "win32" else ()
 # An attempt that took no longer has started no process, loaded no module and made no file. What it can have changed is
 # noticed when Python code changes it; after others, one looks. Seconds.
 QUICK_S = 20e-6
+# An attempt that took no longer has started no program, which might have set limits of this process. Seconds.
+PROGRAM_S = 0.5e-3
 # How long children that were killed may take to end. Seconds.
 KILL_S = 2.0
 _LOOK_S = 0.002
@@ -57,6 +60,10 @@ _IDLE_DISK = 3 << 13
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30}
 _SUBREAPER, _IS_SUBREAPER, _DUMPABLE, _DEATH_SIGNAL = 36, 37, 4, 1
 _SET_NAME, _GET_NAME, _NAME_BYTES = 15, 16, 16
+# What prctl(2) tells at a place: the signal at the parent's end, and whether this process adopts; and at once: whether
+# others may look at it, and whether it may get new rights. Bytes of a structure of sigaction(2), or more.
+_ASKED_WITH_A_PLACE, _ASKED, _ACTION_BYTES = (2, _IS_SUBREAPER), (3, 39), 256
+_SIGCHLD, _IGNORED = getattr(signal, "SIGCHLD", 17), 1
 # Numpy's, when it has just been imported.
 _FLOATING = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 # Decimal's: digits, rounding, exponents, capitals, clamping, and which signals are errors.
@@ -114,10 +121,10 @@ class Surroundings:
         """One more of the threads that are here is ours."""
         self._threads += 1
 
-    def restore(self, touched: bool) -> bool:
+    def restore(self, touched: bool, elapsed: float = math.inf) -> bool:
         """Have the next attempt find what was noted; return whether that is possible in this process.
 
-        ``touched``: see `may_have_changed`.
+        ``touched``: see `may_have_changed`. ``elapsed``: seconds that the attempt took.
         """
         if not touched and self._is_as_noted():
             return _thread._count() <= self._threads
@@ -127,7 +134,7 @@ class Surroundings:
             for name in list(_watched.called):
                 if name in _UNDONE:
                     _UNDONE[name]()
-            self._restore_process()
+            self._restore_process("resource" in sys.modules or elapsed > PROGRAM_S)
             self._restore_python()
             reseed()
         except Exception:  # such as a limit that only root can raise again, or a module that a task has taken apart
@@ -152,7 +159,7 @@ class Surroundings:
                 modules[name] = module
         self._known, self._is_plain = len(modules), _CHANGEABLE.isdisjoint(modules)
 
-    def _restore_process(self) -> None:
+    def _restore_process(self, limits_too: bool) -> None:
         if sys.platform == "win32":
             os.chdir(self._cwd)
         else:
@@ -160,7 +167,7 @@ class Surroundings:
             for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
                 signal.setitimer(timer, 0.0)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            if "resource" in sys.modules and (limits := _read_limits()) != self._limits:
+            if limits_too and (limits := _read_limits()) != self._limits:
                 for each, now, before in zip(_RLIMITS, limits, self._limits, strict=True):
                     if now != before:
                         resource.setrlimit(each, before)
@@ -261,7 +268,7 @@ def watch() -> None:
     _watched.watch(signal, "signal", "alarm", "setitimer", "pthread_sigmask", "set_wakeup_fd")
     _watched.watch(threading, "settrace", "setprofile", "settrace_all_threads", "setprofile_all_threads")
     _watched.watch(os, "setuid", "seteuid", "setreuid", "setresuid", "setgid", "setegid", "setregid", "setresgid")
-    _watched.watch(os, "setgroups", "initgroups", "chroot")
+    _watched.watch(os, "setgroups", "initgroups", "chroot", "unshare", "setns")
     _watched.watch(sys, "settrace", "setprofile", "setrecursionlimit", "setswitchinterval", "addaudithook")
     _watched.watch(sys, "set_int_max_str_digits", "setdlopenflags", "set_asyncgen_hooks")
     _watched.watch(sys, "set_coroutine_origin_tracking_depth")
@@ -417,6 +424,8 @@ _UNDONE: dict[str, Callable[[], Any]] = {
     "faulthandler.register": _forget_signals,
     "gc.freeze": gc.unfreeze,
     "os.chroot": _replace_the_process,
+    "os.unshare": _replace_the_process,
+    "os.setns": _replace_the_process,
     "sys.addaudithook": _replace_the_process,
 }
 
@@ -438,6 +447,72 @@ def _read_name() -> Any:
 
 def _write_name(name: bytes) -> None:
     _prctl()[0](_SET_NAME, name)
+
+
+class _OfC:
+    """What C code can change, and Python neither notices nor shows, on Linux."""
+
+    def __init__(self) -> None:
+        """Raises ImportError, OSError, AttributeError, ValueError if Python cannot call C here."""
+        import ctypes
+
+        library = ctypes.CDLL(None)
+        self._prctl, self._sigaction = library.prctl, library.sigaction
+        self._number, self._action = ctypes.c_int(), ctypes.create_string_buffer(_ACTION_BYTES)
+        self._place, self._handler = ctypes.byref(self._number), ctypes.c_void_p.from_buffer(self._action)
+        self._entries = ctypes.POINTER(ctypes.c_char_p).in_dll(library, "environ")
+        self._array, self._bytes_at = ctypes.c_void_p.in_dll(library, "environ"), ctypes.string_at
+        self._width, self._seen = ctypes.sizeof(ctypes.c_void_p), b""
+        self._variables: tuple[bytes, ...] = ()
+
+    def state(self) -> Any:
+        """Whose end ends this process, whether it adopts, who may look at it, and whether it may get new rights.
+
+        Last, whether ends of children are ignored: then each command that fails looks as if it had not.
+        """
+        found: list[int] = []
+        for question in _ASKED_WITH_A_PLACE:
+            self._prctl(question, self._place, 0, 0, 0)
+            found.append(self._number.value)
+        found += [self._prctl(question, 0, 0, 0, 0) for question in _ASKED]
+        self._sigaction(_SIGCHLD, None, self._action)
+        return [*found, self._handler.value == _IGNORED]
+
+    def variables(self) -> Any:
+        """The variables that programs get; they are read again only if one has been set or removed."""
+        if (array := self._array.value) is None:
+            return ()
+        if not self._seen or self._bytes_at(array, len(self._seen)) != self._seen:
+            found: list[bytes] = []
+            while (entry := self._entries[len(found)]) is not None:
+                found.append(entry)
+            self._seen = self._bytes_at(array, (len(found) + 1) * self._width)
+            self._variables = tuple(sorted(found))
+        return self._variables
+
+
+@cache
+def _of_c() -> _OfC | None:
+    with suppress(ImportError, OSError, AttributeError, ValueError):
+        return _OfC()
+    return None
+
+
+def _read_state_of_c() -> Any:
+    return None if (of_c := _of_c()) is None else of_c.state()
+
+
+def _read_variables_of_c() -> Any:
+    return None if (of_c := _of_c()) is None else of_c.variables()
+
+
+def _write_variables_of_c(before: Any) -> None:
+    now, then = (dict(entry.split(b"=", 1) for entry in entries) for entries in (_read_variables_of_c(), before))
+    for name in now.keys() - then.keys():
+        _unsetenv(name)
+    for name, value in then.items():
+        if now.get(name) != value:
+            _putenv(name, value)
 
 
 # State that few tasks change, and that is looked at only after others than quick ones: how to read it, and to set it.
@@ -475,6 +550,8 @@ if sys.platform != "win32":
 if sys.platform == "linux":
     _SELDOM += [
         (_read_name, _write_name),
+        (_read_state_of_c, lambda _: _replace_the_process()),
+        (_read_variables_of_c, _write_variables_of_c),
         (lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
         (lambda: os.sched_getscheduler(0), lambda how: os.sched_setscheduler(0, how, os.sched_param(0))),
     ]
