@@ -15,9 +15,11 @@ import msgpack
 import pytest
 
 from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions, batches
+from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.run import nursery as nursery_module
 from deskgrid.worker.run.executor import START_ATTEMPTS
 from deskgrid.worker.run.jobs import Job
+from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import PIPE_ROOM, Process
 from deskgrid.worker.run.slot import START_LIMIT
 from tests.executor.rig import Rig, alive, buried, call, error, python_template, value, written
@@ -116,6 +118,27 @@ def test_one_wake_is_enough_until_the_next_poll(rig: Rig) -> None:
     assert eventually(lambda: len(rig.executor._said) == 50)
     assert len(wakes) == 1
     assert len(rig.until(50)) == 50
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="tasks run as nobody else there")
+def test_the_environment_of_a_spare_process_is_in_use(
+    rigs: Callable[..., Rig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With accounts, a slot may have no other process. Made again, its environment would have another folder."""
+    accounts = Accounts(tmp_path)
+    rig = rigs(accounts=accounts)
+    monkeypatch.setattr(accounts, "count", 1)
+    monkeypatch.setattr(accounts, "take", lambda person: accounts.places[0])
+    rig.executor.sites = {"key": EnvironmentSite("identity", str(tmp_path), sys.executable, str(tmp_path))}
+    (job,) = rig.jobs(rig.know(python_template(forever())), call())
+    rig.executor.run(0, [job._replace(environment="key")])
+    rig.until_running()
+    rig.executor.stop(0, time.monotonic())
+    assert eventually(lambda: rig.poll() is not None and not rig.executor.processes)
+    assert rig.executor._slots[0].spare is not None
+    assert rig.executor.uses("key")
+    rig.executor.rest()
+    assert eventually(lambda: rig.poll() is not None and not rig.executor.uses("key"))
 
 
 def test_a_task_without_a_timeout_is_left_alone(rig: Rig) -> None:

@@ -298,8 +298,8 @@ class Executor:
         self.folder.close()
 
     def uses(self, environment: str) -> bool:
-        """Whether a process runs in an environment, or is about to."""
-        live = {process.environment for process in self.processes}
+        """Whether a process runs in an environment, a spare one too, or is about to."""
+        live = {process.environment for process in self._spawner.processes}
         return environment in live or any(slot.environment == environment for slot in self._slots if slot.jobs)
 
     def _busy(self) -> list[ProcessSlot]:
