@@ -134,7 +134,7 @@ KNOWN = {
     "worker/run/checkpoint_files.py:CheckpointFiles.write": ("mkdir open unlink", OURS),
     "worker/run/child.py:Output.__init__": ("open", TASKS),
     "worker/run/child.py:Child._piece": ("open", TASKS),
-    "worker/run/child.py:Child._tidy": ("truncate", TASKS),
+    "worker/run/child.py:Child._tidy": ("open", TASKS),
     "worker/run/child.py:Child._write_large": ("open unlink", TASKS),
     "worker/run/child.py:Child.serve": ("open", TASKS),
     "worker/run/child.py:Command._go_on": ("rglob", TASKS),

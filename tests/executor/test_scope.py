@@ -34,7 +34,8 @@ import types
 import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
-from multiprocessing import shared_memory
+from contextlib import suppress
+from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 from typing import Any
 
@@ -435,6 +436,28 @@ def test_what_a_task_changes_the_next_one_finds_as_it_was(rig: Rig, kind: str) -
     if kind.startswith("the current folder, removed"):
         assert Path(after[0]).is_dir()
     assert after == before
+
+
+@linux
+def test_what_a_task_has_started_and_made_is_gone_though_it_has_opened_all_files_that_it_may(rig: Rig) -> None:
+    def leave() -> tuple[int, str]:
+        left = subprocess.Popen(["sleep", "1000"])
+        memory = shared_memory.SharedMemory(create=True, size=100)
+        resource_tracker.unregister(f"/{memory.name}", "shared_memory")
+        memory.close()
+        kept = vars(types).setdefault("kept_files", [])
+        with suppress(OSError):
+            while True:
+                kept.append(os.open("/", os.O_RDONLY))
+        return left.pid, memory.name
+
+    left, name = value(rig.call(leave))
+    try:
+        assert eventually(lambda: rig.poll() is not None and not alive(left))
+        assert eventually(lambda: rig.poll() is not None and not Path("/dev/shm", name).exists())
+    finally:
+        if alive(left):
+            os.kill(left, signal.SIGKILL)
 
 
 def can_mount() -> bool:

@@ -1584,8 +1584,8 @@ class Child:
         if self._made and sys.platform != "win32":
             self._made = False
             shared.remove(shared.noted(self._notes), [os.geteuid()])
-            with suppress(OSError):
-                os.truncate(self._notes, 0)
+            with suppress(OSError):  # if it could not be read for want of descriptors, it is not emptied either
+                os.close(os.open(self._notes, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK))
         if touched or not self._temporary.is_untouched:
             left = scope.have_children() and scope.end_children()
             if not self._temporary.clean():

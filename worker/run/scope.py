@@ -800,7 +800,8 @@ def have_children() -> bool:
 def end_children() -> bool:
     """Kill everything that descends from this process; return whether there was anything but Python's own helpers.
 
-    On Linux, what has lost its parent has become a child of this process.
+    On Linux, what has lost its parent has become a child of this process. If it cannot be found, because a task has
+    opened all files that it may, it is there all the same.
     """
     server, end_server = _helper("multiprocessing.forkserver", "_forkserver", "_forkserver_pid")
     tracker, end_tracker = _helper("multiprocessing.resource_tracker", "_resource_tracker", "_pid")
@@ -812,7 +813,7 @@ def end_children() -> bool:
         found = _kill_children({tracker}) or found
     if tracker and sys.platform == "linux":  # elsewhere, it may wait for processes that nobody finds
         end_tracker()
-    return _kill_children(()) or found
+    return _kill_children(()) or found or (sys.platform == "linux" and have_children())
 
 
 def _helper(module: str, name: str, pid: str) -> tuple[int, Callable[[], None]]:
