@@ -30,7 +30,10 @@ def class_of(name: str, members: tuple[Any, ...], pickled: bytes) -> Any:
 
 
 def members_of(kind: type) -> tuple[Any, ...]:
-    """Return what two versions of a class need to have in common: its bases, its data, and its methods."""
+    """Return what two versions of a class need to have in common: its bases, its data, and the names of its members.
+
+    Without fields, the data is what makes an object: the parameters of ``__init__``.
+    """
     values: list[tuple[str, str]] = []
     fields: list[Any] = [*getattr(kind, "__dataclass_fields__", ()), *getattr(kind, "_fields", ())]
     if isinstance(kind, enum.EnumMeta):
@@ -38,19 +41,24 @@ def members_of(kind: type) -> tuple[Any, ...]:
         values = [(name, _ADDRESS.sub("", repr(member.value))) for name, member in members.items()]
     if any(base.__module__ == "_ctypes" for base in kind.__mro__):
         fields += [(name, of.__name__, *bits) for name, of, *bits in getattr(kind, "_fields_", ())]
+    fields = fields or _parameters(getattr(kind, "__init__", None))
     slots = vars(kind).get("__slots__", ())
-    methods = [name for name, value in vars(kind).items() if not _is_special(name) and hasattr(value, "__get__")]
     return (
         [base.__qualname__ for base in kind.__mro__[1:]],
         values,
         fields,
         [slots] if isinstance(slots, str) else sorted(slots),
-        sorted(methods),
+        sorted([name for name in vars(kind) if not _is_special(name)]),
     )
 
 
+def _parameters(function: object) -> list[str]:
+    code = getattr(function, "__code__", None)
+    return [] if code is None else list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+
+
 def _agree(here: tuple[Any, ...], sent: tuple[Any, ...]) -> bool:
-    """Whether what was sent fits the class that is here, which may have more methods."""
+    """Whether what was sent fits the class that is here, which may have more members."""
     return here[:-1] == sent[:-1] and set(here[-1]) >= set(sent[-1])
 
 

@@ -43,6 +43,14 @@ def method(self: object) -> None:
     pass
 
 
+def of_two(self: object, width: int, height: int) -> None:
+    pass
+
+
+def of_three(self: object, red: int, green: int, *, blue: int) -> None:
+    pass
+
+
 @pytest.mark.parametrize(
     ("here", "sent", "same"),
     [
@@ -57,6 +65,12 @@ def method(self: object) -> None:
         (plain(ValueError), plain(KeyError), False),
         (plain(__slots__=("a",)), plain(__slots__=("b",)), False),
         (plain(count=1), plain(count=2), True),
+        (plain(), plain(count=1), False),
+        (plain(count=1), plain(), True),
+        (plain(__init__=of_two), plain(__init__=of_two), True),
+        (plain(__init__=of_two), plain(__init__=of_three), False),
+        (plain(type("Base", (), {"__init__": of_two})), plain(type("Base", (), {"__init__": of_three})), False),
+        (plain(), plain(__init__=of_two), False),
     ],
 )
 def test_a_class_of_the_script_is_taken_if_its_members_agree(here: type, sent: type, same: bool) -> None:
