@@ -55,6 +55,11 @@ _KINDS = (
         "a queue",
         "tasks cannot reach this program: pass a list, and return results",
     ),
+    (
+        "_ctypes._Pointer _ctypes.CFuncPtr ctypes.c_void_p ctypes.c_char_p ctypes.c_wchar_p",
+        "a pointer of ctypes",
+        "it is an address in this process: pass the bytes or the array that it points to",
+    ),
     ("weakref.ReferenceType", "a weak reference", "pass the object"),
     ("types.FrameType types.TracebackType", "part of a running program", "pass the text that you need"),
 )
@@ -150,6 +155,4 @@ def _described(found: _Culprit) -> tuple[str, str]:
     if (known := _known(found.value)) is not None:
         return known
     kind, said = type(found.value), str(found.error)
-    if said.startswith("cannot pickle"):
-        said = f"make it in the task, or pass what it is made of ({said})"
-    return f"of type {kind.__module__}.{kind.__qualname__}", said
+    return f"of type {kind.__module__}.{kind.__qualname__}", f"make it in the task, or pass what it is made of ({said})"

@@ -1,6 +1,7 @@
 """What cannot be sent is refused in one sentence: where it is, what it is, and what to do."""
 
 import contextvars
+import ctypes
 import functools
 import os
 import queue
@@ -68,7 +69,29 @@ def test_something_else_is_called_by_its_type() -> None:
         def __reduce__(self) -> Any:
             raise TypeError("never")
 
-    assert "Stubborn: never" in refused([Stubborn()])
+    assert "Stubborn: make it in the task, or pass what it is made of (never)" in refused([Stubborn()])
+
+
+class Linked(ctypes.Structure):
+    _fields_ = (("after", ctypes.c_void_p),)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ctypes.pointer(ctypes.c_int(1)),
+        lambda: ctypes.c_char_p(b"text"),
+        lambda: ctypes.c_void_p(1),
+        lambda: ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1),
+    ],
+)
+def test_a_pointer_is_refused_with_what_to_pass_instead(make: Callable[[], object]) -> None:
+    said = "it is a pointer of ctypes: it is an address in this process: pass the bytes or the array that it points to"
+    assert said in refused(make())
+
+
+def test_a_structure_with_a_pointer_is_refused_with_what_to_do() -> None:
+    assert "Linked: make it in the task, or pass what it is made of" in refused(Linked())
 
 
 def test_arguments_of_a_call_are_named() -> None:
