@@ -220,10 +220,13 @@ def _undisturbed() -> Iterator[None]:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM unwind this process like Ctrl-C, so that it stops the processes that it started."""
+    """Make SIGTERM unwind this process like Ctrl-C, so that it stops the processes that it started; and say so."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
+    except KeyboardInterrupt as stopped:
+        stopped.args = ("you stopped it; its processes have ended, and it leaves nothing behind",)
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 

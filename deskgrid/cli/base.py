@@ -81,11 +81,11 @@ join_option = click.option(
 
 @contextmanager
 def when_interrupted(said: str) -> Iterator[None]:
-    """After Ctrl-C, say what was stopped, and what was not."""
+    """After Ctrl-C, have `deskgrid.cli.front` say what was stopped, and what was not."""
     try:
         yield
-    except KeyboardInterrupt:
-        say(f"deskgrid: {said}", err=True)
+    except KeyboardInterrupt as stopped:
+        stopped.args = stopped.args or (said,)
         raise
 
 

@@ -19,6 +19,8 @@ from deskgrid.lazy_commands import LazyCommand, LazyGroup
 
 # What a write to stdout fails with when there is no room for the file that it is, or it is damaged.
 UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+# What Ctrl-C ends with, unless the command knows more.
+STOPPED = "you stopped it"
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
     "Run a grid": (
@@ -74,7 +76,9 @@ class Front(LazyGroup):
         extra |= {"standalone_mode": False, "windows_expand_args": False, "prog_name": "deskgrid"}
         try:
             code = super().main(*args, **extra)
-        except click.Abort:
+        except click.Abort as error:
+            if isinstance(stopped := error.__cause__, KeyboardInterrupt):
+                click.echo(f"deskgrid: {stopped.args[0] if stopped.args else STOPPED}", err=True)
             code = 128 + signal.SIGINT
         except click.ClickException as error:
             click.echo(_told(error), err=True)

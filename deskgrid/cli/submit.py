@@ -194,7 +194,7 @@ def submit(
             )
         except KeyboardInterrupt as stopped:
             sent = getattr(stopped, "__notes__", ["no task was sent"])
-            say(f"deskgrid: you stopped submitting; {'; '.join(sent)}", err=True)
+            stopped.args = (f"you stopped submitting; {'; '.join(sent)}",)
             raise
         if not len(bag):
             say("deskgrid: there are no lines, so there is no bag", err=True)
