@@ -1,6 +1,8 @@
 """The status screen: what is on it, at any size."""
 
 from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from rich.text import Text
 
 from deskgrid.screen.bag_rows import BAG_PARTS
 from deskgrid.screen.drawing import BarPart
-from deskgrid.screen.screen import AWAY_S, render
+from deskgrid.screen.screen import AWAY_S, _counters, render
 from deskgrid.screen.worker_rows import WINDOW_PARTS
 from deskgrid.wire.status import CounterValues, StatusDocument
 from tests.screen.builders import NO_COUNTS, bag, lab, slot, snapshot, worker
@@ -44,6 +46,15 @@ def line_with(text: str, found: list[str]) -> str:
     """The one line that holds ``text``."""
     (line,) = [line for line in found if text in line]
     return line
+
+
+def test_the_page_of_the_screen_explains_each_count() -> None:
+    page = Path(__file__, "../../../docs/how-to/status-screen.md").resolve().read_text(encoding="utf-8")
+    explained = {name for line in page.splitlines() if line.count("|") == 3 for name in line.split("|")[1].split(",")}
+    counts: Any = dict.fromkeys(NO_COUNTS, 0) | dict.fromkeys(("pieces", "no_room", "no_start", "copies"), 7)
+    _, *shown = _counters(snapshot([], [], counters=counts))
+    missing = [text.plain for text in shown if " " + text.plain.rstrip("0123456789 s") not in " ".join(explained)]
+    assert not missing
 
 
 # --- size ------------------------------------------------------------------------------------------------------------
