@@ -93,7 +93,7 @@ class File(os.PathLike[str]):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.fspath(path)
+        self._path = os.fsdecode(path)
         self._fetch: Callable[[], str] | None = None
         self._given: tuple[str, str] | None = None
 

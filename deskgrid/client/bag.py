@@ -16,6 +16,7 @@ from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
 from deskgrid.client.eta import Eta
 from deskgrid.client.following import Following, LogPiece
+from deskgrid.client.given import check
 from deskgrid.client.interrupts import Interruptible
 from deskgrid.client.link import Link
 from deskgrid.client.logs import TaskLog
@@ -146,7 +147,7 @@ class Bag(Generic[ItemT, ResultT]):
             return [found[item] for item in sorted(found)]
 
     def fetch(self, to: str | os.PathLike[str] = ".", item: int | None = None) -> list[Path]:
-        """Fetch the files that tasks left, and wait for tasks that have not ended; returns their paths.
+        """Fetch the files that tasks left, and wait for tasks that have not ended; returns their paths, by item.
 
         ``to``: the folder for them. ``item``: the index of one task, whose files go directly into that folder; None:
         all tasks, and the files of each go into a folder that is named after its index. Of a gang, those of each rank
@@ -156,23 +157,24 @@ class Bag(Generic[ItemT, ResultT]):
         Raises `RequestFailed` if another file is in the way, and the exception of the task ``item`` if it failed.
         """
         with self._interruptible():
+            check("to", to, (str, os.PathLike), "the path of a folder", TypeError)
             return self._fetch(Path(to), item)
 
     def _fetch(self, to: Path, item: int | None) -> list[Path]:
-        found = list[Path]()
+        found = dict[int, list[Path]]()
         for row in self._ended():
             if item is None or row.item == item:
                 if item is not None and isinstance(value := value_of(row, self.id, self._files), Raised):
                     raise value.error
                 folder = to / str(row.item) if item is None else to
-                found += self._fetched(row, folder)
+                found[row.item] = self._fetched(row, folder)
                 if item is not None:
-                    return found
-        if item is not None:
+                    break
+        if item is not None and not found:
             raise RequestFailed(
                 f"bag {self.id} has no item {item}: items are numbered from 0, and it has {self._total:,}"
             )
-        return found
+        return [path for number in sorted(found) for path in found[number]]
 
     def _fetched(self, row: wire.BagResult, folder: Path) -> list[Path]:
         if row.outcome != wire.Outcome.DONE:
@@ -238,6 +240,7 @@ class Bag(Generic[ItemT, ResultT]):
                             )
                         meter.tick()
                     outcomes = _outcomes(reply)
+                    meter.has_ended(outcomes.settled)
                     rows = results_of(outcomes)
                     seen += len(rows)
                     complete = outcomes.closed and outcomes.settled == outcomes.total
@@ -303,12 +306,12 @@ class Bag(Generic[ItemT, ResultT]):
         """Explain why a task waits, or where it is. ``item``: its index; None: the waiting task that takes longest."""
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
 
-    def advise(self, seconds: float = FORECAST_S) -> Advice:
+    def advise(self, seconds: Seconds = FORECAST_S) -> Advice:
         """Return what would help the bag to end sooner: PCs that stay longer, and what its longest tasks need.
 
         Raises `GridUnreachable` if no answer comes within ``seconds``.
         """
-        return self._read(Advice.of, self._ask("advise", seconds=seconds))
+        return self._read(Advice.of, self._ask("advise", seconds=checked_seconds(seconds, "seconds")))
 
     def logs(self, item: int) -> TaskLog:
         """Return a task's output, where it ran and how it ended. ``item``: its index, from 0.
@@ -330,6 +333,7 @@ class Bag(Generic[ItemT, ResultT]):
 
         ``runtimes``: seconds by index.
         """
+        check("runtimes", runtimes, Mapping, "seconds by index, as in {0: 5.0}", TypeError)
         seconds = [checked_seconds(value, f"the runtime of item {item}") for item, value in runtimes.items()]
         items, some = list(runtimes), wire.QUESTION_ITEMS
         for part in (slice(start, start + some) for start in range(0, len(items), some)):

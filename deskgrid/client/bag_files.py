@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from deskgrid import wire
 from deskgrid.client.conversation import Reply, TransferCut
+from deskgrid.client.given import check_list
 from deskgrid.client.link import Link
 from deskgrid.client.payload import pack_call
 from deskgrid.client.replies import Waiter
@@ -257,8 +258,7 @@ def command_files(
     inputs: Iterable[str | os.PathLike[str]], outputs: Sequence[str]
 ) -> tuple[list[StoredTree], list[str] | None]:
     """Return the trees of a command's inputs, and its patterns; None: it needs no folder. Raises `BagRejected`."""
-    if isinstance(inputs, str | bytes):
-        raise BagRejected(f'inputs is a list, such as ["data.csv"], not {inputs!r:.80}')
+    check_list("inputs", inputs, 'a list, such as ["data.csv"]')
     named = [_named(each) for each in inputs]
     outputs = checked_texts("outputs", outputs, "out/*.npz")
     if len(outputs) > wire.PATTERNS_LIMIT:

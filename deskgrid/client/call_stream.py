@@ -23,6 +23,7 @@ from deskgrid.client.interrupts import Interruptible
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised, Unread, value_of
 from deskgrid.client.replies import results_of
+from deskgrid.client.submission import payload_size
 from deskgrid.client.template import Template
 from deskgrid.errors import BagRejected, DeskgridError, RequestFailed
 
@@ -269,7 +270,7 @@ class CallStream:
 
     def _next_calls(self) -> list[_Call]:
         """Take the calls of the next batch, and drop cancelled and sent calls from the front of the queue."""
-        calls = next(wire.in_batches((call for call in self._waiting if not call.future.dropped), _payload_size), [])
+        calls = next(wire.in_batches((call for call in self._waiting if not call.future.dropped), payload_size), [])
         for call in calls:
             call.future.index = self._sent
             self._held[self._sent] = call.future
@@ -403,10 +404,6 @@ class CallEnded(NamedTuple):
 def _has_files(result: wire.BagResult) -> bool:
     """Whether a result has files, which are fetched when somebody reads it; or may have some."""
     return not isinstance(result.payload, bytes) or result.payload[:1] in (wire.MARK, wire.RANKS_MARK)
-
-
-def _payload_size(call: _Call) -> int:
-    return len(call.payload)
 
 
 def settle_cancelled(future: Future[Any]) -> None:

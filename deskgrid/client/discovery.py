@@ -1,11 +1,14 @@
 """Finds the broker: from a given join line, from $DESKGRID_JOIN, or on this machine.
 
+Rule: an error here stands alone, because its sentence says all that there is to say.
+
 Anyone who can read a broker's home is its admin, but submits like everybody else. So submitting uses the line for
 clients in the home, and commands for admins use the admin's line.
 """
 
 import os
 
+from deskgrid.client.given import check
 from deskgrid.errors import GridRefused, GridUnreachable
 from deskgrid.homes import NoHome, deskgrid_home
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_join_line, read_join_line
@@ -27,6 +30,7 @@ def check_no_task() -> None:
 def client_line(join: str | None) -> JoinLine:
     """Return the join line for submitting. Raises `GridRefused` or `GridUnreachable`."""
     if join is not None:
+        check("join", join, str, "a join line, or @FILE that contains it", TypeError)
         return _parsed(join)
     return _in_environment() or _left("client")
 
@@ -52,14 +56,14 @@ def _in_environment() -> JoinLine | None:
     try:
         return _parsed(text)
     except GridRefused as error:
-        raise GridRefused(f"DESKGRID_JOIN: {error}") from error
+        raise GridRefused(f"DESKGRID_JOIN: {error}") from None
 
 
 def _parsed(text: str) -> JoinLine:
     try:
         return read_join_line(text, "client")
     except JoinLineError as error:
-        raise GridRefused(str(error)) from error
+        raise GridRefused(str(error)) from None
 
 
 def _left(name: str) -> JoinLine:
@@ -70,17 +74,17 @@ def _left(name: str) -> JoinLine:
         raise GridUnreachable(
             f"no broker is known: DESKGRID_JOIN is not set, and {error}; set DESKGRID_JOIN to the line that the broker "
             "prints for people"
-        ) from error
+        ) from None
     try:
         return parse_join_line(path.read_text(encoding="utf-8"), "client")
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         raise GridUnreachable(
             f"no broker is known: DESKGRID_JOIN is not set, and no broker has run on this machine ({path} is not "
             "there); start one with `deskgrid broker`, or set DESKGRID_JOIN to the line that it prints for people"
-        ) from error
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise GridUnreachable(
             f"{path}, where this machine's broker left its join line, cannot be read: {error}"
-        ) from error
+        ) from None
     except JoinLineError as error:
-        raise GridRefused(str(error)) from error
+        raise GridRefused(str(error)) from None

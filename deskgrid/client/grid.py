@@ -27,6 +27,7 @@ from deskgrid.client.discovery import check_no_task, client_line
 from deskgrid.client.eta import Eta
 from deskgrid.client.forks import belongs_here
 from deskgrid.client.futures import Futures, closed
+from deskgrid.client.given import check, check_iterable
 from deskgrid.client.interrupts import Interruptible, interruptible
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.needs import Gang
@@ -39,6 +40,7 @@ from deskgrid.client.options import (
     GridKeywords,
     TaskKeywords,
     checked_env,
+    knows,
     options_of,
     takes,
 )
@@ -60,6 +62,7 @@ log = logging.getLogger("deskgrid.client")
 
 # How many calls `Grid.map` submits before their results are taken, unless the program says.
 BUFFERED = 2_000
+_CHANGES = "a Change, or a list of them"
 
 ValueT = TypeVar("ValueT")
 Calls = Callable[[ItemT], ResultT] | Task[Callable[[ItemT], ResultT]]
@@ -80,13 +83,14 @@ class Grid(Executor):
     Raises `GridUnreachable` if no broker answers, and `GridRefused` if the broker does not let this client in.
     """
 
+    @interruptible
+    @knows(GridKeywords)
     def __init__(
         self, join: str | None = None, *, timeout: Seconds = OPENING_S, **defaults: Unpack[GridKeywords]
     ) -> None:
         check_no_task()
         self._open(client_line(join), checked_seconds(timeout, "the timeout"), defaults)
 
-    @interruptible
     def _open(self, line: JoinLine, seconds: float, defaults: GridKeywords) -> None:
         said = defaults_of(**defaults)
         self._begin(OpenGrid(Link(line)), said, defaults.get("name") or "")
@@ -111,6 +115,8 @@ class Grid(Executor):
         self._release = weakref.finalize(self, _release, self._futures, opened)
         belongs_here(self)
 
+    @interruptible
+    @knows(DefaultKeywords)
     def using(self, **defaults: Unpack[DefaultKeywords]) -> Self:
         """Return a view of this Grid with other defaults: give it to code that knows executors, and no options of ours.
 
@@ -131,6 +137,8 @@ class Grid(Executor):
         return view
 
     @classmethod
+    @interruptible
+    @knows(GridKeywords)
     def local(cls, workers: int = 4, slots: int = 1, *, mpi: bool = False, **defaults: Unpack[GridKeywords]) -> Self:
         """Start a whole private grid on this machine: a broker, and ``workers`` workers of ``slots`` slots each.
 
@@ -191,8 +199,8 @@ class Grid(Executor):
         gang: None = None,
         **rest: Unpack[CallKeywords],
     ) -> Bag[ItemT, ResultT]: ...
-    @takes(TaskKeywords, BagKeywords)
     @interruptible
+    @takes(TaskKeywords, BagKeywords)
     def bag(
         self,
         function: Calls[ItemT, ResultT],
@@ -238,8 +246,8 @@ class Grid(Executor):
     def command(
         self, argv: Sequence[str], items: Iterable[str], *, gang: None = None, **rest: Unpack[CommandKeywords]
     ) -> Bag[str, str]: ...
-    @takes(TaskKeywords, BagKeywords)
     @interruptible
+    @takes(TaskKeywords, BagKeywords)
     def command(
         self,
         argv: Sequence[str],
@@ -274,7 +282,7 @@ class Grid(Executor):
         """
         self._check_open()
         before = replace(self._defaults.options, checkpoint=bool(checkpoint))
-        said = options_of(before, gang, options, BagKeywords)
+        said = options_of(before, gang, options)
         self._name_it(options)
         saving = checked_saving(checkpoint, checkpoint_signal, checkpoint_exit)
         return self._bags.of_commands(
@@ -299,6 +307,7 @@ class Grid(Executor):
         if self._name and not options.get("name"):
             options["name"] = self._name
 
+    @interruptible
     def share(self, value: ValueT) -> Shared[ValueT]:
         """Share an object with all tasks of a bag. Use the returned handle in the function or in the items of the bag.
 
@@ -310,11 +319,13 @@ class Grid(Executor):
         """
         return share(value)
 
+    @interruptible
     def attach(self, bag_id: str) -> Bag[Any, Any]:
         """Return the bag with the id ``bag_id``, whichever program submitted it.
 
         Raises `RequestFailed` if there is no such bag, or it belongs to another credential.
         """
+        check("bag_id", bag_id, str, "the id of a bag, a text", TypeError)
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
         if note:
@@ -323,6 +334,7 @@ class Grid(Executor):
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
+    @interruptible
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit one call ``fn(*args, **kwargs)``; `task` gives it a predicted runtime.
 
@@ -352,6 +364,7 @@ class Grid(Executor):
             owner=self,
         )
 
+    @interruptible
     def map(
         self,
         fn: Callable[..., Any],
@@ -371,12 +384,15 @@ class Grid(Executor):
 
         Raises what `submit` raises.
         """
+        check("chunksize", chunksize, int, "a number of calls", TypeError)
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
         if buffersize is not None and not isinstance(buffersize, int):
             raise TypeError("buffersize must be an integer or None")
         if buffersize is not None and buffersize < 1:
             raise ValueError("buffersize must be None or > 0")
+        for each in iterables:
+            check_iterable("an iterable", each, "a list, or anything else that `for` goes through", TypeError)
         self._check_open()
         job = self._task(fn)
         if job.options.gang and chunksize > 1:
@@ -456,12 +472,12 @@ class Grid(Executor):
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 
-    def status(self, timeout: float = ANSWER_S) -> "StatusDocument":
+    def status(self, timeout: Seconds = ANSWER_S) -> "StatusDocument":
         """Return the document that `deskgrid status --json` prints: workers, bags, queues and counters.
 
         Raises `GridUnreachable` if no answer comes within ``timeout`` seconds.
         """
-        document: Any = self._ask("status", {}, timeout)
+        document: Any = self._ask("status", {}, checked_seconds(timeout, "the timeout"))
         found: StatusDocument = document
         return found
 
@@ -479,6 +495,7 @@ class Grid(Executor):
         found: list[dict[str, Any]] = self._ask("shares", {})["shares"]
         return found
 
+    @interruptible
     def whatif(
         self,
         bag: "Bag[Any, Any] | str | None" = None,
@@ -493,14 +510,20 @@ class Grid(Executor):
         submitted it now. ``changes``: one change, or at most 16.
         """
         changes = [changes] if isinstance(changes, Change) else changes
+        check_iterable("changes", changes, _CHANGES, TypeError)
+        changes = list(changes)
+        for change in changes:
+            check("changes", change, Change, _CHANGES, TypeError)
         said: dict[str, Any] = {"changes": [change.said() for change in changes]}
         if isinstance(bag, Bag):
             answer = bag._ask("whatif", seconds=FORECAST_S, **said)
         elif bag is not None:
+            check("bag", bag, str, "a bag or its id", TypeError)
             answer = self._ask("whatif", {"bag": bag, **said}, FORECAST_S)
         elif runtime is None or tasks is None:
             raise ValueError("name a bag, or give runtime and tasks")
         else:
+            check("tasks", tasks, int, "a number of tasks", TypeError)
             seconds = checked_seconds(runtime, "the runtime")
             answer = self._ask("whatif new", {"tasks": tasks, "runtime_s": seconds, **said}, FORECAST_S)
         return [Eta.of(row) for row in answer["rows"]]

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from deskgrid.client.given import check
 from deskgrid.durations import precise
 from deskgrid.errors import GridUnreachable
 
@@ -65,6 +66,7 @@ def start(workers: int, program: Sequence[str] = PROGRAM, *, slots: int = 1, mpi
     for what, number in (("worker", workers), ("slot per worker", slots)):
         if type(number) is not int or number < 1:
             raise ValueError(f"a local grid has 1 {what} or more, not {number!r}")
+    check("mpi", mpi, bool, "True or False", TypeError)
     # All of them run on this machine. So nobody has to measure how fast it is, and a second is a second. Its tasks are
     # the work of whoever sits at it: they give way to nobody.
     options = json.dumps(["--slots", str(slots), "--speed", "1", "--nice", "0", *["--mpi"] * mpi])

@@ -15,7 +15,7 @@ from deskgrid.client.payload import pack_text
 from deskgrid.client.probing import checked_probes
 from deskgrid.client.submission import Runtime, SubmittedTask, kept, submit_bag
 from deskgrid.client.task import Task
-from deskgrid.client.template import PYTHON, Template, command_template, name_of, pickle_function
+from deskgrid.client.template import PYTHON, Template, checked_argv, command_template, name_of, pickle_function
 from deskgrid.errors import BagRejected
 from deskgrid.wire import NAME_BYTES, Environment, Kind, Payload, TaskOptions, cut
 
@@ -112,7 +112,7 @@ class NewBags:
         """Bring the libraries of a command along."""
         if wanted is None:
             return None
-        script, reached = reached_by_command(argv)
+        script, reached = reached_by_command(checked_argv(argv))
         if not script and (kinds := {"mine", "script"}.intersection(wanted)):
             raise BagRejected(
                 f'"{kinds.pop()}" looks into the Python file that the command names, and it names no Python file here: '

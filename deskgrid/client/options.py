@@ -8,12 +8,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from deskgrid import wire
 from deskgrid.client.bag import Bag
+from deskgrid.client.given import check, check_iterable, check_list
 from deskgrid.client.needs import READERS, Gang, Labels, Size, SpeedupGiven, check_needs, read_gang
 from deskgrid.client.submission import Runtime, Seconds, checked_seconds
 from deskgrid.errors import BagRejected
@@ -143,40 +145,61 @@ class DefaultKeywords(GridKeywords, total=False):
     mpi: bool | None
 
 
-def takes(*keywords: Any) -> Callable[[FunctionT], FunctionT]:
-    """Have `help` show what the ``**options`` of a function are; type checkers know by ``Unpack``."""
+def knows(keywords: Any) -> Callable[[FunctionT], FunctionT]:
+    """Refuse other ``**options`` than ``keywords`` with a TypeError, which names the nearest one.
 
-    def shown(function: FunctionT) -> FunctionT:
-        signature = inspect.signature(function)
+    Type checkers know by ``Unpack``.
+    """
+
+    def checked(given: FunctionT) -> FunctionT:
+        known = {*inspect.signature(given).parameters, *keywords.__annotations__}
+
+        @wraps(given)
+        def function(*args: Any, **options: Any) -> Any:
+            if unknown := [name for name in options if name not in known]:
+                near = get_close_matches(unknown[0], known, 1)
+                hint = f"; do you mean {near[0]!r}?" if near else ""
+                name = given.__qualname__.removesuffix(".__init__")
+                raise TypeError(f"{name}() has no option {unknown[0]!r}{hint}")
+            return given(*args, **options)
+
+        return cast(FunctionT, function)
+
+    return checked
+
+
+def takes(*keywords: Any) -> Callable[[FunctionT], FunctionT]:
+    """Have `help` show what the ``**options`` of a function are, as `knows` checks them."""
+
+    def shown(given: FunctionT) -> FunctionT:
+        signature = inspect.signature(given)
+        function = knows(keywords[-1])(given)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         more = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
             for name, kind in keywords[-1].__annotations__.items()
         ]
         vars(function)["__signature__"] = signature.replace(parameters=[*own, *more])
-        texts = [inspect.cleandoc(each.__doc__ or "") for each in (function, *keywords)]
+        texts = [inspect.cleandoc(each.__doc__ or "") for each in (given, *keywords)]
         function.__doc__ = "\n\n".join(texts)
         return function
 
     return shown
 
 
-def options_of(before: TaskOptions, gang: Gang | None, given: Mapping[str, Any], keywords: Any) -> TaskOptions:
+def options_of(before: TaskOptions, gang: Gang | None, given: Mapping[str, Any]) -> TaskOptions:
     """Return ``before``, changed as `changes_of` says; checked.
 
-    Raises TypeError for a keyword that is not among ``keywords``, and `BagRejected`.
+    Raises `BagRejected`.
     """
-    return checked_options(replace(before, **changes_of(gang, given, keywords)))
+    return checked_options(replace(before, **changes_of(gang, given)))
 
 
-def changes_of(gang: Gang | None, given: Mapping[str, Any], keywords: Any) -> dict[str, Any]:
+def changes_of(gang: Gang | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of tasks that ``gang`` and a program's keywords say, by field of `TaskOptions`.
 
-    Raises TypeError for a keyword that is not among ``keywords``, and `BagRejected`.
+    Raises `BagRejected`.
     """
-    if unknown := [name for name in given if name not in keywords.__annotations__]:
-        near = get_close_matches(unknown[0], keywords.__annotations__, 1)
-        raise TypeError(f"unexpected keyword argument {unknown[0]!r}" + (f"; is it {near[0]!r}?" if near else ""))
     changed: dict[str, Any] = {} if gang is None else {**read_gang(gang)}
     for name, value in given.items():
         if value is not None:
@@ -266,19 +289,31 @@ def checked_licences(licences: object) -> tuple[str, ...]:
     return tuple([f"{name}={many}" for name, many in sorted(licences.items())])
 
 
-def checked_modules(modules: Iterable[object]) -> tuple[str, ...]:
+def checked_modules(modules: Iterable[Any]) -> tuple[str, ...]:
     """Check the names of modules that a user gave. Raises `BagRejected`."""
-    given = [modules] if isinstance(modules, str) else list(modules)
-    names = tuple([name for name in given if isinstance(name, str) and name])
-    if isinstance(modules, str) or len(names) < len(given):
-        raise BagRejected(f'modules is a list of names, such as ["lab.models"], not {modules!r:.80}')
+    takes = 'a list of names, such as ["lab.models"]'
+    check_list("modules", modules, takes)
+    names = tuple(modules)
+    if not all(isinstance(name, str) and name for name in names):
+        raise BagRejected(f"modules is {takes}, not {modules!r:.80}")
     return names
 
 
 def _ids(bags: str | Bag[Any, Any] | Iterable[Bag[Any, Any] | str]) -> tuple[Any, ...]:
     """Return the ids of the bags that a bag comes after. The broker does not know empty ones, which have ended."""
-    given = [bags] if isinstance(bags, str | Bag) else list(bags)
+    given = [bags] if isinstance(bags, str | Bag) else bags
+    check_iterable("after", given, "a bag, the id of one, or a list of these")
     return tuple([bag.id if isinstance(bag, Bag) else bag for bag in given if not isinstance(bag, Bag) or len(bag)])
+
+
+def _only_checked(option: str, kind: type, takes: str) -> Callable[[Any], Mapping[str, object]]:
+    """Return how an option is read that `TaskOptions` does not have."""
+
+    def read(value: Any) -> Mapping[str, object]:
+        check(option, value, kind, takes)
+        return {}
+
+    return read
 
 
 _FIELDS = frozenset([field.name for field in fields(TaskOptions)])
@@ -287,4 +322,6 @@ _READERS: Mapping[str, Callable[[Any], Mapping[str, object]]] = {
     **READERS,
     "licences": lambda licences: {"licences": checked_licences(licences)},
     "after": lambda bags: {"after": _ids(bags)},
+    "name": _only_checked("name", str, "a text"),
+    "explore": _only_checked("explore", bool, "True or False"),
 }

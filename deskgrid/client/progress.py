@@ -62,6 +62,7 @@ class Meter:
         self._look_at = time.monotonic() + SHOW_AFTER_S
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
+        self._ended = 0
 
     def __enter__(self) -> "Meter":
         return self
@@ -82,6 +83,13 @@ class Meter:
             with suppress(DeskgridError):  # no call ends because of its bar
                 self._look_again()
 
+    def has_ended(self, tasks: int) -> None:
+        """Show at once that so many tasks have ended, which the call knows sooner than it asks."""
+        if tasks > self._ended:
+            self._ended = tasks
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, completed=tasks)
+
     def _look_again(self) -> None:
         try:
             self._show(self._look())
@@ -91,7 +99,7 @@ class Meter:
             bar.start()
 
     def _show(self, progress: Progress) -> None:
-        settled = progress.done + progress.failed + progress.cancelled
+        settled = max(self._ended, progress.done + progress.failed + progress.cancelled)
         bar, task = self._made()
         counts, width = len(f"{progress.total}/{progress.total}"), bar.console.width
         taken = min(len(self._title), width // NAME_PART) + BAR_COLUMNS + counts + TIME_COLUMNS

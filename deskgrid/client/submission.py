@@ -12,11 +12,12 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from deskgrid import wire
 from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.conversation import Reply
+from deskgrid.client.given import check_iterable
 from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
 from deskgrid.client.template import Template
@@ -83,7 +84,7 @@ def submit_bag(
     sender = _Sender(link, template, name, options, runtimes.same, files=files)
     try:
         rows = SubmittedTasks(items, pack, runtimes)
-        for batch in wire.in_batches(rows, _payload_size):
+        for batch in wire.in_batches(rows, payload_size):
             sender.send(batch, last=rows.ended)
         sender.wait()
     except BaseException as error:
@@ -129,7 +130,13 @@ class SubmittedTasks:
         self.ended = True
 
 
-def _payload_size(row: SubmittedTask) -> int:
+class _WithPayload(Protocol):
+    @property
+    def payload(self) -> wire.Payload: ...
+
+
+def payload_size(row: _WithPayload) -> int:
+    """Return the bytes of a task's payload."""
     return len(row.payload)
 
 
@@ -167,7 +174,7 @@ class _Sender:
         if self._template is None:
             self._template = self._make_template(batch)
         self._files.send()
-        size = sum(map(_payload_size, batch))
+        size = sum(map(payload_size, batch))
         while self._has_no_room(size) or not self._replies.empty():
             self._take()
         self._sent = True
@@ -283,7 +290,7 @@ def checked_seconds(value: object, what: str) -> float:
     """Return ``value``, a number or a text such as "1h", as finite seconds, not negative. Raises `BagRejected`."""
     if isinstance(value, str):
         value = _read_seconds(value)
-    if not isinstance(value, numbers.Real):
+    if type(value) is bool or not isinstance(value, numbers.Real):
         raise BagRejected(f'{what} is not a number of seconds or a text such as "90s" or "1h30min": {value!r:.80}')
     try:
         seconds = float(value)
@@ -305,7 +312,11 @@ def _read_seconds(text: str) -> float | str:
 
 
 def kept(items: Iterable[Any]) -> Sequence[Any] | None:
-    """Return a snapshot of ``items`` for later lookups; None if they come one by one and are not kept."""
+    """Return a snapshot of ``items`` for later lookups; None if they come one by one and are not kept.
+
+    Raises `BagRejected` if they are no items at all.
+    """
+    check_iterable("items", items, "a list, or anything else that `for` goes through")
     if isinstance(items, tuple | range | str):
         return items
     return tuple(items) if isinstance(items, Collection) else None

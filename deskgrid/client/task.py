@@ -61,7 +61,7 @@ class Task(Generic[FunctionT]):
     ) -> "Task[FunctionT]":
         """Return the task with what is said of a bag of it. Raises `BagRejected`."""
         before = self.options if checkpoint is None else replace(self.options, checkpoint=checkpoint)
-        options = options_of(before, gang, given, BagKeywords)
+        options = options_of(before, gang, given)
         more = self.modules + checked_modules(modules)
         return replace(self, options=options, modules=more, env=checked_env(given.get("env")) or self.env)
 
@@ -102,7 +102,7 @@ def task(
     """
     given = {"timeout": timeout, "retries": retries, "checkpoint": checkpoint}
     said = {name: value for name, value in given.items() if value is not None}
-    said |= changes_of(gang, options, TaskKeywords)
+    said |= changes_of(gang, options)
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     env = checked_env(options.get("env"))
     check_runs(function)
@@ -110,10 +110,10 @@ def task(
 
 
 def defaults_of(**given: Unpack[DefaultKeywords]) -> Task[Any]:
-    """Return what is said of all tasks of a Grid, as a task of no function. Raises TypeError and `BagRejected`."""
+    """Return what is said of all tasks of a Grid, as a task of no function. Raises `BagRejected`."""
     if not given:
         return NO_DEFAULTS
-    said = changes_of(given.get("gang"), given, DefaultKeywords)
+    said = changes_of(given.get("gang"), given)
     runtime, modules = given.get("runtime"), checked_modules(given.get("modules") or ())
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     env = checked_env(given.get("env"))

@@ -20,6 +20,7 @@ import msgpack
 
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
+from deskgrid.client.given import check, check_list
 from deskgrid.client.refusals import HEAVY_BYTES, not_picklable, warn_of_size
 from deskgrid.errors import BagRejected
 from deskgrid.wire import (
@@ -102,6 +103,14 @@ def _begun(kind: Kind, environment: Environment | None) -> dict[str, Any]:
     return {"kind": kind} if environment is None else {"kind": kind, "environment": environment.packed()}
 
 
+def checked_argv(argv: Sequence[str]) -> Sequence[str]:
+    """Return a command line. Raises `BagRejected`."""
+    given: Any = argv  # what a program gives may be of any type
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(part, str) for part in given):
+        raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
+    return argv
+
+
 def command_template(
     argv: Sequence[str],
     inputs: bytes = b"",
@@ -114,8 +123,7 @@ def command_template(
     ``inputs``: the digests of the trees that are unpacked in a folder of each task's own. ``outputs``: patterns of the
     files that it leaves there; None: there is no such folder. ``saving``: what `checked_saving` returns.
     """
-    if isinstance(argv, str) or not argv or not all(isinstance(part, str) for part in argv):
-        raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
+    checked_argv(argv)
     if len(argv) > ARGUMENTS_LIMIT:
         raise BagRejected(f"the command line has {len(argv):,} words; the limit is {ARGUMENTS_LIMIT:,}")
     table = _begun("command", environment) | {"argv": [_word(number, part) for number, part in enumerate(argv)]}
@@ -150,15 +158,16 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
             raise BagRejected(
                 f"{pattern!r:.200} is not a pattern for files in the folder of the task, such as 'state/*'"
             )
+    check("checkpoint_signal", signal, str, "a name such as USR1 or TERM")
     if not (signal.isalnum() and signal.isupper()):
-        raise BagRejected(f"a signal is a name such as USR1 or TERM, not {signal!r:.80}")
+        raise BagRejected(f"checkpoint_signal is a name such as USR1 or TERM, not {signal!r:.80}")
     name = signal.removeprefix("SIG")
     if os.name == "posix" and not hasattr(signals, f"SIG{name}"):  # other systems do not know the signals of the PCs
         raise BagRejected(f"there is no signal {signal:.80}: give a name such as USR1 or TERM")
     if name in ("KILL", "STOP"):
         raise BagRejected(f"no program can handle the signal {name}: give another one, such as USR1 or TERM")
     if type(exit_code) is not int or not 1 <= exit_code <= EXIT_CODE_LIMIT:
-        raise BagRejected(f"the exit code of a piece is a number from 1 to {EXIT_CODE_LIMIT}, not {exit_code!r:.80}")
+        raise BagRejected(f"checkpoint_exit is a number from 1 to {EXIT_CODE_LIMIT}, not {exit_code!r:.80}")
     if not patterns:
         return {}
     return {"checkpoint": list(patterns), "signal": name, "exit": exit_code}
@@ -166,9 +175,12 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
 
 def checked_texts(option: str, values: Sequence[str], example: str) -> Sequence[str]:
     """Return the value of an option that is a list of texts. Raises `BagRejected`."""
-    if isinstance(values, str | bytes) or not all(isinstance(each, str) for each in values):
-        raise BagRejected(f'{option} is a list of texts, such as ["{example}"], not {values!r:.80}')
-    return values
+    takes = f'a list of texts, such as ["{example}"]'
+    check_list(option, values, takes)
+    found = tuple(values)
+    if not all(isinstance(each, str) for each in found):
+        raise BagRejected(f"{option} is {takes}, not {values!r:.80}")
+    return found
 
 
 def _stays_below(pattern: str) -> bool:

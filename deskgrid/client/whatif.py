@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from deskgrid.client.eta import Eta, clock
+from deskgrid.client.given import check, check_iterable
 from deskgrid.durations import MINUTE_S, duration
 
 # (starts in, lasts), in seconds: a window of a PC.
@@ -32,7 +33,7 @@ class Change:
     turn; or, by pattern, how many more like those PCs. ``split``: each task of the bag is split into this many shorter
     tasks. ``begins_s``: the bag begins after this many seconds. ``policy``: the scheduling policy.
 
-    Raises `ValueError` for a number that is too small.
+    Raises `ValueError` for a number that is too small, and `TypeError`.
     """
 
     without: Sequence[str] = ()
@@ -45,6 +46,12 @@ class Change:
     def __post_init__(self) -> None:
         if isinstance(self.without, str):
             raise ValueError(f"without is a list of patterns, as in [{self.without!r:.80}]")
+        check_iterable("without", self.without, 'a list of patterns, as in ["lab3-*"]', TypeError)
+        check("windows", self.windows, Mapping, 'windows by pattern, as in {"lab3-*": [(0, 3600)]}', TypeError)
+        check("more", self.more, (int, Mapping), "a number of PCs, or such numbers by pattern", TypeError)
+        check("split", self.split, int, "a number of tasks", TypeError)
+        check("begins_s", self.begins_s, (int, float), "seconds", TypeError)
+        check("policy", self.policy, str, "the name of a policy", TypeError)
         if not self.split >= 1 or not self.begins_s >= 0.0 or any(many < 0 for many in self._more_of().values()):
             raise ValueError("split is 1 or more; more and begins_s are 0 or more")
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.client import submission
+from deskgrid.client.bag import Bag
 from deskgrid.client.grid import Grid
 from deskgrid.client.logs import TaskLog
 from deskgrid.client.progress import Progress
@@ -471,6 +473,16 @@ def test_a_question_without_an_answer_ends_with_the_address(fake: FakeGrid, grid
     fake.broker.answers["bags"] = {"bags": []}
     assert grid.bags() == []
     assert fake.memory.asked("status") == [], "asked again, for nobody"
+
+
+def test_fetched_files_are_listed_in_the_order_of_the_items(
+    fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bag = grid.bag(double, [1, 2, 3])
+    fake.broker.run(bag.id, 2, 0, 1)
+    monkeypatch.setattr(Bag, "_fetched", lambda self, row, folder: [folder])
+    assert bag.fetch("to") == [Path("to/0"), Path("to/1"), Path("to/2")]
+    assert bag.fetch("to", 1) == [Path("to")]
 
 
 def test_a_bag_is_paused_and_resumed_and_shares_are_told(fake: FakeGrid, grid: Grid) -> None:

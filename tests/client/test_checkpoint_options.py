@@ -53,8 +53,8 @@ def test_a_command_says_how_it_saves() -> None:
         ({"patterns": ["state"], "signal": "FOO"}, "there is no signal FOO"),
         ({"patterns": ["state"], "signal": ""}, "signal"),
         ({"patterns": ["state"], "signal": "SIGKILL"}, "no program can handle the signal KILL"),
-        ({"patterns": ["state"], "exit_code": 0}, "exit code"),
-        ({"patterns": ["state"], "exit_code": 256}, "exit code"),
+        ({"patterns": ["state"], "exit_code": 0}, "checkpoint_exit is "),
+        ({"patterns": ["state"], "exit_code": 256}, "checkpoint_exit is "),
     ],
 )
 def test_a_command_that_cannot_save_so_is_refused(wrong: dict[str, Any], reason: str) -> None:

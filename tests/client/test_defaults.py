@@ -117,7 +117,7 @@ def test_impossible_defaults_are_refused_at_once(grid: Grid, bad: dict[str, Any]
 
 
 def test_an_unknown_default_is_refused_with_what_is_near(grid: Grid) -> None:
-    with pytest.raises(TypeError, match="'retry'; is it 'retries'"):
+    with pytest.raises(TypeError, match="'retry'; do you mean 'retries'"):
         grid.using(retry=3)  # type: ignore[call-arg]
 
 

@@ -12,6 +12,7 @@ from deskgrid.client.grid import Grid
 from deskgrid.client.progress import Meter, Progress
 from deskgrid.errors import GridUnreachable, RequestFailed
 from tests.client.fakebroker import FakeGrid
+from tests.waiting import eventually
 
 PROGRESS = Progress(
     total=40, done=12, failed=2, cancelled=1, running=3, waiting=22, eta_s=500.0, left_s=99.0, eta_high_s=900.0
@@ -78,6 +79,15 @@ def test_where_stderr_is_no_terminal_nothing_is_asked_or_shown(monkeypatch: pyte
     with Meter("sweep", look) as bar:
         bar.tick()
     assert log.getvalue() == ""
+
+
+def test_what_has_ended_is_shown_before_the_broker_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = take_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "LOOK_EVERY_S", 60.0)
+    with Meter("sweep", lambda: PROGRESS) as bar:
+        bar.tick()
+        bar.has_ended(37)
+        eventually(lambda: "37/40" in terminal.getvalue())
 
 
 def test_a_broker_that_is_away_stops_no_call_and_the_bar_says_so_until_it_is_back(

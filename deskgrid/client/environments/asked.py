@@ -82,7 +82,7 @@ def checked_env(env: object) -> Env:
         raise BagRejected(f'env is "mine", "script", a list of requirements or a Path, not {env!r:.80}')
     parts = tuple(env)
     if not parts or not all(isinstance(part, str | Path) and str(part).strip() for part in parts):
-        raise BagRejected(f'a list of requirements is like ["numpy==2.4.6"], not {parts!r:.80}')
+        raise BagRejected(f'env is a list of requirements, such as ["numpy==2.4.6"], not {env!r:.80}')
     return parts
 
 
