@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import NamedTuple
 
-from deskgrid.client.imports import Import, imports_of, imports_of_code, specs
+from deskgrid.client.imports import Import, imports_of, imports_of_code, is_source, source_in, specs
 from deskgrid.errors import BagRejected
 from deskgrid.wire import Payload, wrong_with_place
 
@@ -164,7 +164,7 @@ class _Walk:
         data = [ModuleSource(root, path) for root, folder in packages for path in _data_of(folder)]
         for source in [*self._known, *data]:
             with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
-                files[source.path.relative_to(source.root).as_posix()] = source.path.read_bytes()
+                files[source.path.relative_to(source.root).as_posix()] = source_in(source.path)
         modules = frozenset([source.module for source in self._known])
         return Reached(dict(sorted(files.items())), modules, frozenset(self._libraries), frozenset(self._missing))
 
@@ -257,7 +257,7 @@ def _files_of(name: str, file: str) -> Sequence[ModuleSource]:
         return ()
     root = path.parents[len(tail) - 1]
     folders = list(accumulate(tail[:-1], lambda folder, part: folder / part, initial=root))[1:]
-    packages = [folder / "__init__.py" for folder in folders if (folder / "__init__.py").is_file()]
+    packages = [folder / "__init__.py" for folder in folders if is_source(folder / "__init__.py")]
     return [ModuleSource(root, each) for each in {*packages, path}]
 
 

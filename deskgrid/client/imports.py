@@ -4,11 +4,13 @@ import ast
 import dis
 import importlib.util
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
+from zipimport import zipimporter
 
 
 class Import(NamedTuple):
@@ -27,15 +29,42 @@ class Import(NamedTuple):
 def imports_of(file: Path) -> tuple[Import, ...]:
     """Return the imports in ``file``; none if it cannot be read or is not valid for this version of Python."""
     try:
-        stat = file.stat()
+        stat = (file if file.exists() else _archive_of(file)).stat()
         return _parsed(file, stat.st_mtime_ns, stat.st_size)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return ()
 
 
+def source_in(file: Path) -> bytes:
+    """Return what is in a file, which may be inside a zip archive that Python imports from. Raises OSError."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        archive = _archive_of(file)
+        if archive == file:
+            raise
+    try:
+        data: bytes = zipimporter(str(archive)).get_data(str(file))
+    except ImportError as error:
+        raise FileNotFoundError(f"{file}: {error}") from error
+    return data
+
+
+def _archive_of(file: Path) -> Path:
+    """Return the file that a path leads through; the path itself if it leads through none."""
+    return next((each for each in file.parents if each.is_file()), file)
+
+
+def is_source(file: Path) -> bool:
+    """Whether there is such a file, on the disk or inside a zip archive."""
+    with suppress(OSError):
+        return file.is_file() or source_in(file) is not None
+    return False
+
+
 @lru_cache(maxsize=4096)
 def _parsed(file: Path, _changed_ns: int, _size: int) -> tuple[Import, ...]:
-    return tuple(_statements(ast.parse(file.read_bytes())))
+    return tuple(_statements(ast.parse(source_in(file))))
 
 
 def _statements(tree: ast.Module) -> Iterator[Import]:

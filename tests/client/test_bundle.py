@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -201,6 +202,30 @@ def test_a_module_elsewhere_on_the_path_travels_below_its_own_root(tmp_path: Pat
     write(tmp_path / "lib", {"common/__init__.py": "", "common/units.py": ""})
     found = travelling(tmp_path / "app", using("common.units"), {}, path=str(tmp_path / "lib"))
     assert found == ["common/__init__.py", "common/units.py"]
+
+
+def test_modules_in_a_zip_archive_travel_with_what_they_import(tmp_path: Path) -> None:
+    archive = tmp_path / "app.pyz"
+    with zipfile.ZipFile(archive, "w") as made:
+        for name, text in {
+            "common/__init__.py": "",
+            "common/units.py": "from . import deep",
+            "common/deep/__init__.py": "",
+            "common/other.py": "",
+            "__main__.py": using("common.units") + TELL,
+        }.items():
+            made.writestr(name, text)
+    expected = ["common/__init__.py", "common/deep/__init__.py", "common/units.py"]
+    assert travelling(tmp_path, using("common.units"), {}, path=str(archive)) == expected
+    ran = subprocess.run(
+        [sys.executable, str(archive)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert json.loads(ran.stdout) == expected
 
 
 def test_a_program_run_as_a_module_finds_its_neighbours(tmp_path: Path) -> None:
