@@ -34,7 +34,6 @@ from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.model import State
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy, policy_options
 from deskgrid.scheduler.views.explain import (
     ComingWindow,
@@ -197,14 +196,6 @@ class Queries:
             return owner_refusal(who, bag.row.id, bag.row.owner)
         return "" if access == "everyone" else admin_refusal(who, f"{what!r}")
 
-    def need_note(self, options: wire.TaskOptions) -> str:
-        """What is told at submit of tasks with these options that no worker can run; empty if some can."""
-        return self._workers.need_note(options)
-
-    def never_together(self, need: Need, runtime: float, now: float) -> str:
-        """What is told at submit of parallel tasks for which no windows are long enough; empty if some are."""
-        return self._workers.attempts.gangs.explaining.never(need, runtime, now)
-
     def _connected(self) -> Counter[str]:
         return Counter([*self._clients(), *(worker.who.name for worker in self._workers.by_peer.values())])
 
@@ -286,7 +277,7 @@ class Queries:
         gang = self._workers.attempts.gangs.explaining.text(task, why.state, now) if bag.need.parallel else None
         rows = [] if bag.need.parallel else why.slots
         kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
-        missing = self.need_note(bag.row.options) if why.state == State.WAITING else ""
+        missing = self._workers.need_note(bag.row.options) if why.state == State.WAITING else ""
         pcs, place = which_pcs(bag.row.options), self._state.book.item(task)[1]
         barred = [f"task {args['item']} waits: {self._barred(bag)}"] if why.state == State.BARRED else []
         return {

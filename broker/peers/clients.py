@@ -17,6 +17,7 @@ from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.peers.watchers import Watchers
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.broker.work.environments import key_of
+from deskgrid.broker.work.workers import WorkerSessions
 from deskgrid.scheduler.fitting import fits
 
 # A client that has been silent for this long is gone: while it waits for anything, it pings every few seconds. (A
@@ -55,8 +56,9 @@ class ClientSession:
 class Clients:
     """Every client connection."""
 
-    def __init__(self, state: BrokerState, queries: Queries) -> None:
+    def __init__(self, state: BrokerState, workers: WorkerSessions, queries: Queries) -> None:
         self._state = state
+        self._workers = workers
         self._queries = queries
         queries.operations.reads = self._reads
         self.by_peer: dict[bytes, ClientSession] = {}
@@ -357,14 +359,14 @@ class Clients:
         self._state.quotas.extended(bag.row.owner, count, size, batches=not joins)
         self._state.handle(bag.submitted(batch), now)
         # What no PC has is told once, with the first batch.
-        missing = "" if batch.start else self._queries.need_note(bag.row.options)
+        missing = "" if batch.start else self._workers.need_note(bag.row.options)
         bag.note = missing or self._note(runtimes, bag, now)
 
     def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:
         """A note that tells the submitter at once if some tasks of a bag cannot run now."""
         scheduler = self._state.scheduler
         if bag.parallel and scheduler.longest_window(now):
-            return self._queries.never_together(bag.need, max(runtimes), now) or bag.note
+            return self._workers.attempts.gangs.explaining.never(bag.need, max(runtimes), now) or bag.note
         if not scheduler.policy.timed:
             return bag.note
         needs_s = scheduler.bag_needs(bag.row.number)

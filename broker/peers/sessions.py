@@ -59,7 +59,7 @@ class Sessions:
         self._throughput = SlidingCount()
         self.queries = Queries(state, self.workers, self._throughput, self.usage, lambda: self.clients.credentials)
         self._gates = self.queries.orders.gates
-        self.clients = Clients(state, self.queries)
+        self.clients = Clients(state, self.workers, self.queries)
         self.transfers = Transfers(state, self.workers, self.clients, self.queries.operations)
         self.queries.environment_list.drop = self.transfers.release
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)

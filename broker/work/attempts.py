@@ -116,30 +116,31 @@ class Attempts:
         owed = self._state.scheduler.owed_by(worker.name)
         others = [attempt for attempt in attempts if attempt in owed]
         ranks = [attempt for attempt in attempts if self.gangs.table.at(worker, *attempt) is not None]
-        return [*self.holders.its_own(worker, attempts, self.holders.lookup()), *others, *ranks]
+        return [*self.holders.its_own(worker, attempts), *others, *ranks]
 
     def stopped(self, worker: WorkerSession, held: Sequence[wire.Running], now: float) -> dict[Attempt, float]:
         """How long each attempt ran that was given to a worker, and that it hands back after it had begun.
 
         A slot runs one attempt at a time: if a worker names several of a slot, the first counts.
         """
-        lookup, begun = self.holders.lookup(), {r.slot: r for r in reversed(held) if r.elapsed is not None}
+        scheduler, begun = self._state.scheduler, {r.slot: r for r in reversed(held) if r.elapsed is not None}
         ran = {Attempt(r.task, r.number): r.elapsed for r in begun.values() if r.elapsed is not None}
         return {
-            attempt: min(ran[attempt], self.holders.most_s(attempt, lookup.find(attempt), now))
-            for attempt in self.holders.its_own(worker, ran, lookup)
+            attempt: min(ran[attempt], self.holders.most_s(attempt, scheduler.find(attempt), now))
+            for attempt in self.holders.its_own(worker, ran)
         }
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> list[ev.HeldAttempt]:
         """The attempts that a joining worker holds, except those given to other workers, which it is told to stop."""
-        lookup, held, others = self.holders.lookup(), self.gangs.recovery.held(worker, running, now), list[wire.Ref]()
+        scheduler, others = self._state.scheduler, list[wire.Ref]()
+        held = self.gangs.recovery.held(worker, running, now)
         for r in running:
             attempt, elapsed = Attempt(r.task, r.number), r.elapsed
             if attempt in self.gangs.table:
                 if self.gangs.table.at(worker, *attempt) is None:
                     others.append(wire.Ref(*attempt))
                 continue
-            found = lookup.find(attempt)
+            found = scheduler.find(attempt)
             holder = self.holders.holder(attempt, found)
             if holder not in (None, "", worker.session):
                 others.append(wire.Ref(*attempt))
@@ -160,7 +161,7 @@ class Attempts:
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
-        lookup, next_task, gangs = self.holders.lookup(), self._state.book.next_task, self.gangs.table
+        scheduler, next_task, gangs = self._state.scheduler, self._state.book.next_task, self.gangs.table
         self._results = {}
         failed: list[wire.Result] = []
         for result in message.results:
@@ -168,7 +169,7 @@ class Attempts:
                 attempt = Attempt(result.task, result.number)
                 if gangs and attempt in gangs:
                     continue  # each of its ranks ends by itself
-                found = lookup.find(attempt)
+                found = scheduler.find(attempt)
                 holder = self.holders.holder(attempt, found)
                 if holder in (None, "", worker.session):
                     self._results[attempt] = self._believable(attempt, result, found, now)
@@ -178,7 +179,6 @@ class Attempts:
                         self._checkpoints.unreadable(result.task)
         self._from = worker.name
         ended = [ev.EndedAttempt(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
-        scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.crashes(task) for task in crashed}
         stay, rests = scheduler.quarantined(worker.name), scheduler.rests_of(worker.name)
@@ -319,20 +319,20 @@ class Attempts:
         if message.task >= self._state.book.next_task:
             return False
         attempt = Attempt(message.task, message.number)
-        return self.holders.holder(attempt, self.holders.lookup().find(attempt)) == worker.session
+        return self.holders.holder(attempt, self._state.scheduler.find(attempt)) == worker.session
 
     def saved(self, worker: WorkerSession, message: wire.Saved, now: float) -> None:
         """A worker sent a checkpoint of an attempt."""
         attempt, kept = Attempt(message.task, message.number), (0, 0)
         if self.may_save(worker, message):
-            elapsed = min(message.elapsed, self.holders.most_s(attempt, self.holders.lookup().find(attempt), now))
+            elapsed = min(message.elapsed, self.holders.most_s(attempt, self._state.scheduler.find(attempt), now))
             kept = self._checkpoints.keep(attempt, message, elapsed, now)
         self._send(worker.peer, wire.CheckpointKept(message.task, message.serial, *kept))
 
     def resume(self, worker: WorkerSession, message: wire.Resume) -> None:
         """A worker asks for the checkpoint that an attempt goes on from."""
         attempt = Attempt(message.task, message.number)
-        if message.task < self._state.book.next_task and self.holders.its_own(worker, [attempt], self.holders.lookup()):
+        if message.task < self._state.book.next_task and self.holders.its_own(worker, [attempt]):
             self._checkpoints.owe(worker.name, attempt, message)
 
     @property
@@ -344,7 +344,7 @@ class Attempts:
         """Send a checkpoint to each of some workers that have taken what they were sent before; they take turns."""
         for name, attempt, request in self._checkpoints.next_owed(self._ready):
             worker = self._by_name[name]
-            if self.holders.its_own(worker, [attempt], self.holders.lookup()):
+            if self.holders.its_own(worker, [attempt]):
                 self._state.hand_out(worker.peer, self._checkpoints.sent(request))
 
     def _ready(self, name: str) -> bool | None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.worker_session import WorkerSession
-from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Attempt
 
 # What is remembered of attempts that no worker holds is looked through when it has more entries than twice the number
@@ -23,8 +22,8 @@ class Holders:
 
     def note(self, name: str, attempts: Sequence[Attempt]) -> None:
         """A worker may lose these of its attempts now: remember its session."""
-        session, lookup = self._by_name[name].session, self.lookup()
-        found = [(attempt, lookup.find(attempt)) for attempt in attempts]
+        session, scheduler = self._by_name[name].session, self._state.scheduler
+        found = [(attempt, scheduler.find(attempt)) for attempt in attempts]
         self.restore((a.task, a.number, session, None if where is None else where[1]) for a, where in found)
 
     def restore(self, rows: Iterable[tuple[int, int, str, float | None]]) -> None:
@@ -36,10 +35,6 @@ class Holders:
         if len(given) > 2 * scheduler.orphans + SPARE:
             self._given = {attempt: to for attempt, to in given.items() if scheduler.is_orphan(attempt)}
         self._given.update((Attempt(task, number), (session, at)) for task, number, session, at in rows)
-
-    def lookup(self) -> Scheduler:
-        """Says where attempts are now, for `holder`, `most_s` and `its_own`."""
-        return self._state.scheduler
 
     def holder(self, attempt: Attempt, found: tuple[str, float] | None) -> str | None:
         """The session that was given an attempt: "" if unknown, None if the attempt no longer counts.
@@ -61,6 +56,7 @@ class Holders:
             return now - at
         return max(0.0, self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created)
 
-    def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt], lookup: Scheduler) -> list[Attempt]:
+    def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt]) -> list[Attempt]:
         """The attempts that count and were given to this worker, as far as is known."""
-        return [each for each in attempts if self.holder(each, lookup.find(each)) in ("", worker.session)]
+        find = self._state.scheduler.find
+        return [each for each in attempts if self.holder(each, find(each)) in ("", worker.session)]

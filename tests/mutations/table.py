@@ -283,8 +283,8 @@ MUTATIONS = (
     Mutation(
         "believe a worker how long others took",
         "deskgrid.broker.work.holders:Holders.its_own",
-        'if self.holder(each, lookup.find(each)) in ("", worker.session)',
-        "if self.holder(each, lookup.find(each)) is not None",
+        'if self.holder(each, find(each)) in ("", worker.session)',
+        "if self.holder(each, find(each)) is not None",
         "raid",
     ),
     Mutation(
