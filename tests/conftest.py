@@ -70,6 +70,14 @@ def grid(live: "LiveGrid") -> Iterator["Grid"]:
         yield opened
 
 
+@pytest.fixture(autouse=True, scope="session")
+def strays() -> Iterator[None]:
+    """Tests call the command of a worker in this process, which others share: the guards of theirs are no strays."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deskgrid.worker.run.nursery.take_in_strays", lambda: None)
+        yield
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let a process of pytest-xdist count lines once.
 
