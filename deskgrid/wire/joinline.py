@@ -14,6 +14,7 @@ give a line, you may give ``@FILE`` instead, so that no list of processes shows 
 
 import base64
 import binascii
+import codecs
 import hashlib
 import os
 import re
@@ -107,7 +108,10 @@ def read_join_line(text: str, side: Side) -> JoinLine:
         path = path.expanduser()
         if is_open_to_others(path):
             raise JoinLineError(f"{path} can be read by others: chmod 600 {path}")
-        return parse_join_line(path.read_text(encoding="utf-8"), side)
+        data = path.read_bytes()
+        # What PowerShell writes into a file begins with such marks.
+        is_utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return parse_join_line(data.decode("utf-16" if is_utf_16 else "utf-8-sig"), side)
     except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: ~ of somebody without a home folder
         reason = getattr(error, "strerror", None) or error
         raise JoinLineError(f"{path}, which should hold a join line, cannot be read: {reason}") from error

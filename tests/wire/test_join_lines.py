@@ -1,10 +1,12 @@
 """Join lines: what an administrator pastes on forty PCs."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, Side, parse_address, parse_join_line
+from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, Side, parse_address, parse_join_line, read_join_line
 
 KEYS = Keys(bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96)))
 LINE = JoinLine("worker", "lab-server.example", 7077, KEYS)
@@ -24,6 +26,23 @@ def test_a_join_line_is_read_back_as_it_was_made(line: JoinLine) -> None:
 def test_a_join_line_needs_no_quoting_in_any_shell(line: JoinLine) -> None:
     special = set(" \t\n\"'`$&|;<>()*?!#~^\\{}") - set("[]%")  # brackets only in IPv6 hosts
     assert not special & set(str(line))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8-sig", "utf-16"])
+def test_a_file_with_a_join_line_may_come_from_powershell(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "lab.join"
+    file.touch(mode=0o600)
+    file.write_bytes(f"{LINE}\r\n".encode(encoding))
+    assert read_join_line(f"@{file}", "worker") == LINE
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfea", b"worker@\xff"])
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "lab.join"
+    file.touch(mode=0o600)
+    file.write_bytes(data)
+    with pytest.raises(JoinLineError, match="cannot be read"):
+        read_join_line(f"@{file}", "worker")
 
 
 def test_the_line_of_a_private_grid_names_its_socket() -> None:
