@@ -71,10 +71,10 @@ def grid(live: "LiveGrid") -> Iterator["Grid"]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def strays() -> Iterator[None]:
-    """Tests call the command of a worker in this process, which others share: the guards of theirs are no strays."""
+def orphans() -> Iterator[None]:
+    """Tests call the command of a worker in this process, which others share: their guards are no orphans."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deskgrid.worker.run.nursery.take_in_strays", lambda: None)
+        patch.setattr("deskgrid.worker.run.nursery.adopt_orphans", lambda: None)
         yield
 
 

@@ -168,7 +168,7 @@ def worker(
     from deskgrid.worker.agent import WorkerError, run_worker
     from deskgrid.worker.identities import IdentityError
     from deskgrid.worker.run.accounts import AccountError
-    from deskgrid.worker.run.nursery import take_in_strays
+    from deskgrid.worker.run.nursery import adopt_orphans
     from deskgrid.worker.windows.uptime import PlanError
 
     hide(join)
@@ -184,7 +184,7 @@ def worker(
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
             if not options.run_as:  # else no task can end the guard
-                take_in_strays()
+                adopt_orphans()
             run_worker(options, stopping, lambda line: log.info("%s", line))
     except (WorkerError, PlanError, JoinLineError, IdentityError, AccountError) as error:
         raise Refusal(str(error)) from error

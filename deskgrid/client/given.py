@@ -19,7 +19,16 @@ def check_iterable(what: str, value: object, takes: str, error: Any = BagRejecte
 
 
 def check_list(what: str, value: object, takes: str) -> None:
-    """Refuse ``value`` unless it is a collection of texts, and not one text."""
+    """Refuse ``value`` unless it is a collection, and not one text."""
     check_iterable(what, value, takes)
     if isinstance(value, str | bytes):
         raise BagRejected(f"{what} is {takes}, not {value!r:.80}")
+
+
+def texts(what: str, value: Any, takes: str) -> tuple[str, ...]:
+    """Return ``value``, a collection of texts; refuse anything else."""
+    check_list(what, value, takes)
+    found = tuple(value)
+    if not all(isinstance(each, str) for each in found):
+        raise BagRejected(f"{what} is {takes}, not {value!r:.80}")
+    return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from deskgrid import wire
 from deskgrid.client.bag import Bag
-from deskgrid.client.given import check, check_iterable, check_list
+from deskgrid.client.given import check, check_iterable, texts
 from deskgrid.client.needs import READERS, Gang, Labels, Size, SpeedupGiven, check_needs, read_gang
 from deskgrid.client.submission import Runtime, Seconds, checked_seconds
 from deskgrid.errors import BagRejected
@@ -292,9 +292,8 @@ def checked_licences(licences: object) -> tuple[str, ...]:
 def checked_modules(modules: Iterable[Any]) -> tuple[str, ...]:
     """Check the names of modules that a user gave. Raises `BagRejected`."""
     takes = 'a list of names, such as ["lab.models"]'
-    check_list("modules", modules, takes)
-    names = tuple(modules)
-    if not all(isinstance(name, str) and name for name in names):
+    names = texts("modules", modules, takes)
+    if not all(names):
         raise BagRejected(f"modules is {takes}, not {modules!r:.80}")
     return names
 

@@ -20,7 +20,7 @@ import msgpack
 
 from deskgrid.client.by_value import has_to_travel_by_value, pickle_by_value
 from deskgrid.client.generators import warn_of_generators
-from deskgrid.client.given import check, check_list
+from deskgrid.client.given import check, texts
 from deskgrid.client.refusals import HEAVY_BYTES, not_picklable, warn_of_size
 from deskgrid.errors import BagRejected
 from deskgrid.wire import (
@@ -175,12 +175,7 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
 
 def checked_texts(option: str, values: Sequence[str], example: str) -> Sequence[str]:
     """Return the value of an option that is a list of texts. Raises `BagRejected`."""
-    takes = f'a list of texts, such as ["{example}"]'
-    check_list(option, values, takes)
-    found = tuple(values)
-    if not all(isinstance(each, str) for each in found):
-        raise BagRejected(f"{option} is {takes}, not {values!r:.80}")
-    return found
+    return texts(option, values, f'a list of texts, such as ["{example}"]')
 
 
 def _stays_below(pattern: str) -> bool:

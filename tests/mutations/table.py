@@ -1251,7 +1251,7 @@ MUTATIONS = (
     ),
     Mutation(
         "keep the variables that C code of a task has set",
-        "deskgrid.worker.run.scope:_write_variables_of_c",
+        "deskgrid.worker.run.scope:_write_c_variables",
         "now.keys() - then.keys()",
         "()",
         "scope",

@@ -38,7 +38,7 @@ def of_scope(seed: int, home: Path) -> None:
         expect(surroundings.restore(True), "a process cannot be as it was")
         expect(random.random() != first, "the seed of a task is that of the next one")
         expect("DESKGRID_OF_A_TASK" not in os.environ, "a task finds variables of another one")
-        expect(b"DESKGRID_IN_C=secret" not in (scope._read_variables_of_c() or ()), "a task finds variables of C")
+        expect(b"DESKGRID_IN_C=secret" not in (scope._read_c_variables() or ()), "a task finds variables of C")
         expect(finder in sys.meta_path, "a task finds no modules, because another one has removed what does")
         expect(os.getcwd() == cwd, "a task begins in the folder of another one")
         expect(os.umask(0o77) == umask, "a task has the umask of another one")

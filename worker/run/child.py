@@ -193,13 +193,15 @@ def frame(message: list[Any], behind: list[memoryview] | None = None) -> bytes:
         behind.extend(raw.pieces)
         return msgpack.ExtType(_RAW, len(raw).to_bytes(8, "big"))
 
-    packed: bytes = msgpack.packb(message, default=outside)
-    return len(packed).to_bytes(4, "big") + packed
+    return _framed(msgpack.packb(message, default=outside))
 
 
 def frame_of_names(message: list[Any]) -> bytes:
     """Encode a message with texts of the system, such as variables and names of files, which need not be UTF-8."""
-    packed: bytes = msgpack.packb(message, unicode_errors="surrogateescape")
+    return _framed(msgpack.packb(message, unicode_errors="surrogateescape"))
+
+
+def _framed(packed: bytes) -> bytes:
     return len(packed).to_bytes(4, "big") + packed
 
 

@@ -9,7 +9,6 @@ Rule 3: only the worker keeps a job open. So all of it ends with the worker, how
 import os
 import sys
 
-# With each of these, nothing but what it is for: the structures and functions of Windows need it.
 if sys.platform == "win32":
     import ctypes
     from ctypes import wintypes
@@ -19,6 +18,8 @@ if sys.platform == "win32":
     _KILL_ON_CLOSE, _MEMORY_OF_ALL = 0x2000, 0x200
     _EXTENDED_LIMITS, _PROCESSES = 9, 3
     _QUERY = 0x4
+    # What a process is opened for: to be resumed, put into a job, and ended with it.
+    _FOR_A_JOB = 0x800 | 0x100 | 0x1
     _OF_PROCESSES = 0x2
     # The most processes of a job that are told.
     _MOST = 1000
@@ -39,10 +40,10 @@ if sys.platform == "win32":
             ("peaks", ctypes.c_size_t * 2),
         )
 
-    class _Told(ctypes.Structure):
+    class _ProcessIds(ctypes.Structure):
         _fields_ = (("all", wintypes.DWORD), ("count", wintypes.DWORD), ("pids", ctypes.c_size_t * _MOST))
 
-    class _Entry(ctypes.Structure):
+    class _ProcessEntry(ctypes.Structure):
         _fields_ = (
             ("size", wintypes.DWORD),
             ("usage", wintypes.DWORD),
@@ -55,7 +56,7 @@ if sys.platform == "win32":
         )
 
     _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
-    for _name in ("CreateJobObjectW", "OpenJobObjectW", "CreateToolhelp32Snapshot"):
+    for _name in ("CreateJobObjectW", "OpenJobObjectW", "OpenProcess", "CreateToolhelp32Snapshot"):
         getattr(_kernel, _name).restype = wintypes.HANDLE
 
     def _name_of(pid: int) -> str:
@@ -66,29 +67,28 @@ if sys.platform == "win32":
             raise ctypes.WinError(ctypes.get_last_error())
 
     class Job:
-        """The job of a process that was started suspended, by its number and handle. Raises OSError."""
+        """The job of a process that was started suspended, and runs from now on. Raises OSError."""
 
-        def __init__(self, pid: int, process: int) -> None:
+        def __init__(self, pid: int) -> None:
             self._handle = wintypes.HANDLE(_kernel.CreateJobObjectW(None, _name_of(pid)))
             _checked(self._handle.value or 0)
+            process = wintypes.HANDLE(_kernel.OpenProcess(_FOR_A_JOB, False, pid))
             try:
                 self.limit(0)
-                _checked(_kernel.AssignProcessToJobObject(self._handle, wintypes.HANDLE(process)))
-                if ctypes.WinDLL("ntdll").NtResumeProcess(wintypes.HANDLE(process)):
+                _checked(_kernel.AssignProcessToJobObject(self._handle, process))
+                if ctypes.WinDLL("ntdll").NtResumeProcess(process):
                     raise OSError("a process that was started cannot run")
             except OSError:
                 self.close()
                 raise
+            finally:
+                _kernel.CloseHandle(process)
 
         def limit(self, memory: int) -> None:
             """Let all processes of the job have so many bytes of memory in all; 0: as many as there are."""
             limits = _Limits(flags=_KILL_ON_CLOSE | (_MEMORY_OF_ALL if memory else 0), memory_of_all=memory)
             size = ctypes.sizeof(limits)
             _checked(_kernel.SetInformationJobObject(self._handle, _EXTENDED_LIMITS, ctypes.byref(limits), size))
-
-        def kill(self) -> None:
-            """End all processes of the job."""
-            _kernel.TerminateJobObject(self._handle, 1)
 
         def close(self) -> None:
             """What is left of it ends. Call this once."""
@@ -97,7 +97,7 @@ if sys.platform == "win32":
     def others() -> list[int]:
         """Return the other processes in the job of this one; none if it is in no job of ours."""
         lineage = (os.getpid(), os.getppid())  # in a virtual environment, a small program has started this one
-        told = _Told()
+        told = _ProcessIds()
         for pid in lineage:
             job = wintypes.HANDLE(_kernel.OpenJobObjectW(_QUERY, False, _name_of(pid)))
             if job.value:
@@ -109,7 +109,7 @@ if sys.platform == "win32":
         return list(found - _consoles()) if found else []
 
     def _consoles() -> set[int]:
-        found, entry = set(), _Entry(size=ctypes.sizeof(_Entry))
+        found, entry = set(), _ProcessEntry(size=ctypes.sizeof(_ProcessEntry))
         snapshot = wintypes.HANDLE(_kernel.CreateToolhelp32Snapshot(_OF_PROCESSES, 0))
         more = _kernel.Process32FirstW(snapshot, ctypes.byref(entry))
         while more:

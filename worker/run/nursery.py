@@ -5,7 +5,8 @@ even if its parent dies: then all its processes have ended.
 Rule 2: the worker starts only the guard, which starts the parents of all processes and ends what they leave.
 Rule 3: the parent of an environment runs as the user of its tasks, who may have taken it over. So what it says is
 checked, and a parent that does not do what it is told is killed.
-Rule 4: a task of the worker's own user can kill the guard. So a worker takes in what loses it: see `take_in_strays`.
+Rule 4: a task of the worker's own user can kill the guard. So a worker becomes the parent of what loses it: see
+`adopt_orphans`.
 """
 
 import array
@@ -34,7 +35,7 @@ CLOSE_LIMIT = 5.0
 # How long it may take to end one process. Seconds.
 KILL_LIMIT = 20.0
 # How long what a guard has left may take to end, and how often it is looked for. Seconds.
-STRAYS_LIMIT, LOOK_S = 2.0, 0.01
+ORPHANS_LIMIT, LOOK_S = 2.0, 0.01
 # Bytes of a message of a parent: a number, the text of an error of the system, or the names of some entries of memory.
 MESSAGE_LIMIT = 64 * 1024
 # Entries of shared memory that a process may have had in use, for all that we want to hear: as many as it can open.
@@ -299,7 +300,7 @@ class _Guard:
 
     def wait(self) -> None:
         self._popen.wait()
-        _end_strays()
+        _end_orphans()
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -313,7 +314,7 @@ def guard(python: Sequence[str], nice: int, log: Path, environment: Mapping[str,
     return Nursery(lambda descriptors: _Guard(python, nice, environment, descriptors), log)
 
 
-def take_in_strays() -> None:
+def adopt_orphans() -> None:
     """Have this process, which is a worker and nothing else, become the parent of what loses its guard, on Linux.
 
     Not if it has children already, of a shell that became this worker: what those leave is not ours.
@@ -322,22 +323,22 @@ def take_in_strays() -> None:
         scope.adopt(None)
 
 
-def _end_strays() -> None:
+def _end_orphans() -> None:
     """End what a guard has left, which has ended. No other guard is started before.
 
     What a worker starts itself is in its own session. What comes from a guard is not, and cannot get there.
     """
     if sys.platform == "linux" and scope.adopts():
-        until = time.monotonic() + STRAYS_LIMIT
-        while (strays := list(filter(_is_stray, scope.children()))) and time.monotonic() < until:
-            for pid in strays:
+        until = time.monotonic() + ORPHANS_LIMIT
+        while (orphans := list(filter(_is_orphan, scope.children()))) and time.monotonic() < until:
+            for pid in orphans:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, os.WNOHANG)
             time.sleep(LOOK_S)
 
 
-def _is_stray(child: int) -> bool:
+def _is_orphan(child: int) -> bool:
     try:
         return sys.platform != "win32" and os.getsid(child) != os.getsid(0)
     except ProcessLookupError:  # whoever started it knows its end

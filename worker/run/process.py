@@ -579,7 +579,7 @@ class _WindowsBirth:
         self.pid = popen.pid
         if sys.platform == "win32":
             try:
-                self._job = Job(popen.pid, int(popen._handle))  # type: ignore[attr-defined]  # typeshed has it not
+                self._job = Job(popen.pid)
             except OSError:
                 popen.kill()
                 raise

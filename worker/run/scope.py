@@ -47,9 +47,10 @@ KILL_S = 2.0
 _LOOK_S = 0.002
 # How long it may take until programs have unmounted what is left in one folder. Seconds.
 UNMOUNT_S = 10.0
-# How Linux writes a byte of a name in its table of mounts; that a mount and those below it share nothing; and that it
-# is unmounted also when it is in use, without asking it, and if it is no link.
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
+# How Linux writes some bytes of a name in its table of mounts, and which ones.
+_ESCAPED, _ESCAPES = re.compile(rb"\\([0-7]{3})"), frozenset(b" \t\n\\#")
+# That a mount and those below it share nothing; that it is unmounted also when it is in use, without asking it, and if
+# it is no link.
 _PRIVATE, _DETACH = 1 << 14 | 1 << 18, 2 | 8
 # The entry of a folder for temporary files that is clean has this age: no change of ours or of a task leaves it.
 _OLD_S = 3600
@@ -449,7 +450,7 @@ def _write_name(name: bytes) -> None:
     _prctl()[0](_SET_NAME, name)
 
 
-class _OfC:
+class _CState:
     """What C code can change, and Python neither notices nor shows, on Linux."""
 
     def __init__(self) -> None:
@@ -492,22 +493,22 @@ class _OfC:
 
 
 @cache
-def _of_c() -> _OfC | None:
+def _c_state() -> _CState | None:
     with suppress(ImportError, OSError, AttributeError, ValueError):
-        return _OfC()
+        return _CState()
     return None
 
 
-def _read_state_of_c() -> Any:
-    return None if (of_c := _of_c()) is None else of_c.state()
+def _read_c_state() -> Any:
+    return None if (state := _c_state()) is None else state.state()
 
 
-def _read_variables_of_c() -> Any:
-    return None if (of_c := _of_c()) is None else of_c.variables()
+def _read_c_variables() -> Any:
+    return None if (state := _c_state()) is None else state.variables()
 
 
-def _write_variables_of_c(before: Any) -> None:
-    now, then = (dict(entry.split(b"=", 1) for entry in entries) for entries in (_read_variables_of_c(), before))
+def _write_c_variables(before: Any) -> None:
+    now, then = (dict(entry.split(b"=", 1) for entry in entries) for entries in (_read_c_variables(), before))
     for name in now.keys() - then.keys():
         _unsetenv(name)
     for name, value in then.items():
@@ -550,8 +551,8 @@ if sys.platform != "win32":
 if sys.platform == "linux":
     _SELDOM += [
         (_read_name, _write_name),
-        (_read_state_of_c, lambda _: _replace_the_process()),
-        (_read_variables_of_c, _write_variables_of_c),
+        (_read_c_state, lambda _: _replace_the_process()),
+        (_read_c_variables, _write_c_variables),
         (lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
         (lambda: os.sched_getscheduler(0), lambda how: os.sched_setscheduler(0, how, os.sched_param(0))),
     ]
@@ -730,7 +731,7 @@ def unmount_below(folder: str) -> bool:
         there = _mounted_below(folder)
         for place, kind in sorted(there, key=lambda mount: len(mount[0])):  # with it goes what is mounted below it
             # What was mounted with all below it (rbind) may be shared: that would be unmounted where it is from, too.
-            failed = _linux("mount", None, place, None, _PRIVATE, None) or _linux("umount2", place, _DETACH)
+            failed = libc("mount", None, place, None, _PRIVATE, None) or libc("umount2", place, _DETACH)
             if failed and kind.startswith(b"fuse"):
                 _unmount_as_user(place, until)
         return not (there and _mounted_below(folder))
@@ -749,28 +750,23 @@ def _unmount_as_user(place: bytes, until: float) -> None:
             return
 
 
-def _linux(function: str, *arguments: Any) -> int:
-    """Call a function of Linux for a path; -1 if it fails, or Python cannot call C here."""
-    try:
-        import ctypes
-
-        result: int = getattr(ctypes.CDLL(None), function)(*arguments)
-    except (ImportError, AttributeError):
-        return -1
-    return result
-
-
 def _mounted_below(folder: str) -> list[tuple[bytes, bytes]]:
     """Return where something is mounted on or in a folder, and its kind. Raises OSError."""
     start = os.fsencode(os.path.join(os.path.realpath(folder), ""))
-    return [(place, kind) for _, place, kind in mounts() if (place + b"/").startswith(start)]
+    return [(place, kind) for _, place, kind in mounts(containing=start) if (place + b"/").startswith(start)]
 
 
-def mounts(table: str = "/proc/self/mounts") -> list[tuple[bytes, bytes, bytes]]:
-    """Return what is mounted: device, place and kind; nothing where the system does not tell. Raises OSError."""
+def mounts(table: str = "/proc/self/mounts", containing: bytes = b"") -> list[tuple[bytes, bytes, bytes]]:
+    """Return what is mounted: device, place and kind; nothing where the system does not tell. Raises OSError.
+
+    ``containing``: a path; if it is in no line, nothing needs to be returned.
+    """
     with suppress(FileNotFoundError), open(table, "rb") as file:
+        data = file.read()
+        if containing.rstrip(b"/") not in data and _ESCAPES.isdisjoint(containing):
+            return []
         # A name may contain "\r", which would end a line for `splitlines`.
-        rows = [line.split(b" ") for line in file.read().split(b"\n") if line]
+        rows = [line.split(b" ") for line in data.split(b"\n") if line]
         return [(device, _plain(place), kind) for device, place, kind, *_ in rows]
     return []
 
@@ -942,11 +938,11 @@ def adopt(parent_s_end: int | None = 0) -> None:
 def adopts() -> bool:
     """Whether this process has called `adopt`."""
     if sys.platform == "linux":
-        with suppress(ImportError, OSError, AttributeError):
+        with suppress(ImportError):
             import ctypes
 
             found = ctypes.c_int()
-            return ctypes.CDLL(None).prctl(_IS_SUBREAPER, ctypes.byref(found), 0, 0, 0) == 0 and found.value == 1
+            return libc("prctl", _IS_SUBREAPER, ctypes.byref(found), 0, 0, 0) == 0 and found.value == 1
     return False
 
 
@@ -978,9 +974,12 @@ def become(uid: int, gid: int, groups: list[int], folder: str) -> None:
         adopt(SIGKILL)
 
 
-def libc(function: str, *arguments: int) -> None:
-    """Call a function of the C library that Python does not have; nothing happens where it cannot be found."""
+def libc(function: str, *arguments: Any) -> int:
+    """Call a function of the C library that Python does not have; return -1 where it cannot be found."""
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
-        getattr(ctypes.CDLL(None), function)(*map(ctypes.c_long, arguments))
+        given = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+        result: int = getattr(ctypes.CDLL(None), function)(*given)
+        return result
+    return -1
