@@ -125,7 +125,7 @@ class FakeWorkers:
         python = ".".join(platform.python_version_tuple()[:2])
         return wire.Join(
             version=wire.VERSION,
-            python=python,
+            pythons=(python,),
             name=f"{self._names}{number}",
             session=secrets.token_hex(8),
             opening=1,

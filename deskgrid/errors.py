@@ -34,10 +34,6 @@ class PicklingFailed(BagRejected):
     """The function or an argument cannot be sent to a worker."""
 
 
-class PythonMismatch(BagRejected):
-    """The grid runs another minor version of Python, which cannot load objects that this one pickles."""
-
-
 class TaskError(DeskgridError):
     """A task failed, but not with an exception that can be raised here."""
 

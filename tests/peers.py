@@ -149,7 +149,7 @@ class Client(Peer):
         self._request = 0
         if greet:
             try:
-                self._greet(wire.Hello(wire.VERSION, python or python_minor(), secrets.token_hex(4), "ada"))
+                self._greet(wire.Hello(wire.VERSION, secrets.token_hex(4), "ada"))
             except BaseException:
                 self.close()
                 raise
@@ -247,7 +247,7 @@ class BareWorker(Peer):
         self.opening += 1
         fields: dict[str, Any] = {
             "version": wire.VERSION,
-            "python": python_minor(),
+            "pythons": (python_minor(),),
             "name": self.name,
             "session": self.session,
             "opening": self.opening,

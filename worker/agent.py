@@ -8,15 +8,14 @@ notices it.
 
 import logging
 import os
-import platform
 import secrets
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from deskgrid import wire
 from deskgrid.homes import this_host
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.enrolment import enrolled
+from deskgrid.worker.environments.interpreters import copy_libraries, sites_of
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache
@@ -101,7 +101,7 @@ class WorkerOptions:
     measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
     most) or any. ``saves``: whether tasks may save before somebody's stop ends it: not if its broker ends, too.
     ``nice``: how far tasks, and what unpacks their libraries, give way to others on this PC: see
-    `deskgrid.worker.run.scope.give_way`.
+    `deskgrid.worker.run.scope.give_way`. ``interpreters``: other Pythons that tasks can have, path by version.
     """
 
     join: JoinLine
@@ -122,6 +122,7 @@ class WorkerOptions:
     mpi_ports: tuple[int, int] | None = None
     saves: bool = True
     nice: int = NICE
+    interpreters: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -138,7 +139,7 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
     """
     try:
         for account in options.run_as:
-            check_account(account, PROGRAM)
+            check_account(account, PROGRAM, options.interpreters.values())
         if options.run_as:
             os.umask(0o022)  # those users must be able to read the unpacked bundles
         with reserved(options.run_as):
@@ -215,7 +216,13 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         for place in accounts.places:
             task_folder.prepare(place.area, place.account)
 
-    tasks.prepare = prepare
+    def prepare_sites(folder: Path) -> None:
+        folder.chmod(0o711)  # whoever may use an environment gets to it by its name
+        if options.interpreters:
+            copy_libraries(folder)
+
+    tasks.prepare, sites.prepare = prepare, prepare_sites
+    prepare_sites(sites.path)
     executor = Executor(
         options.slots,
         options.name,
@@ -225,13 +232,19 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
         nice=options.nice,
         groups=groups,
+        interpreters=sites_of(options.interpreters, sites.path),
     )
 
     def renew() -> None:
         tasks.renew()
         sites.renew()
 
-    how: dict[str, Any] = {"accounts": accounts, "nice": options.nice, "renew": renew}
+    how: dict[str, Any] = {
+        "accounts": accounts,
+        "nice": options.nice,
+        "renew": renew,
+        "interpreters": options.interpreters,
+    }
     stage = FileStage(executor, cache, tasks.path, wake, wheels=wheels, sites=sites.path, **how)
     assert stage.environments is not None
     executor.sites = stage.environments.ready
@@ -282,7 +295,6 @@ def _places(
             place = _made(local)
         store = WheelStore(place / "wheels", options.env_bytes)
         tasks, sites = WorkerFolder(place), WorkerFolder(place)
-        sites.path.chmod(0o711)  # whoever may use an environment gets to it by its name
         return FileCache(place / "cache", options.files_bytes), store, tasks, sites
     except OSError as error:
         raise WorkerError(f"stored files cannot be kept in {place}: {error.strerror}") from error
@@ -330,7 +342,7 @@ class _Agent:
             session=secrets.token_hex(8),
             host=socket.gethostname(),
             site=options.site,
-            python=".".join(platform.python_version_tuple()[:2]),
+            pythons=(wire.this_system().python, *options.interpreters),
             slots=options.slots,
             system=wire.this_system(),
             address=pc.address,

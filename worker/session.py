@@ -57,7 +57,7 @@ class Identity:
     session: str
     host: str
     site: str
-    python: str
+    pythons: tuple[str, ...]
     slots: int
     system: wire.System | None = None
     address: str | None = None
@@ -260,7 +260,7 @@ class Session:
         self._out.append(
             wire.Join(
                 version=wire.VERSION,
-                python=me.python,
+                pythons=me.pythons,
                 name=me.name,
                 session=me.session,
                 opening=self._opening,

@@ -32,9 +32,10 @@ class EnvironmentList:
         self.drop: Callable[[str, str, Sequence[bytes]], int] = lambda bag, owner, digests: 0
 
     def systems(self) -> Json:
-        """The sorts of PCs, each with the number of its workers; those of most workers first."""
-        known = (worker.join for worker in self._workers.by_name.values())
-        found = Counter((join.python, join.platform, join.major, join.minor) for join in known if join.platform)
+        """The sorts of PCs, each with the number of workers whose own Python it is; those of most workers first."""
+        found = Counter[wire.System]()
+        for worker in self._workers.by_name.values():
+            found.update({system: place == 0 for place, system in enumerate(worker.systems)})
         return {"systems": [[*system, many] for system, many in found.most_common(wire.BUILDS_LIMIT)]}
 
     def rows(self, who: Credential) -> Slices:

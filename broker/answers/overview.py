@@ -253,6 +253,7 @@ class Overview:
             "host": join.host,
             "site": join.site,
             "labels": sorted(join.labels),
+            "pythons": list(join.pythons),
             "processors": join.processors or join.slots,
             "memory": join.memory or None,
             "speed": session.speed if join.given else scheduler.grid.speeds.corrected(session.name, session.speed),

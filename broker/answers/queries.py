@@ -278,7 +278,8 @@ class Queries:
         rows = [] if bag.need.parallel else why.slots
         kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
         missing = self._workers.need_note(bag.row.options) if why.state == State.WAITING else ""
-        pcs, place = which_pcs(bag.row.options), self._state.book.item(task)[1]
+        place, mixed = self._state.book.item(task)[1], not scheduler.grid.slots.all_have(bag.need.labels)
+        pcs = which_pcs(bag.row.options, mixed=mixed)
         barred = [f"task {args['item']} waits: {self._barred(bag)}"] if why.state == State.BARRED else []
         return {
             "text": barred

@@ -27,7 +27,8 @@ def time_note(
     if scheduler.has_longer_window(longest_s + margin_s, now, need, without):
         return ""
     window_s, speed = scheduler.best_window(now, need, without)
-    which = which_pcs(bag.row.options, "" if bag.environment is None else bag.environment.label)
+    label = "" if bag.environment is None else bag.environment.label
+    which = which_pcs(bag.row.options, label, mixed=not scheduler.grid.slots.all_have(need.labels))
     if window_s:
         longest = precise(window_s)
         if scheduler.grid.slots.uneven:

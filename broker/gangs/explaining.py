@@ -8,7 +8,7 @@ from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts
 from deskgrid.broker.model.need_notes import WAIT
-from deskgrid.broker.model.needs import MPI, labels_of
+from deskgrid.broker.model.needs import MPI, PYTHON, labels_of
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.fitting import Requirement
@@ -162,7 +162,8 @@ def _wanted(need: Need) -> str:
     what = f"{slots} slots of one {'PC' if need.least == 1 else 'site'}"
     if need.least > 1 and need.slots > 1:
         what += f", {need.slots} on one PC for each of {need.least} ranks"
-    others = [*sorted(need.labels - {MPI}), *(["MPI"] if MPI in need.labels else [])]
+    others = [label for label in sorted(need.labels) if label != MPI and not label.startswith(PYTHON)]
+    others += ["MPI"] if MPI in need.labels else []
     return f"{what}, with {' and '.join(others)}," if others else what
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from deskgrid import wire
+from deskgrid.broker.model.needs import PYTHON
 from deskgrid.sizes import size
 from deskgrid.wire import TaskOptions
 
@@ -19,11 +20,23 @@ def need_note(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
     return f"{why}; {WAIT}" if why else ""
 
 
+def pythons_text(pcs: Sequence[wire.Join]) -> str:
+    """Say which versions of Python these PCs have."""
+    found = sorted({python for pc in pcs for python in pc.pythons}, key=lambda python: [*map(int, python.split("."))])
+    return f"they have {_listed(found)}" if found else "they have none for calls"
+
+
 def _why(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
-    found = [pc for pc in pcs if set(options.labels) <= set(pc.labels)]
+    python = options.python
+    mine = pcs if python is None else [pc for pc in pcs if python in pc.pythons]
+    if not mine:
+        return f"no PC has Python {python}: {pythons_text(pcs)}"
+    which = "" if len(mine) == len(pcs) else f" with Python {python}"
+    found = [pc for pc in mine if set(options.labels) <= set(pc.labels)]
     if not found:
-        return _labels_missing(options.labels, pcs)
-    which = f" with the label{'s' * (len(options.labels) > 1)} {_listed(options.labels)}" if options.labels else ""
+        return _labels_missing(options.labels, mine, which)
+    if options.labels:
+        which += f"{' and' if which else ' with'} {_labels_text(options.labels)}"
     if options.mpi:
         found = [pc for pc in found if pc.mpi]
         if not found:
@@ -42,11 +55,15 @@ def _why(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
     return _why_not_together(options, found, which)
 
 
-def _labels_missing(labels: Sequence[str], pcs: Sequence[wire.Join]) -> str:
+def _labels_missing(labels: Sequence[str], pcs: Sequence[wire.Join], which: str) -> str:
     nowhere = [label for label in labels if not any(label in pc.labels for pc in pcs)]
     if nowhere:
-        return f"no PC has the label{'s' * (len(nowhere) > 1)} {_listed(nowhere)}"
-    return f"no PC has all of the labels {_listed(labels)}"
+        return f"no PC{which} has {_labels_text(nowhere)}"
+    return f"no PC{which} has all of the labels {_listed(labels)}"
+
+
+def _labels_text(labels: Sequence[str]) -> str:
+    return f"the label{'s' * (len(labels) > 1)} {_listed(labels)}"
 
 
 def _why_not_together(options: TaskOptions, pcs: Sequence[wire.Join], which: str) -> str:
@@ -67,9 +84,13 @@ def _why_not_together(options: TaskOptions, pcs: Sequence[wire.Join], which: str
     return f"{needs} at one site, and PCs{which} have room for {most} at most"
 
 
-def which_pcs(options: TaskOptions, environment: str = "") -> str:
-    """Say in words which PCs have what tasks need, to follow "PCs"; empty if all have it. ``environment``: its name."""
-    needs = [f"the label{'s' * (len(options.labels) > 1)} {_listed(options.labels)}"] if options.labels else []
+def which_pcs(options: TaskOptions, environment: str = "", *, mixed: bool = False) -> str:
+    """Say in words which PCs have what tasks need, to follow "PCs"; empty if all have it. ``environment``: its name.
+
+    ``mixed``: not all PCs have the same versions of Python.
+    """
+    needs = [f"Python {options.python}"] if mixed and options.python else []
+    needs += [_labels_text(options.labels)] if options.labels else []
     needs += ["MPI"] if options.mpi else []
     needs += [f"{size(options.memory)} of memory"] if options.memory else []
     needs += [f"a system that its environment {environment} has wheels for"] if environment else []
@@ -77,9 +98,11 @@ def which_pcs(options: TaskOptions, environment: str = "") -> str:
 
 
 def lacks_text(labels: Sequence[str], memory: float | None) -> str:
-    """Say what a PC lacks: labels, or, if its bytes of memory are given, memory."""
+    """Say what a PC lacks: labels or a Python, as the scheduler has them, or, if its bytes are given, memory."""
+    if pythons := [label for label in labels if label.startswith(PYTHON)]:
+        return f"the PC does not have {_listed(pythons)}"
     if labels:
-        return f"the PC does not have the label{'s' * (len(labels) > 1)} {_listed(labels)}"
+        return f"the PC does not have {_labels_text(labels)}"
     return f"the PC has {size(memory or 0)} of memory, which is too little"
 
 

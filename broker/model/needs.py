@@ -8,14 +8,16 @@ from deskgrid.wire import Join, PackedSpeedup, TaskOptions
 
 # What a PC that runs MPI processes has for the scheduler, and a task of these needs. No label of people begins like it.
 MPI = "--mpi"
+# What a PC that has a version of Python has for it, and a task that needs one. No label of people has a space.
+PYTHON = "Python "
 
 
 @lru_cache(256)
 def need_of(options: TaskOptions) -> Need:
     """What each task of a bag with these options needs."""
     (least, most), slots, memory = options.ranks, options.slots, options.memory
-    labels = frozenset((*options.labels, MPI) if options.mpi else options.labels)
-    return Need(least, most, slots, memory, labels, speedup_of(options.speedup), options.gang)
+    labels = {*options.labels, *[MPI] * options.mpi, *([] if options.python is None else [PYTHON + options.python])}
+    return Need(least, most, slots, memory, frozenset(labels), speedup_of(options.speedup), options.gang)
 
 
 def speedup_of(packed: PackedSpeedup) -> Speedup | None:
@@ -32,4 +34,4 @@ def speedup_of(packed: PackedSpeedup) -> Speedup | None:
 
 def labels_of(join: Join) -> frozenset[str]:
     """The labels of a PC."""
-    return frozenset((*join.labels, MPI) if join.mpi else join.labels)
+    return frozenset([*join.labels, *[MPI] * join.mpi, *[PYTHON + python for python in join.pythons]])

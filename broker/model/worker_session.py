@@ -62,6 +62,14 @@ class WorkerSession:
         """How much of its processors others than our tasks use, from 0 to 1: the mean of the longest time."""
         return self.loads[-1] if self.loads else 0.0
 
+    @property
+    def systems(self) -> list[wire.System]:
+        """What sorts of PC it is, one for each of its Pythons, its own first; none: it cannot have environments."""
+        join = self.join
+        if not join.platform:
+            return []
+        return [wire.System(python, join.platform, join.major, join.minor) for python in join.pythons]
+
     def first_runs(self, bag: int, count: int) -> int:
         """How many of the next ``count`` results of ``bag`` are the first on their slots after those of another bag."""
         if bag != self.lately:

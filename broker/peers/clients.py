@@ -47,7 +47,6 @@ class ClientSession:
     who: Credential
     session: str
     user: str
-    python: str
     heard: float
     watched: set[int] = field(default_factory=set)
     refused_template: tuple[str, int] = ("", 0)
@@ -121,13 +120,12 @@ class Clients:
         if peer in self.by_peer:
             self.gone(peer)  # the connection belongs to another client now
         self._by_session[who, hello.session] = peer
-        self.by_peer[peer] = ClientSession(who, hello.session, hello.user, hello.python, now)
+        self.by_peer[peer] = ClientSession(who, hello.session, hello.user, now)
         for bag in self._alone.pop((who.name, hello.session), ()):
             bag.closed &= not bag.deserted
             bag.deserted, bag.alone_since = False, None
             self._queries.orders.gates.count(bag)
-        facts = self._state.facts
-        self._state.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
+        self._state.send(peer, wire.Greeting(wire.VERSION, self._state.facts.id))
 
     @property
     def credentials(self) -> list[str]:
@@ -340,9 +338,8 @@ class Clients:
 
     def _refusal_of_bag(self, client: ClientSession, submit: wire.Submit, kind: wire.Kind, environment: str) -> str:
         """Why a new bag cannot run here; empty when it can."""
-        grid_python = self._state.facts.python
-        if kind == "python" and client.python != grid_python:
-            return f"this grid runs Python {grid_python}, and this bag was made with Python {client.python}"
+        if missing := self._workers.python_missing(submit.options):
+            return f"{missing}: run the program with a Python that they have, or start workers that have yours"
         if refusal := self._refusal_by_trees(client.who.name, submit.bag, self._state.trees_of(submit.template)):
             return refusal
         return self._queries.orders.gates.refusal(submit.bag, client.who.name, submit.options, environment)

@@ -205,17 +205,9 @@ class Sessions:
         """Why a newcomer is not let in; empty when it is."""
         if not isinstance(message, wire.Join | wire.Hello | wire.Enrol):
             return ""
-        unsuited = self._unsuited(who, message) if isinstance(message, wire.Join) else ""
-        return wire.unlike(message.version) or unsuited
-
-    def _unsuited(self, who: Credential, join: wire.Join) -> str:
-        """Why a worker of our version is not let in; empty when it is."""
-        # A client with another Python can still submit commands; a worker would get bags that it cannot run.
-        if join.python != self.state.facts.python:
-            return f"this grid runs Python {self.state.facts.python} and this worker Python {join.python}"
-        if who.role == "worker" and join.name != who.name:
-            return f"this PC is enrolled as {who.name}: it cannot join under another name"
-        return ""
+        other = isinstance(message, wire.Join) and who.role == "worker" and message.name != who.name
+        enrolled = f"this PC is enrolled as {who.name}: it cannot join under another name" if other else ""
+        return wire.unlike(message.version) or enrolled
 
     def _refuse(self, peer: bytes, who: Credential, message: wire.Message, reason: str) -> None:
         """Turn a newcomer away, and log why."""

@@ -177,7 +177,7 @@ class EnvironmentTable:
             refusal = message.package, message.reason
             self._note_refusals(known, known.refused | {worker.join.name: refusal})
             if list(known.refused.values()).count(refusal) >= ALIKE:
-                self._hold(known, f"{at.reason} ({self._system(worker)})")
+                self._hold(known, f"{at.reason} ({_system_of(worker, known.environment)})")
 
     def _note_refusals(self, known: _NeededEnvironment, refused: dict[str, tuple[str, str]]) -> None:
         known.refused = refused
@@ -188,11 +188,6 @@ class EnvironmentTable:
         for bag in self._open_bags(known):
             if not bag.held:
                 self._state.to_hold.append((bag, f"{ALIKE} PCs cannot prepare its environment: {why}"))
-
-    @staticmethod
-    def _system(worker: WorkerSession) -> wire.System | None:
-        join = worker.join
-        return wire.System(join.python, join.platform, join.major, join.minor) if join.platform else None
 
     def _tell_scheduler(self, worker: WorkerSession, now: float) -> None:
         ready = frozenset(key for key, at in worker.environments.items() if at.state == "ready")
@@ -298,9 +293,8 @@ class EnvironmentTable:
 
     def preparing_s(self, environment: wire.Environment, worker: WorkerSession) -> float | None:
         """How long a worker should take to prepare an environment; None if there is no build for it."""
-        system = self._system(worker)
-        build = None if system is None else environment.build_for(system)
-        return None if build is None else ANYWAY_S + (build.size + build.unpacked) / self._bytes_per_s
+        found = _build_for(worker, environment)
+        return None if found is None else ANYWAY_S + (found[1].size + found[1].unpacked) / self._bytes_per_s
 
     def without(self, bag: OpenBag) -> set[str]:
         """The workers for which the environment of a bag has no wheels; none if it has no environment."""
@@ -330,14 +324,14 @@ class EnvironmentTable:
             self._state.send(worker.peer, wire.Prepare(wanted))
 
     def _wanted(self, worker: WorkerSession) -> Iterator[wire.EnvironmentWanted]:
-        system = self._system(worker)
         for key, at in worker.environments.items():
             known = self._known.get(key)
-            if known is None or system is None or at.state == "failed":
+            if known is None or at.state == "failed":
                 continue
-            build, bag = known.environment.build_for(system), next(iter(self._open_bags(known)), None)
-            if build is not None and bag is not None:
-                yield wire.EnvironmentWanted(key, bag.row.id, build.tree, bag.row.owner)
+            found, bag = _build_for(worker, known.environment), next(iter(self._open_bags(known)), None)
+            if found is not None and bag is not None:
+                system, build = found
+                yield wire.EnvironmentWanted(key, bag.row.id, build.tree, bag.row.owner, system.python)
 
     # --- for people --------------------------------------------------------------------------------------------------
 
@@ -365,7 +359,7 @@ class EnvironmentTable:
     def _why_not(
         self, environment: wire.Environment, worker: WorkerSession, at: EnvironmentAt | None, needs_s: float, now: float
     ) -> str:
-        system = self._system(worker)
+        system = _system_of(worker, environment)
         takes_s = self.preparing_s(environment, worker)
         if takes_s is None:
             return f"it has no wheels for {system or 'this kind of PC'}"
@@ -378,3 +372,15 @@ class EnvironmentTable:
         if at.state == "asked":
             return f"being prepared, which takes about {duration(takes_s)} in all"
         return f"it cannot be prepared: {at.reason} ({system})"
+
+
+def _build_for(worker: WorkerSession, environment: wire.Environment) -> tuple[wire.System, wire.Build] | None:
+    """Return the build of an environment that a worker can use, and for which of its Pythons; None if there is none."""
+    found = [(system, build) for system in worker.systems if (build := environment.build_for(system)) is not None]
+    return found[0] if found else None
+
+
+def _system_of(worker: WorkerSession, environment: wire.Environment) -> wire.System | None:
+    """Return what sort of PC a worker is for an environment, or of itself; None: one without environments."""
+    found = _build_for(worker, environment)
+    return next(iter(worker.systems), None) if found is None else found[0]

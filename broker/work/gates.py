@@ -32,7 +32,7 @@ CATEGORIES_LIMIT = 64
 
 
 def _has_own_category(options: wire.TaskOptions, environment: str) -> bool:
-    needs = options.memory or options.labels or need_of(options).parallel
+    needs = options.memory or options.labels or options.python or need_of(options).parallel
     own = options.priority or options.limit or options.licences or options.checkpoint
     return bool(environment or own or needs)
 

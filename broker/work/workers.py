@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.model.need_notes import need_note
+from deskgrid.broker.model.need_notes import need_note, pythons_text
 from deskgrid.broker.model.needs import labels_of
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.worker_session import WorkerSession
@@ -55,8 +55,15 @@ class WorkerSessions:
 
     def need_note(self, options: wire.TaskOptions) -> str:
         """Why no worker that is known can run tasks with these options; empty if some can, or if there are none."""
-        asks = options.gang or options.slots > 1 or options.memory or options.labels
+        asks = options.gang or options.slots > 1 or options.memory or options.labels or self.python_missing(options)
         return need_note(options, [session.join for session in self.by_name.values()]) if asks else ""
+
+    def python_missing(self, options: wire.TaskOptions) -> str:
+        """Why no worker that is known has the Python of these tasks; empty if one has it, or if there are none."""
+        python, pcs = options.python, self.by_name.values()
+        if python is None or not pcs or any(python in pc.join.pythons for pc in pcs):
+            return ""
+        return f"no PC has Python {python}: {pythons_text([pc.join for pc in pcs])}"
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What options of a worker say: sizes, labels, ports."""
+"""What options of a worker say: sizes, labels, Pythons, ports."""
 
 import re
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from deskgrid.wire import LABEL, LABELS_LIMIT, MEMORY_LIMIT
+from deskgrid.wire import LABEL, LABELS_LIMIT, MEMORY_LIMIT, PYTHONS_LIMIT, this_system
 
 # Bytes of memory of a task's process that holds little more than Python.
 TASK_MEMORY_LEAST = 64 * 1024**2
@@ -41,6 +41,21 @@ def worker_labels(texts: Sequence[str]) -> tuple[str, ...]:
     if len(labels) > LABELS_LIMIT:
         raise click.BadParameter(f"a worker has at most {LABELS_LIMIT} labels")
     return labels
+
+
+def worker_pythons(given: Sequence[str]) -> dict[str, str]:
+    """Return the Pythons that tasks can have beside that of the worker, path by version; raises BadParameter."""
+    if not given:
+        return {}
+    from deskgrid.worker.environments.interpreters import NotAnInterpreter, find_interpreters
+
+    try:
+        found = find_interpreters(given, this_system().python)
+    except NotAnInterpreter as error:
+        raise click.BadParameter(str(error)) from error
+    if len(found) >= PYTHONS_LIMIT:
+        raise click.BadParameter(f"a worker has at most {PYTHONS_LIMIT} versions of Python, with its own")
+    return found
 
 
 def port_range(text: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import click
 from deskgrid.cli.base import default_home, expanded, is_loopback
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
-from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels
+from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels, worker_pythons
 from deskgrid.homes import NoHome, deskgrid_home
 from deskgrid.option_types import Folder, Refusal, Whole
 from deskgrid.wire import SLOTS_LIMIT, SPEED_LEAST, SPEED_MOST
@@ -73,6 +73,16 @@ LINE_LOOK_S = 0.005
     multiple=True,
     callback=lambda context, parameter, texts: worker_labels(texts),
     help="Something that this PC has and tasks can require, such as gpu or matlab. You can repeat this.",
+)
+@click.option(
+    "--python",
+    "--pythons",
+    "interpreters",
+    metavar="PATH",
+    multiple=True,
+    callback=lambda context, parameter, paths: worker_pythons(paths),
+    help="Another Python for tasks, such as /usr/bin/python3.13, or auto: all that are found. A bag of calls runs on "
+    "the minor version of the program that submits it. You can repeat this. [default: only the worker's own]",
 )
 @click.option(
     "--memory",

@@ -17,8 +17,8 @@ from deskgrid.client.bundle import Reached, named_in, others_loaded, reached_fro
 from deskgrid.client.script_classes import ScriptClasses, unnamed_classes
 from deskgrid.client.script_lines import lines_of
 from deskgrid.client.sources import stored_source
-from deskgrid.client.template import Template, python_template
-from deskgrid.errors import BagRejected, RequestFailed
+from deskgrid.client.template import PYTHON, Template, python_template
+from deskgrid.errors import BagRejected
 from deskgrid.rebuilt import MAIN
 from deskgrid.wire import FILES_LIMIT, Environment, Payload, System, this_system
 
@@ -41,14 +41,19 @@ class CarriedEnvironments:
         self._ask = ask
         self._made: dict[tuple[object, ...], Made] = {}
 
-    def bring(self, env: "Env | None", reached: Reached, script: str, files: BagFiles) -> Environment | None:
-        """Return the environment for a template; its wheels go to ``files``. Raises `BagRejected`."""
+    def bring(
+        self, env: "Env | None", python: str | None, reached: Reached, script: str, files: BagFiles
+    ) -> Environment | None:
+        """Return the environment for a template; its wheels go to ``files``. Raises `BagRejected`.
+
+        ``python``: its minor version; None: that of each PC.
+        """
         if env is None:
             return None
         from deskgrid.client.environments.made import made
 
         used = reached.libraries if "mine" in env else frozenset()
-        systems = self._systems()
+        systems = self._systems(python)
         key = (env, used, script if "script" in env else "", *systems)
         known = self._made.get(key)
         # A file, or what is in the store, may have changed.
@@ -59,13 +64,14 @@ class CarriedEnvironments:
         files.bring(known.trees)
         return known.environment
 
-    def _systems(self) -> list[System]:
-        """Return the sorts of PCs that the broker knows; that of this machine if it knows none."""
-        try:
-            rows = self._ask("systems", {})["systems"]
-        except RequestFailed:  # an older broker
-            rows = []
-        return [System(*row[:4]) for row in rows] or [this_system()]
+    def _systems(self, python: str | None) -> list[System]:
+        """Return the sorts of PCs that the broker knows with this Python, or, if None, with their own.
+
+        That of this machine if it knows none.
+        """
+        rows = [(System(*row[:4]), row[4]) for row in self._ask("systems", {})["systems"]]
+        found = [system for system, own in rows if (own if python is None else system.python == python)]
+        return found or [this_system()]
 
 
 def _warn_of(missing: Iterable[str], env: "Env") -> None:
@@ -124,7 +130,7 @@ class Carried:
         self.named = named_in(self._pickled).union(named, named_in(classes, whole=True), *map(named_in, payloads))
         reached = reached_from(self.named, functions, self._modules)
         self._others = others_loaded(reached)
-        environment = self._environments.bring(self._env, reached, _program(), self._files)
+        environment = self._environments.bring(self._env, PYTHON, reached, _program(), self._files)
         bundle, source = reached.files, b""
         if len(bundle) > FILES_LIMIT or sum(map(len, bundle.values())) > BUNDLE_BYTES:
             stored = stored_source(bundle)

@@ -26,7 +26,6 @@ from deskgrid.client.payload import Raised
 from deskgrid.client.replies import wait_for
 from deskgrid.client.script_classes import ScriptClasses
 from deskgrid.client.sources import StoredTree
-from deskgrid.client.submission import check_python
 from deskgrid.client.template import PYTHON, pickle_function
 from deskgrid.errors import GridClosed
 from deskgrid.sizes import size
@@ -157,7 +156,6 @@ class Futures:
 
     def _begin(self, key: _CallKey, payload: wire.Payload, noted: Noted, inputs: bytes, named: set[str]) -> CallStream:
         """Begin the bag of a call. ``inputs``: what `_stream` has in common; ``named``: modules of earlier calls."""
-        check_python(self._link, PYTHON)
         files = BagFiles(self._link, self._known, new_bag_id())
         carried = Carried(
             key.function,
@@ -175,7 +173,7 @@ class Futures:
         functions = list((noted.functions or {}).values())
         template = carried.template([payload], functions, named, classes, b"".join(needed))
         files.send()
-        options = replace(key.options, program=self._program)
+        options = replace(key.options, program=self._program, python=PYTHON)
         stream = CallStream(self._link, template, key.name, options, self._ended, files=files)
         with self._lock:
             if self._closed:

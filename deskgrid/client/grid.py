@@ -227,8 +227,8 @@ class Grid(Executor):
         than any known window, it is logged as a warning. Warnings go to stderr, unless the program configures logging
         otherwise.
 
-        Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
-        `PythonMismatch`. After an error or an interrupt, nothing of the bag is left on the grid.
+        Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, and for a Python that no PC has; and
+        `PicklingFailed`. After an error or an interrupt, nothing of the bag is left on the grid.
         """
         self._check_open()
         job = self._task(function).of_a_bag(modules, checkpoint, gang, options)
@@ -345,7 +345,7 @@ class Grid(Executor):
 
         The modules that ``fn`` imports travel as they were at its first call.
 
-        Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
+        Raises `BagRejected`, `PicklingFailed`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
         self._check_open()
         return self._submit(self._task(fn), args, kwargs)

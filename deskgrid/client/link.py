@@ -21,7 +21,7 @@ from deskgrid import wire
 from deskgrid.addresses import addresses, endpoints
 from deskgrid.client.conversation import Conversation, Handler, Question, Request
 from deskgrid.client.replies import wait_for
-from deskgrid.client.template import PYTHON, Template
+from deskgrid.client.template import Template
 from deskgrid.errors import DeskgridError, GridClosed, GridUnreachable
 from deskgrid.wire.dealer import connect, dealer_for, hear, say
 from deskgrid.wire.joinline import LOCAL, JoinLine
@@ -76,7 +76,7 @@ class Link:
 
     @property
     def greeting(self) -> wire.Greeting | None:
-        """The broker's last greeting: its id, and the Python version of the grid."""
+        """The broker's last greeting."""
         return self._conversation.greeting
 
     def number(self) -> int:
@@ -272,7 +272,7 @@ def _hello() -> wire.Hello:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # no such user in the system's table, as in some containers
         user = ""
-    return wire.Hello(wire.VERSION, PYTHON, secrets.token_hex(8), user)
+    return wire.Hello(wire.VERSION, secrets.token_hex(8), user)
 
 
 def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None:

@@ -63,11 +63,10 @@ class NewBags:
         return self._submit(
             template,
             items if held is None else held,
-            python=PYTHON,
             pack=pack,
             name=given.get("name") or label,
             runtime=job.runtime if runtime is None else runtime,
-            options=job.options,
+            options=replace(job.options, python=PYTHON),
             explore=bool(given.get("explore")),
             files=files,
             owner=owner,
@@ -98,7 +97,6 @@ class NewBags:
         return self._submit(
             lambda rows: template,
             items,
-            python=template.python,
             pack=pack_text,
             name=given.get("name") or cut(argv[0], NAME_BYTES),
             runtime=runtime,
@@ -118,7 +116,7 @@ class NewBags:
                 f'"{kinds.pop()}" looks into the Python file that the command names, and it names no Python file here: '
                 "name one, or list the libraries"
             )
-        return self._environments.bring(wanted, reached, script, files)
+        return self._environments.bring(wanted, None, reached, script, files)
 
     def _files(self) -> BagFiles:
         return BagFiles(self._link, self._known_files, new_bag_id())
@@ -128,7 +126,6 @@ class NewBags:
         template: Callable[[Sequence[SubmittedTask]], Template],
         items: Iterable[Any],
         *,
-        python: str | None,
         pack: Callable[[Any, str], Payload],
         name: str,
         runtime: Runtime,
@@ -145,13 +142,12 @@ class NewBags:
             self._link,
             template,
             items if held is None else held,
-            python=python,
             pack=pack,
             name=name,
             runtime=runtime,
             options=options,
             files=files,
         )
-        kind: Kind = "command" if python is None else "python"
+        kind: Kind = "command" if options.python is None else "python"
         made = Bag if total else EmptyBag
         return made(self._link, bag, name, total, items=held, note=note, kind=kind, owner=owner)

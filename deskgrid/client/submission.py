@@ -22,7 +22,7 @@ from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
 from deskgrid.client.template import Template
 from deskgrid.durations import precise, read_duration
-from deskgrid.errors import BagRejected, DeskgridError, PythonMismatch, RequestFailed
+from deskgrid.errors import BagRejected, DeskgridError, RequestFailed
 from deskgrid.wire import TaskOptions
 
 # Batches of one bag that may be on their way at once: enough to keep the broker busy, and a bound on memory.
@@ -59,7 +59,6 @@ def submit_bag(
     template: Callable[[Sequence[SubmittedTask]], Template],
     items: Iterable[Any],
     *,
-    python: str | None,
     pack: Callable[[Any, str], wire.Payload],
     name: str,
     runtime: Runtime,
@@ -68,8 +67,8 @@ def submit_bag(
 ) -> AcceptedBag:
     """Submit a bag with one task for each of ``items``; ``pack(item, what)`` makes a task's payload.
 
-    ``template`` makes the template when the first rows are known. ``python``: the version that it needs, if any.
-    ``files``: of this bag; they are sent before the tasks that need them.
+    ``template`` makes the template when the first rows are known. ``files``: of this bag; they are sent before the
+    tasks that need them.
 
     Nothing is sent of a bag without items.
 
@@ -77,7 +76,6 @@ def submit_bag(
     """
     if wire.is_longer(name, wire.NAME_BYTES):
         raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {name!r:.80}")
-    check_python(link, python)
     count = len(items) if isinstance(items, Collection) else None
     _check_count(count)
     runtimes = BagRuntimes(runtime, count)
@@ -92,16 +90,6 @@ def submit_bag(
             error.add_note(told)
         raise
     return AcceptedBag(sender.bag, sender.total, sender.note)
-
-
-def check_python(link: Link, python: str | None) -> None:
-    """Refuse a template that the grid's Python could not load. Raises `PythonMismatch`."""
-    greeting = link.greeting
-    if greeting is not None and python not in (None, greeting.python):
-        raise PythonMismatch(
-            f"this program runs Python {python} and the grid Python {greeting.python}: what one pickles the "
-            f"other cannot load; run the program with Python {greeting.python}"
-        )
 
 
 def _check_count(count: int | None) -> None:

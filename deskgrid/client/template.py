@@ -39,10 +39,9 @@ PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A blob and its digest. ``python``: the version of Python that can load it; None if any can."""
+    """A blob and its digest."""
 
     digest: str
-    python: str | None
     data: bytes = field(repr=False)
 
 
@@ -95,7 +94,7 @@ def python_template(
         table["classes"] = classes
     if lines:
         table["lines"] = dict(lines)
-    return _template(table, PYTHON, f"the function {name}")
+    return _template(table, f"the function {name}")
 
 
 def _begun(kind: Kind, environment: Environment | None) -> dict[str, Any]:
@@ -129,7 +128,7 @@ def command_template(
     table = _begun("command", environment) | {"argv": [_word(number, part) for number, part in enumerate(argv)]}
     if outputs is not None:
         table |= {"inputs": inputs, "outputs": list(outputs)}
-    return _template(table | dict(saving), None, "the command line")
+    return _template(table | dict(saving), "the command line")
 
 
 def _word(number: int, text: str) -> str | bytes:
@@ -196,11 +195,11 @@ def name_of(function: Callable[..., Any]) -> str:
     return cut(name, NAME_BYTES)
 
 
-def _template(table: dict[str, Any], python: str | None, what: str) -> Template:
+def _template(table: dict[str, Any], what: str) -> Template:
     data: bytes = msgpack.packb(table)
     if len(data) > PAYLOAD_LIMIT:
         raise BagRejected(
             f"{what}, with what it refers to, has {len(data):,} bytes; the limit is {PAYLOAD_LIMIT:,}: "
             "pass large data as arguments, or read it from a file on the worker"
         )
-    return Template(hashlib.sha256(data).hexdigest(), python, data)
+    return Template(hashlib.sha256(data).hexdigest(), data)

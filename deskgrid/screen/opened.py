@@ -103,6 +103,7 @@ def _about(worker: WorkerState, width: int, now: datetime) -> Iterable[ListRow]:
     yield _labelled("speed", f"{fast}{shown}; {used}")
     if worker["memory"] is not None:
         yield _labelled("memory", size(worker["memory"]))
+    yield _labelled("Python", ", ".join(worker["pythons"]))
     if worker["labels"]:
         yield _labelled("labels", ", ".join(worker["labels"]))
     if not worker["reachable"]:

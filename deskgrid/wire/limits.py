@@ -61,6 +61,8 @@ MEMORY_LIMIT = 2**50
 PROCESSORS_LIMIT = 2**16
 # Labels of a PC, or that a task asks for: names of devices and programs.
 LABELS_LIMIT = 16
+# Versions of Python that one PC offers.
+PYTHONS_LIMIT = 8
 # How much slower or faster a PC may be than another that counts as 1. Beyond that, somebody measured wrongly.
 SPEED_LEAST, SPEED_MOST = 0.001, 1000.0
 # The largest number in a speed-up, and how many sizes a table of speed-ups has: one for each power of two is eleven.

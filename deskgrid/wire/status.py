@@ -85,6 +85,7 @@ class WorkerState(TypedDict):
     host: str
     site: str
     labels: list[str]  # what it says that it has, sorted
+    pythons: list[str]  # the versions that its tasks can have, its own first
     processors: int
     memory: int | None  # bytes; null when unknown
     speed: float  # relative computing power: 1 for the fastest PC; corrected by what tasks took there

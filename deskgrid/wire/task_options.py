@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgpack
 
 from deskgrid.wire.annotations import fields_of
-from deskgrid.wire.fields import AtMost, Data, Id, Integer, Plain, Seconds, Word
+from deskgrid.wire.fields import AtMost, Data, Id, Integer, Plain, PythonVersion, Seconds, Word
 from deskgrid.wire.limits import (
     AFTER_LIMIT,
     BAG_LIMIT,
@@ -60,6 +60,7 @@ class TaskOptions:
     rank. ``labels``: what its PCs must have, sorted. ``speedup``: how much faster it is on more ranks; empty: its
     runtime is that of the whole. ``mpi``: its ranks are MPI processes. ``program``: of calls that a program submits one
     by one, that program, whose other calls may run in the same processes; None: the bag has processes of its own.
+    ``python``: the minor version that its PCs must have, which alone loads what the program pickled; None: any.
     ``keep``: such calls are kept as bags are; otherwise nobody needs them when their program has the results.
     """
 
@@ -82,6 +83,7 @@ class TaskOptions:
     speedup: Annotated[PackedSpeedup, SpeedupField()] = ()
     mpi: bool = False
     program: Id | None = None
+    python: PythonVersion | None = None
     keep: bool = False
 
     def licence_needs(self) -> tuple[tuple[str, int], ...]:

@@ -138,6 +138,7 @@ class Look:
             if rows >= PIECE:
                 yield rows
                 rows = 0
+        self._forget_common_labels()
         self._take_turns()
         shares = {bag.category.account.share for bag in grid.tasks.bags.values() if bag.settled < bag.total}
         self.picture = Picture(
@@ -237,6 +238,15 @@ class Look:
             self.rows[bag.number] = first.number
             self._groups[bag.number] = list(first.groups)
         self._waiting.append(first)
+
+    def _forget_common_labels(self) -> None:
+        """Bags do not need what every PC has, such as the one Python of all: what is alike is computed together."""
+        found = [row.traits.labels for row in self._pcs if row.traits is not None]
+        common = frozenset.intersection(*found) if found else frozenset()
+        for row, waiting in enumerate(self._waiting):
+            if not common.isdisjoint(waiting.need.labels):
+                need = replace(waiting.need, labels=waiting.need.labels - common)
+                self._waiting[row] = replace(waiting, need=need)
 
     def _look_at_bag(self, bag: Bag) -> PictureBag:
         elapsed = self._elapsed.get(bag.number, [])

@@ -51,7 +51,7 @@ class _WaitingShare:
     def top(self) -> list[Category]:
         """Its categories of the highest priority."""
         highest = self.categories[-1].key.priority
-        return [category for category in reversed(self.categories) if category.key.priority == highest]
+        return [category for category in self.categories if category.key.priority == highest]
 
 
 class PassTurns:

@@ -5,7 +5,7 @@ import math
 import sys
 from bisect import bisect_left, insort
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -334,6 +334,8 @@ class SlotTable:
         self.queued = SlotIndex()
         # Whether some worker has had another speed than 1.
         self.uneven = False
+        # How many workers have each label.
+        self.labels: Counter[str] = Counter()
         # How many slots have room.
         self.with_room = 0
         # Slots that have room, but not for the tasks whose turn it is.
@@ -348,6 +350,7 @@ class SlotTable:
         self.workers[worker.name] = worker
         self.uneven = self.uneven or worker.speed != 1.0
         self._count_closing(worker.ends_at, 1)
+        self.labels.update(worker.traits.labels)
         for position in range(count):
             slot = Slot(self._next, worker, position, closes=worker.ends_at, speed=worker.speed)
             self._next += 1
@@ -358,10 +361,15 @@ class SlotTable:
         """Remove a worker and its slots."""
         worker = self.workers.pop(name)
         self._count_closing(worker.ends_at, -1)
+        self.labels -= Counter(worker.traits.labels)
         for slot in worker.slots:
             self.unindex(slot)
             del self.slots[slot.number]
         return worker
+
+    def all_have(self, labels: Collection[str]) -> bool:
+        """Whether every worker has these labels."""
+        return all(self.labels[label] == len(self.workers) for label in labels)
 
     def closes_at(self, worker: Worker, ends_at: float) -> None:
         """The window of a worker closes at another time."""

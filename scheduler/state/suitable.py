@@ -7,6 +7,7 @@ slot, a gang from when it starts.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker
@@ -33,7 +34,7 @@ def only_suitable(grid: SchedulerState, key: CategoryKey) -> Iterator[bool]:
     """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, memory and
     labels; and of those that rest from them. Yields whether others have room; if not, none is hidden.
     """
-    if not key.environment and key.need is None and not grid.avoided.is_scarce(key):
+    if not key.environment and not grid.avoided.is_scarce(key) and _has_all(grid, key.need):
         yield True
         return
     others = list[Worker]()
@@ -51,6 +52,11 @@ def only_suitable(grid: SchedulerState, key: CategoryKey) -> Iterator[bool]:
     hidden, grid.slots.hidden = grid.slots.hidden, []
     for slot in hidden:
         grid.slots.index(slot, grid.now)
+
+
+def _has_all(grid: SchedulerState, need: Need | None) -> bool:
+    """Whether every PC has what tasks need, as far as they need labels, such as the Python that most have."""
+    return need is None or (not need.memory and grid.slots.all_have(need.labels))
 
 
 @contextmanager

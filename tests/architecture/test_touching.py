@@ -39,7 +39,7 @@ SHM = "by a name directly in /dev/shm, which is not followed; at worst another p
 GROUPS = "in the control groups of the kernel, which only the worker's user can change"
 PROC = "files of the system that nobody can replace"
 NO_PATH = "not of a path, but of a time or a plan"
-OWNER = "a file that the owner of the PC names"
+OWNER = "files that the owner of the PC names, or has installed"
 HOME = "in the worker's home, which only the worker's user can enter"
 ENVIRONMENTS = "in folders that only the worker's user can write to; wheels are unpacked by a program of its own"
 INSTALLER = "what wheels contain is checked before; see deskgrid.worker.environments.install"
@@ -48,7 +48,8 @@ INSTALLER = "what wheels contain is checked before; see deskgrid.worker.environm
 KNOWN = {
     "worker/agent.py:_Agent._watch_windows": ("replace", NO_PATH),
     "worker/agent.py:_made": ("mkdir", OURS),
-    "worker/agent.py:_places": ("chmod mkdir", OURS),
+    "worker/agent.py:_places": ("mkdir", OURS),
+    "worker/agent.py:_work.prepare_sites": ("chmod", OURS),
     "worker/environments/environments.py:Environments._lookup": ("mkdir", ENVIRONMENTS),
     "worker/environments/environments.py:Environments._make.make": ("chmod", ENVIRONMENTS),
     "worker/environments/environments.py:Environments._new": ("mkdir", ENVIRONMENTS),
@@ -70,6 +71,8 @@ KNOWN = {
     "worker/environments/install.py:unpack": ("mkdir", INSTALLER),
     "worker/environments/installer.py:Installer.let_pass": ("chmod chown", ENVIRONMENTS),
     "worker/environments/installer.py:Installer.own": ("chown", ENVIRONMENTS),
+    "worker/environments/interpreters.py:_installed": ("glob listdir", OWNER),
+    "worker/environments/interpreters.py:copy_libraries": ("copytree", OURS),
     "worker/environments/store.py:WheelStore._make_room": ("mkdir", ENVIRONMENTS),
     "worker/environments/store.py:WheelStore.__init__": ("mkdir", ENVIRONMENTS),
     "worker/environments/store.py:WheelStore._rows": ("iterdir remove_tree", ENVIRONMENTS),

@@ -144,7 +144,7 @@ def test_the_owner_of_a_bag_and_an_admin_can_do_everything_with_it(
 
 def test_an_owner_who_comes_from_elsewhere_under_another_user_name_is_still_the_owner(office: Office, bag: str) -> None:
     other = office.client(ANN, greet=False)
-    other.send(wire.Hello(wire.VERSION, "3.11", "another-session", "root"))
+    other.send(wire.Hello(wire.VERSION, "another-session", "root"))
     other.expect(wire.Greeting)
     assert other.ask("progress", bag=bag)["owner"] == "ann"
 
@@ -152,7 +152,7 @@ def test_an_owner_who_comes_from_elsewhere_under_another_user_name_is_still_the_
 @pytest.mark.parametrize("user", ["ann", "admin", "root"])
 def test_what_somebody_calls_themselves_opens_nothing(office: Office, bag: str, user: str) -> None:
     ben = office.client(BEN, greet=False)
-    ben.send(wire.Hello(wire.VERSION, "3.11", "session", user))
+    ben.send(wire.Hello(wire.VERSION, "session", user))
     ben.expect(wire.Greeting)
     assert ben.failed("progress", bag=bag) == REFUSED.format(bag)
 

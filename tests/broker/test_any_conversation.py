@@ -41,7 +41,7 @@ FEW: dict[type, list[Any]] = {
 }
 NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
 # What the broker looks at first is as it should be, or nothing would come of it.
-RIGHT = {"version": wire.VERSION, "python": python_minor(), "template": DIGEST, "digest": DIGEST}
+RIGHT = {"version": wire.VERSION, "pythons": (python_minor(),), "template": DIGEST, "digest": DIGEST}
 QUESTIONS = [
     *"status bags progress cancel cancel pause pause resume shares systems environments release".split(),
     *"explain logs logs forget forget policy runtimes weather".split(),
@@ -161,7 +161,7 @@ class Talk:
         lines = {name: OfficeLine(self.office, WHO[name]) for name in PEERS}
         for name in PEERS:
             if WHO[name].role != "worker":
-                lines[name].send(wire.encode(wire.Hello(wire.VERSION, python_minor(), name.replace(" ", "-"), "ada")))
+                lines[name].send(wire.encode(wire.Hello(wire.VERSION, name.replace(" ", "-"), "ada")))
                 lines[name].send(wire.encode(wire.Blob(DIGEST, COMMAND)))
         return lines
 

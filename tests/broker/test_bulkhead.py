@@ -94,7 +94,7 @@ def test_a_credential_by_which_the_broker_fails_again_and_again_is_kept_out_for_
     raised = stumble(monkeypatch, Clients, "_submit", KeyError("nobody"))
     assert [refusal_of_boom(grid) for _ in range(FAULTS)] == [FAILED] * FAULTS
     late = grid.client(greet=False)
-    late.send(wire.Hello(wire.VERSION, "3.11", "s", "eve"))
+    late.send(wire.Hello(wire.VERSION, "s", "eve"))
     assert late.refusal().startswith("messages of client made the broker fail; try again in ")
     assert len(raised) == FAULTS
     assert grid.admin().ask("ping") == {}
@@ -215,7 +215,7 @@ def test_who_hangs_up_after_an_order_that_makes_the_broker_fail_is_to_blame_all_
         eve.send(wire.Ask(1, "cancel", wire.pack_record({"bag": bag, "items": [1]})), wire.Goodbye("gone"))
         assert eventually(lambda: grid.admin().ask("ping") == {}, PATIENCE_S)
     late = grid.client(greet=False)
-    late.send(wire.Hello(wire.VERSION, "3.11", "s", "eve"))
+    late.send(wire.Hello(wire.VERSION, "s", "eve"))
     assert late.refusal().startswith("messages of client made the broker fail; try again in ")
 
 

@@ -83,9 +83,7 @@ def test_the_time_without_a_client_counts_from_when_it_went_and_not_from_the_end
 def test_a_client_that_returns_finds_its_bag_open_and_goes_on(office: Office) -> None:
     client = office.client()
     bag = client.submit([b"0"], runtime=1.0, last=False)
-    hello = wire.Hello(
-        wire.VERSION, office.sessions.state.facts.python, office.sessions.state.book.by_id[bag].row.session, ""
-    )
+    hello = wire.Hello(wire.VERSION, office.sessions.state.book.by_id[bag].row.session, "")
     killed(office, client)
     work(office, 1)
     later(office, CLIENT_GONE_S + 2 * SWEEP_S)
@@ -107,7 +105,7 @@ def test_a_client_of_another_key_that_calls_itself_the_same_does_not_keep_it_ope
     session = office.sessions.state.book.by_id[bag].row.session
     impostor = office.client(ADMIN)
     for _ in range(int(CLIENT_GONE_S / SWEEP_S) + 2):
-        impostor.send(wire.Hello(wire.VERSION, office.sessions.state.facts.python, session, ""))
+        impostor.send(wire.Hello(wire.VERSION, session, ""))
         later(office, SWEEP_S)
     assert row(office, bag)[0] is True
 

@@ -203,7 +203,7 @@ def office(tmp_path: Path) -> Iterator[Quota]:
 def came_back(client: Client) -> None:
     """It is asked to come in again, and does."""
     client.expect(wire.Rejoin)
-    client.send(wire.Hello(wire.VERSION, "3.11", "again", "ada"))
+    client.send(wire.Hello(wire.VERSION, "again", "ada"))
     client.expect(wire.Greeting)
 
 

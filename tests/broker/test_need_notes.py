@@ -18,7 +18,7 @@ GIB = 2**30
 def pc(name: str = "pc1", site: str = "a", slots: int = 4, **has: Any) -> wire.Join:
     given: dict[str, Any] = {"address": "10.0.0.1", **has}
     return wire.Join(
-        wire.VERSION, "3.11", name, name, 1, name, site, slots, "open-ended", "open-ended", None, (), (), **given
+        wire.VERSION, ("3.11",), name, name, 1, name, site, slots, "open-ended", "open-ended", None, (), (), **given
     )
 
 

@@ -17,7 +17,6 @@ from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.port import tcp_info
 from deskgrid.broker.port.sockets import Sockets
-from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys, Side
 from tests.live import LiveGrid, live_grid
 from tests.peers import BareWorker, Peer, SocketLine
@@ -133,7 +132,7 @@ def test_a_wrong_key_is_turned_away_in_the_handshake(
     line = SocketLine(JoinLine(side, good.host, good.port, change(good.keys)), monitored=True)
     with closing(line):
         with suppress(zmq.Again):  # it may have been turned away already
-            line.socket.send(wire.encode(wire.Hello(wire.VERSION, "3.11", "s", "eve")), zmq.NOBLOCK)
+            line.socket.send(wire.encode(wire.Hello(wire.VERSION, "s", "eve")), zmq.NOBLOCK)
         assert line.handshake(seconds=5.0) in outcomes
         assert serves()
         assert line.receive(0.0) is None
@@ -149,7 +148,7 @@ FROM_WORKERS: tuple[wire.Message, ...] = (
     wire.Fetch("d" * 64),
 )
 FROM_CLIENTS: tuple[wire.Message, ...] = (
-    wire.Hello(wire.VERSION, "3.11", "s", "eve"),
+    wire.Hello(wire.VERSION, "s", "eve"),
     wire.Watch(1, "b", 0),
     wire.Ask(1, "bags"),
     wire.Blob("d" * 64, b""),
@@ -158,7 +157,7 @@ FROM_CLIENTS: tuple[wire.Message, ...] = (
 FROM_THE_BROKER: tuple[wire.Message, ...] = (
     wire.Rejoin(),
     wire.Taken(()),
-    wire.Greeting("", "b", "3.12"),
+    wire.Greeting("", "b"),
     wire.Stop(()),
 )
 
@@ -288,15 +287,9 @@ def test_a_peer_whose_introduction_has_other_fields_hears_who_is_older(
 def test_another_version_is_refused_by_name_on_both_sides(grid: LiveGrid) -> None:
     worker, client = grid.bare_worker(), grid.client(greet=False)
     worker.send(worker.introduction(version="0.0.9"))
-    client.send(wire.Hello("0.0.9", "3.11", "s", "ada"))
+    client.send(wire.Hello("0.0.9", "s", "ada"))
     for peer in (worker, client):
         assert peer.refusal().startswith("you are older than this broker: it speaks wire format")
-
-
-def test_a_worker_of_another_python_is_refused_by_name(grid: LiveGrid) -> None:
-    worker = grid.bare_worker()
-    worker.send(worker.introduction(python="3.9"))
-    assert worker.refusal() == f"this grid runs Python {python_minor()} and this worker Python 3.9"
 
 
 @pytest.mark.parametrize("slots", [0, 2**40])

@@ -300,7 +300,7 @@ def test_connections_of_one_submitter_are_few_and_those_of_others_are_let_in(
     monkeypatch.setattr("deskgrid.broker.port.sockets.PROGRAMS_LIMIT", 3)
     clients = [grid.client() for _ in range(3)]
     one_more = grid.client(greet=False)
-    one_more.send(wire.Hello(wire.VERSION, "3.11", "s", "eve"))
+    one_more.send(wire.Hello(wire.VERSION, "s", "eve"))
     assert one_more.line.receive(0.5) is None
     assert grid.admin().ask("ping") == {}
     for number in range(5):

@@ -170,19 +170,37 @@ def test_a_damaged_template_is_refused(office: Office, digest: str, data: bytes)
     assert reason(client, client.batch("b1", [b"0"], template=digest)).startswith("template:")
 
 
-def test_functions_of_another_python_are_refused_by_version_before_anything_is_lost(office: Office) -> None:
-    client = office.client(python="3.9")
-    digest = sha256(PYTHON).hexdigest()
-    client.send(wire.Blob(digest, PYTHON))
-    said = reason(client, client.batch("b1", [b"0"], template=digest))
-    assert f"this grid runs Python {python_minor()}" in said
-    assert "with Python 3.9" in said
+def calls(client: Client, bag: str, python: str) -> wire.Submit:
+    """The first batch of a bag of calls, whose program has this Python."""
+    client.send(wire.Blob(sha256(PYTHON).hexdigest(), PYTHON))
+    template = sha256(PYTHON).hexdigest()
+    return client.batch(bag, [b"0"], template=template, options=wire.TaskOptions(python=python))
+
+
+def test_functions_that_no_pc_can_load_are_refused_and_say_which_pythons_there_are(
+    office: Office, client: Client
+) -> None:
+    office.worker("old").join(pythons=("3.9",))
+    office.worker("new").join(pythons=("3.14", "3.11"))
+    said = reason(client, calls(client, "b1", "3.12"))
+    assert said.startswith("no PC has Python 3.12: they have 3.9, 3.11 and 3.14: run the program with a Python that")
     assert client.ask("bags") == {"bags": [], "after": None}
+    assert note(client, calls(client, "b3", "3.11")) == ""
 
 
-def test_commands_may_come_from_another_python(office: Office) -> None:
-    client = office.client(python="3.9")
-    client.submit([b"0"])
+def test_functions_wait_for_a_pc_with_their_python_and_run_nowhere_else(office: Office, client: Client) -> None:
+    assert note(client, calls(client, "b1", "3.12")).startswith(NO_WORKER)
+    other, right = office.worker("other"), office.worker("right")
+    other.join(pythons=("3.11",))
+    office.settle()
+    assert client.ask("explain", bag="b1", item=0)["text"][0] == (
+        "no PC has Python 3.12: they have 3.11; the tasks wait until that changes"
+    )
+    right.join(pythons=("3.11", "3.12"))
+    (work,) = right.work()
+    assert work.options.python == "3.12"
+    assert client.submit([b"1"]), "commands run on any"
+    assert other.work()[0].options.python is None
 
 
 # --- what is said at once --------------------------------------------------------------------------------------------
@@ -291,7 +309,7 @@ def test_a_client_that_said_goodbye_is_a_stranger_again(client: Client) -> None:
 def test_whoever_is_of_another_deskgrid_is_named_in_the_log(office: Office) -> None:
     worker, client = office.worker("lab3-07"), office.client(greet=False)
     worker.send(worker.introduction(version="0.0.9"))
-    client.send(wire.Hello("0.0.8", "3.11", "s", "ada"))
+    client.send(wire.Hello("0.0.8", "s", "ada"))
     both = [line for line in office.sessions.state.take_notices() if line.startswith("refused ")]
     assert [line.partition(" reason=")[0] for line in both] == [
         "refused name='lab3-07' version='0.0.9'",
@@ -301,7 +319,7 @@ def test_whoever_is_of_another_deskgrid_is_named_in_the_log(office: Office) -> N
 
 def test_a_client_of_another_deskgrid_is_refused_by_both_versions(office: Office) -> None:
     stranger = office.client(greet=False)
-    stranger.send(wire.Hello("0.0.9", python_minor(), "s", "ada"))
+    stranger.send(wire.Hello("0.0.9", "s", "ada"))
     said = stranger.refusal()
     assert wire.VERSION in said
     assert "0.0.9" in said
@@ -309,8 +327,8 @@ def test_a_client_of_another_deskgrid_is_refused_by_both_versions(office: Office
 
 def test_the_broker_tells_its_python(office: Office) -> None:
     stranger = office.client(greet=False)
-    stranger.send(wire.Hello(wire.VERSION, python_minor(), "s", "ada"))
-    assert stranger.expect(wire.Greeting) == wire.Greeting(wire.VERSION, "b" * 12, python_minor())
+    stranger.send(wire.Hello(wire.VERSION, "s", "ada"))
+    assert stranger.expect(wire.Greeting) == wire.Greeting(wire.VERSION, "b" * 12)
 
 
 # --- results ---------------------------------------------------------------------------------------------------------

@@ -40,6 +40,14 @@ def test_tasks_give_way_to_the_owner_of_the_pc_unless_they_are_told_not_to(told:
     assert [options.nice for options in told] == [19, 0]
 
 
+def test_a_python_that_does_not_start_is_refused_and_the_workers_own_counts_once(told: list[WorkerOptions]) -> None:
+    refused = deskgrid("worker", "--broker", LINE, "--python", "/nowhere/python3")
+    assert (refused.exit_code, told) == (2, [])
+    assert "/nowhere/python3 does not start" in refused.stderr
+    assert deskgrid("worker", "--broker", LINE, "--pythons", sys.executable).exit_code == 0
+    assert told[0].interpreters == {}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="--mpi is not for Windows")
 def test_mpi_and_its_ports_are_said(told: list[WorkerOptions]) -> None:
     assert deskgrid("worker", "--broker", LINE, "--mpi", "--mpi-ports", "40000-40999").exit_code == 0

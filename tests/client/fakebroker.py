@@ -16,7 +16,6 @@ import msgpack
 import zmq
 
 from deskgrid import wire
-from deskgrid.client.template import PYTHON
 from deskgrid.wire.joinline import JoinLine
 from tests.waiting import PATIENCE_S, eventually
 
@@ -75,7 +74,6 @@ class FakeBroker:
         self.refuse = ""
         self.garbage = b""
         self.withhold = False
-        self.python = PYTHON
         self.answers: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._known: set[bytes] = set()
@@ -157,7 +155,7 @@ class FakeBroker:
             self._send(peer, wire.Refused(self.refuse))
         elif isinstance(message, wire.Hello):
             self._known.add(peer)
-            self._send(peer, wire.Greeting(wire.VERSION, "fake", self.python))
+            self._send(peer, wire.Greeting(wire.VERSION, "fake"))
         elif isinstance(message, wire.Goodbye):
             self._known.discard(peer)
         elif peer not in self._known:

@@ -21,6 +21,7 @@ from deskgrid.client.logs import TaskLog
 from deskgrid.client.progress import Progress
 from deskgrid.client.replies import ANSWER_S, Waiter
 from deskgrid.client.task import task
+from deskgrid.client.template import PYTHON
 from deskgrid.client.whatif import Change
 from deskgrid.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
 from deskgrid.wire import Outcome
@@ -193,7 +194,7 @@ def test_a_bag_is_its_template_and_its_arguments(fake: FakeGrid, grid: Grid) -> 
     assert submit.template == blob.digest
     assert [pickle.loads(payload) for payload in submit.payloads] == [((3,), {}), ((4,), {})]
     assert (submit.bag, submit.name, submit.runtime, submit.runtimes) == (bag.id, "sweep", 45.0, ())
-    assert (submit.options, submit.first, submit.last) == (wire.TaskOptions(90.0, 2), 0, True)
+    assert (submit.options, submit.first, submit.last) == (wire.TaskOptions(90.0, 2, python=PYTHON), 0, True)
 
 
 def test_a_bag_without_a_name_has_the_functions(grid: Grid) -> None:
@@ -220,8 +221,8 @@ def test_a_task_brings_its_prediction(fake: FakeGrid, grid: Grid) -> None:
     assert grid.bag(job, [1]).results() == [2]
     grid.bag(job, [1], runtime=7, timeout=8, retries=0, copies=False)
     first, second = fake.memory.of(wire.Submit)
-    assert (first.runtime, first.options) == (30.0, wire.TaskOptions(60.0, 1, copies=True))
-    assert (second.runtime, second.options) == (7.0, wire.TaskOptions(8.0, 0))
+    assert (first.runtime, first.options) == (30.0, wire.TaskOptions(60.0, 1, copies=True, python=PYTHON))
+    assert (second.runtime, second.options) == (7.0, wire.TaskOptions(8.0, 0, python=PYTHON))
 
 
 def test_a_generator_is_taken_no_faster_than_the_broker_accepts(fake: FakeGrid, grid: Grid) -> None:

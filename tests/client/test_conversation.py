@@ -23,9 +23,9 @@ from deskgrid.client.conversation import (
 from deskgrid.client.template import Template
 from deskgrid.errors import DeskgridError, GridClosed, GridRefused
 
-HELLO = wire.Hello(wire.VERSION, "3.11", "session", "ada")
-GREETING = wire.Greeting(wire.VERSION, "broker", "3.11")
-TEMPLATE = Template("d1", "3.11", b"template")
+HELLO = wire.Hello(wire.VERSION, "session", "ada")
+GREETING = wire.Greeting(wire.VERSION, "broker")
+TEMPLATE = Template("d1", b"template")
 
 
 def submit(number: int, first: int = 0) -> wire.Submit:

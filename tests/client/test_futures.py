@@ -250,7 +250,7 @@ def test_other_options_make_another_bag(fake: FakeGrid, grid: Grid) -> None:
     assert len(fake.memory.bags) == 4
     programs = {submit.options.program for submit in fake.memory.of(wire.Submit)}
     assert len(programs) == 1, "all calls of one Grid are of one program"
-    assert [replace(submit.options, program=None) for submit in fake.memory.of(wire.Submit)] == [
+    assert [replace(submit.options, program=None, python=None) for submit in fake.memory.of(wire.Submit)] == [
         wire.TaskOptions(),
         wire.TaskOptions(),
         wire.TaskOptions(timeout=9.0),

@@ -18,6 +18,7 @@ from deskgrid import (
     wire,
 )
 from deskgrid.client.payload import Raised, value_of
+from deskgrid.client.template import PYTHON
 from tests.client.fakebroker import FakeGrid
 
 MEASURED = {1: 1, 2: 1.9, 4: 3.4}
@@ -162,7 +163,7 @@ def test_help_shows_and_describes_every_option() -> None:
 def test_what_a_task_says_holds_for_a_bag_unless_the_bag_says_otherwise(fake: FakeGrid, grid: Grid) -> None:
     grid.bag(task(double, gang=4, memory="1G"), [1], gang=2, labels="gpu")
     (submit,) = fake.memory.of(wire.Submit)
-    assert submit.options == wire.TaskOptions(ranks=(2, 2), gang=True, memory=2**30, labels=("gpu",))
+    assert submit.options == wire.TaskOptions(ranks=(2, 2), gang=True, memory=2**30, labels=("gpu",), python=PYTHON)
 
 
 def test_a_bag_of_gangs_does_not_explore(grid: Grid) -> None:

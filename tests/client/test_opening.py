@@ -15,7 +15,8 @@ import deskgrid
 from deskgrid import wire
 from deskgrid.client.grid import Grid
 from deskgrid.client.link import OPENING_S
-from deskgrid.errors import GridClosed, GridRefused, GridUnreachable, PythonMismatch
+from deskgrid.client.template import PYTHON
+from deskgrid.errors import GridClosed, GridRefused, GridUnreachable
 from tests.client.fakebroker import FakeGrid, free_port
 from tests.waiting import eventually
 
@@ -144,18 +145,14 @@ def test_a_refusal_later_on_ends_every_wait(fake: FakeGrid, grid: Grid) -> None:
 
 def test_the_broker_hears_who_we_are(fake: FakeGrid, grid: Grid) -> None:
     (hello,) = fake.memory.of(wire.Hello)
-    assert (hello.version, hello.python) == (wire.VERSION, fake.broker.python)
+    assert hello.version == wire.VERSION
 
 
-def test_functions_are_not_sent_to_another_python_but_commands_are(fake: FakeGrid) -> None:
-    fake.broker.python = "3.99"
-    with Grid(fake.line) as grid:
-        with pytest.raises(PythonMismatch, match=r"runs Python 3\.\d+ and the grid Python 3\.99"):
-            grid.bag(abs, [1])
-        with pytest.raises(PythonMismatch):
-            grid.submit(abs, 1)
-        assert fake.memory.of(wire.Submit) == []
-        assert grid.command(["echo"], ["a"]).results() == ["echo a"]
+def test_functions_need_our_python_and_commands_need_none(fake: FakeGrid, grid: Grid) -> None:
+    grid.bag(abs, [1]).results()
+    grid.submit(abs, 1).result()
+    grid.command(["echo"], ["a"]).results()
+    assert [sent.options.python for sent in fake.memory.of(wire.Submit)] == [PYTHON, PYTHON, None]
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------

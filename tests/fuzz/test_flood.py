@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.server import python_minor
 from tests.counting import COUNTS
 from tests.executor.rig import call, python_template
 from tests.fuzz import small
@@ -39,7 +38,7 @@ BEFORE_S = 1.0
 # ZMTP 3.1 without encryption: a greeting, READY of a DEALER; and when the other side is READY a first message.
 _READY = b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER" + b"\x08Identity" + bytes(4)
 _GREETING = b"\xff" + bytes(8) + b"\x7f\3\1" + b"NULL".ljust(20, b"\0") + bytes(32)
-_HELLO = wire.encode(wire.Hello(wire.VERSION, python_minor(), "m", "mallory"))
+_HELLO = wire.encode(wire.Hello(wire.VERSION, "m", "mallory"))
 OPENING = _GREETING + bytes([4, len(_READY)]) + _READY
 FIRST = bytes([0, len(_HELLO)]) + _HELLO
 MORE, LONG = 1, 2

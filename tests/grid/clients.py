@@ -15,7 +15,7 @@ from deskgrid.errors import DeskgridError
 from tests.grid.brief import Brief
 from tests.grid.environments import Libraries
 from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World
-from tests.grid.tasks import PYTHON, Task
+from tests.grid.tasks import Task
 from tests.grid.witness import Broken, Witness, expect
 
 # As in the client's link: how often it looks at the silence.
@@ -73,7 +73,7 @@ class ClientNode:
         self.alive = True
         self.watched: dict[str, Watched] = {}
         self._witness = witness
-        self._conversation = Conversation(wire.Hello(wire.VERSION, PYTHON, name, "somebody"))
+        self._conversation = Conversation(wire.Hello(wire.VERSION, name, "somebody"))
         self._todo: deque[Request] = deque()
         self._inbox: deque[bytes] = deque()
         self._receive_budget: deque[bytes] = deque()

@@ -139,7 +139,7 @@ class HostileWorker(Hostile):
         self.witness.holdings.liars.add(session)
         uptime = self.dice.choice([None, 0.0, 0.001, 30.0, EVER])
         rows = (name, session, self.opening, "host", "", slots, "until", "", uptime, self._windows(), tuple(running))
-        self.say(wire.Join(wire.VERSION, PYTHON, *rows))
+        self.say(wire.Join(wire.VERSION, (PYTHON,), *rows))
 
     def _windows(self) -> tuple[wire.Window, ...]:
         draw = self.dice
@@ -199,7 +199,7 @@ class HostileWorker(Hostile):
         self.say(wire.Finished((wire.Result(1, 1, 0, 0.0, bytes(2**20), b"", b""),)))
 
     def _speak_as_a_client(self) -> None:
-        self.say(wire.Hello(wire.VERSION, PYTHON, "client0", "somebody"), wire.Watch(1, "bag1", 0))
+        self.say(wire.Hello(wire.VERSION, "client0", "somebody"), wire.Watch(1, "bag1", 0))
         self.say(wire.Ask(2, "cancel", wire.pack_record({"bag": "bag1", "items": None})))
         self.say(wire.Ask(3, "keys add", wire.pack_record({"name": "evil", "role": "admin", "public": "00" * 32})))
 
@@ -208,7 +208,7 @@ class HostileSubmitter(Hostile):
     """A submitter who wants what belongs to others: to read it, to change it, to end it, to be in its way."""
 
     def begin(self) -> None:
-        self.say(wire.Hello(wire.VERSION, PYTHON, self.dice.choice(["mine", self.named]), "somebody"))
+        self.say(wire.Hello(wire.VERSION, self.dice.choice(["mine", self.named]), "somebody"))
 
     def harms(self) -> list[Callable[[], None]]:
         return [
@@ -274,6 +274,6 @@ class HostileSubmitter(Hostile):
 
     def _speak_as_a_worker(self) -> None:
         rows = ("pc0", "s", 1, "h", "", 1, "until", "", None, (), ())
-        self.say(wire.Join(wire.VERSION, PYTHON, *rows), wire.Heartbeat(None, ()))
+        self.say(wire.Join(wire.VERSION, (PYTHON,), *rows), wire.Heartbeat(None, ()))
         newest = list(self.witness.newest.items())
         self.say(wire.Finished(tuple(wire.Result(*attempt, 0, 0.0, FORGED, b"", b"") for attempt in newest)))

@@ -9,7 +9,7 @@ from tests.grid.builders import TEMPLATE
 from tests.grid.grid import MakePlan, VirtualGrid, cycle
 from tests.grid.hostile import Hostile
 from tests.grid.network import Connection
-from tests.grid.tasks import PYTHON, Task
+from tests.grid.tasks import Task
 from tests.grid.worker_node import WorkerNode
 
 # How long a PC is on, and how long it is off; the seconds of a task. Seconds.
@@ -45,7 +45,7 @@ class VictimProgram(Hostile):
         self._script += [self._ask("forget", 54, bag=f"gangs-of-{name}"), early]
 
     def _hello(self) -> wire.Message:
-        return wire.Hello(wire.VERSION, PYTHON, self.named, "somebody")
+        return wire.Hello(wire.VERSION, self.named, "somebody")
 
     def _submit(self, digest: str, number: int, tasks: list[Task]) -> wire.Submit:
         payloads = tuple(task.pack() for task in tasks)

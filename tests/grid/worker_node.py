@@ -87,7 +87,7 @@ class WorkerNode:
         self._inbox.clear()
         self._events.clear()
         session = f"{self.world.random.getrandbits(64):016x}"
-        identity = Identity(self.name, session, self.name, "", PYTHON, self._slots, self.system, address=self.name)
+        identity = Identity(self.name, session, self.name, "", (PYTHON,), self._slots, self.system, address=self.name)
         plan = self._plan(self.instant()) if self._plan else OpenEnded()
         self.executor = FakeExecutor(self.name, self._slots, lambda: self.instant().mono, self._witness.executions)
         self.session = Session(identity, plan, self.executor, follows_broker=self._plan is None)

@@ -19,7 +19,6 @@ from collections.abc import Callable
 import zmq
 
 from deskgrid import Grid, wire
-from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import read_join_line
 from tests.chaos.book import gathered, work
 from tests.pace import beat
@@ -50,7 +49,7 @@ class Pinger:
         self._greet()
 
     def _greet(self) -> None:
-        self._line.send(wire.encode(wire.Hello(wire.VERSION, python_minor(), self._session, "pinger")))
+        self._line.send(wire.encode(wire.Hello(wire.VERSION, self._session, "pinger")))
 
     def ping(self) -> None:
         """Ask."""

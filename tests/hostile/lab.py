@@ -236,7 +236,7 @@ class Lab:
     def greeted(self, line: JoinLine, *, deaf: bool = False) -> Raw:
         """A client's connection, greeted."""
         raw = self.raw(line, deaf=deaf)
-        raw.send(wire.Hello(wire.VERSION, python_minor(), secrets.token_hex(4), "mallory"))
+        raw.send(wire.Hello(wire.VERSION, secrets.token_hex(4), "mallory"))
         raw.expect(wire.Greeting)
         return raw
 
@@ -250,7 +250,7 @@ class Lab:
             "slots": 1,
             "uptime": None,
         }
-        fields |= {"version": wire.VERSION, "python": python_minor(), "host": "h", "site": "", "kind": "until"}
+        fields |= {"version": wire.VERSION, "pythons": (python_minor(),), "host": "h", "site": "", "kind": "until"}
         return wire.Join(**fields | {"plan": "", "windows": (), "running": ()} | changes)
 
     def bare_worker(self, name: str, claimed: str = "") -> BareWorker:

@@ -50,7 +50,7 @@ def test_bag_ids_bag_names_worker_names_and_accounts_are_shown_without_control_c
 
 def test_a_user_who_calls_themselves_anything_is_logged_without_control_characters(place: Lab) -> None:
     raw = place.raw(place.key("submitter", "mallory"))
-    raw.send(wire.Hello(wire.VERSION + ESCAPES, ESCAPES, ESCAPES, ESCAPES))
+    raw.send(wire.Hello(wire.VERSION + ESCAPES, ESCAPES, ESCAPES))
     raw.answers(0.2)
     raw.say(wire.Goodbye, ESCAPES)
     raw.answers(0.2)

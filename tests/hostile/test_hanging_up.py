@@ -6,7 +6,6 @@ import zmq
 from zmq.utils import z85
 
 from deskgrid import wire
-from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine
 from tests.hostile.lab import Lab
 from tests.waiting import eventually
@@ -36,7 +35,7 @@ def saying(context: "zmq.Context[zmq.Socket[bytes]]", line: JoinLine) -> "zmq.So
     ):
         its.setsockopt(option, value)
     its.connect(line.endpoint)
-    its.send(wire.encode(wire.Hello(wire.VERSION, python_minor(), "s", "mallory")))
+    its.send(wire.encode(wire.Hello(wire.VERSION, "s", "mallory")))
     question = wire.encode(wire.Ask(1, "status"))
     for _ in range(MESSAGES):
         its.send(question)

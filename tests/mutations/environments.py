@@ -81,7 +81,7 @@ def on_a_pc(seed: int, home: Path) -> None:
     store = WheelStore(home / "wheels", 10)
     with suppress(NoRoom), store.room_for(6), store.room_for(6):
         raise AssertionError("there is more room than there may be")
-    making = _Making(wire.EnvironmentWanted("key", "bag", bytes(32), "ann"), 0.0, home)
+    making = _Making(wire.EnvironmentWanted("key", "bag", bytes(32), "ann", "3.11"), 0.0, home)
     environments = Environments.__new__(Environments)
     environments._store, environments._lock, environments._parts = store, Lock(), {"other": ("ann", {"a": 3})}
     environments._check_share(making, {"b": 2})

@@ -528,8 +528,8 @@ MUTATIONS = (
     ),
     Mutation(
         "let a PC join under the name of another",
-        "deskgrid.broker.peers.sessions:Sessions._unsuited",
-        "join.name != who.name",
+        "deskgrid.broker.peers.sessions:Sessions._refusal",
+        "message.name != who.name",
         "False",
         "thief",
     ),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.parallel.need import Need
@@ -26,3 +27,28 @@ def test_slots_of_pcs_that_lack_something_come_last_and_say_what(
     scheduler.handle(ev.TasksSubmitted(bag=1, first=1, count=1, runtimes=(50.0,), need=need), 0.0)
     (slot,) = explained(scheduler, 1, 0.0).slots
     assert (slot.lacks, slot.memory) == (lacks, memory)
+
+
+def test_it_is_known_which_labels_all_workers_have() -> None:
+    scheduler = Scheduler(make_policy("fcfs"))
+    slots = scheduler.grid.slots
+    assert slots.all_have({"a"}), "as there is none without"
+    for name, labels in (("x", {"a", "b"}), ("y", {"a"})):
+        scheduler.handle(ev.WorkerJoined(name, 1, 100.0, labels=frozenset(labels)), 0.0)
+    assert (slots.all_have({"a"}), slots.all_have({"a", "b"}), slots.all_have(())) == (True, False, True)
+    scheduler.handle(ev.WorkerJoined("y", 1, 100.0, labels=frozenset({"b"})), 1.0)
+    assert (slots.all_have({"a"}), slots.all_have({"b"})) == (False, True)
+    scheduler.handle(ev.WorkerLeft("y", planned=True), 2.0)
+    assert slots.all_have({"a", "b"})
+
+
+def test_tasks_that_need_what_all_have_hide_nothing_and_others_get_what_they_need() -> None:
+    scheduler = Scheduler(make_policy("fcfs"))
+    for name, labels in (("x", {"Python 3.11", "Python 3.12"}), ("y", {"Python 3.11"})):
+        scheduler.handle(ev.WorkerJoined(name, 1, 100.0, labels=frozenset(labels)), 0.0)
+    for bag, python in ((1, "Python 3.12"), (2, "Python 3.11")):
+        need = Need(labels=frozenset({python}))
+        scheduler.handle(ev.TasksSubmitted(bag=bag, first=2 * bag, count=2, runtimes=(50.0,), need=need), 0.0)
+    commands = scheduler.handle(ev.PassDue(100), 0.0)
+    found = {each.worker: [row.attempt.task for row in each.work] for each in commands if isinstance(each, cmd.Assign)}
+    assert found == {"x": [2], "y": [4]}

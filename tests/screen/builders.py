@@ -106,6 +106,7 @@ def worker(
         host=f"{name}.example",
         site=site,
         labels=labels or [],
+        pythons=["3.11"],
         processors=len(slots) or 1,
         memory=8 * 2**30,
         speed=speed,

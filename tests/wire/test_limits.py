@@ -184,7 +184,7 @@ def test_the_longest_introduction_of_an_honest_worker_is_taken() -> None:
         wire.Running(LARGEST - row, LARGEST - row, wire.SLOTS_LIMIT - 1 - row % 9, 0.1) for row in range(wire.HELD_ROWS)
     )
     join = wire.Join(
-        wire.VERSION, "3.12", name, "s" * 64, LARGEST, name, name, 1024, "windows", "p" * 1024, 0.1, windows, running
+        wire.VERSION, ("3.12",), name, "s" * 64, LARGEST, name, name, 1024, "windows", "p" * 1024, 0.1, windows, running
     )
     assert wire.decode(wire.encode(join)) == join
 

@@ -38,6 +38,6 @@ def test_the_middle_is_cut_out_of_what_is_too_long(size: int) -> None:
 
 
 def test_a_name_is_clean_when_it_is_decoded() -> None:
-    joined = wire.decode(wire.encode(wire.Hello(wire.VERSION, "3.12", "s", HARMFUL)))
+    joined = wire.decode(wire.encode(wire.Hello(wire.VERSION, "s", HARMFUL)))
     assert isinstance(joined, wire.Hello)
     assert joined.user == clean(HARMFUL)

@@ -24,6 +24,7 @@ from deskgrid.wire.version import PROTOCOL, VERSION, commit_of, protocol_of, unl
 FINGERPRINTS = {
     1: "c812e4795c786a0a",
     2: "5a9ef2f0eb90a65c",
+    3: "98bc652ab309f7f9",
 }
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

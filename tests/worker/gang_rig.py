@@ -54,7 +54,7 @@ class Pc:
         self.executor = Executor(slots, name, wake, accounts=Accounts(area), mpi=mpi)
         cache, wheels = FileCache(self.place / "cache", 10**9), WheelStore(self.place / "wheels", 10**9)
         self.stage = FileStage(self.executor, cache, area, wake, wheels=wheels)
-        identity = Identity(name, f"session-{name}", name, "lab", "3.11", slots, address=LOCAL, mpi=mpi is not None)
+        identity = Identity(name, f"session-{name}", name, "lab", ("3.11",), slots, address=LOCAL, mpi=mpi is not None)
         self.session = Session(identity, plan or OpenEnded(), self.stage, False, lambda: free_port(LOCAL, None))
         self.opening = 0
         self.joins: list[wire.Join] = []

@@ -28,6 +28,7 @@ from tests.files.fakes import Store, digest, entry
 from tests.waiting import eventually
 from tests.wheels import make_wheel
 
+PYTHON = wire.this_system().python
 posix = pytest.mark.skipif(sys.platform == "win32", reason="programs of wheels are for systems with #!")
 
 
@@ -74,7 +75,8 @@ class Pc:
     def want(self, **trees: bytes) -> None:
         """The broker says what is wanted, by key; all of it is Ann's."""
         self.all.prepare(
-            wire.Prepare(tuple(wire.EnvironmentWanted(k, "bag", t, "ann") for k, t in trees.items())), self.now
+            wire.Prepare(tuple(wire.EnvironmentWanted(k, "bag", t, "ann", PYTHON) for k, t in trees.items())),
+            self.now,
         )
 
     def turn(self) -> None:
@@ -287,13 +289,16 @@ def test_environments_that_no_bag_needs_make_room(pc: Pc, tmp_path: Path, monkey
 def test_one_person_has_half_of_the_room_and_others_the_rest(pc: Pc, tmp_path: Path) -> None:
     again(pc, 2 * MOST)
     trees = [pc.tree(a_wheel(tmp_path, name, **{"data.bin": "x" * 9_000})) for name in ("first", "second")]
-    ann = [wire.EnvironmentWanted(f"ann-{place}", "bag", tree, "ann") for place, tree in enumerate(trees)]
-    pc.all.prepare(wire.Prepare((*ann, wire.EnvironmentWanted("bob", "bag", trees[1], "bob"))), pc.now)
+    ann = [wire.EnvironmentWanted(f"ann-{place}", "bag", tree, "ann", PYTHON) for place, tree in enumerate(trees)]
+    pc.all.prepare(wire.Prepare((*ann, wire.EnvironmentWanted("bob", "bag", trees[1], "bob", PYTHON))), pc.now)
     said = {each.key: each for each in pc.prepared(3)}
     assert said["ann-0"].readiness == said["bob"].readiness == wire.Readiness.READY
     assert said["ann-1"].readiness == wire.Readiness.TROUBLE
     assert said["ann-1"].reason.startswith("with it, the libraries of ann would take 0.1 MB here")
-    pc.all.prepare(wire.Prepare((ann[0], wire.EnvironmentWanted("again", "bag", trees[1], "ann"))), pc.now)
+    pc.all.prepare(
+        wire.Prepare((ann[0], wire.EnvironmentWanted("again", "bag", trees[1], "ann", PYTHON))),
+        pc.now,
+    )
     said = {each.key: each for each in pc.prepared(2)}
     assert said["again"].readiness == wire.Readiness.READY, "a wheel that is here takes what it takes"
 
@@ -497,8 +502,11 @@ def test_nobody_has_wheels_that_only_others_have_sent(pc: Pc, tmp_path: Path) ->
     pc.broker.others = set(pc.broker.parts)
     mine = wire.Tree((entry("mine-1.0-py3-none-any.whl", wheel.read_bytes()),)).packed()
     pc.broker.parts[digest(mine)] = mine
-    bens = [wire.EnvironmentWanted(key, "bag", name, "ben") for key, name in (("same", tree), ("mine", digest(mine)))]
-    pc.all.prepare(wire.Prepare((wire.EnvironmentWanted("ann", "bag", tree, "ann"), *bens)), pc.now)
+    bens = [
+        wire.EnvironmentWanted(key, "bag", name, "ben", PYTHON)
+        for key, name in (("same", tree), ("mine", digest(mine)))
+    ]
+    pc.all.prepare(wire.Prepare((wire.EnvironmentWanted("ann", "bag", tree, "ann", PYTHON), *bens)), pc.now)
     said = {each.key: each for each in pc.prepared(3)}
     assert [*pc.all.ready] == ["ann"]
     for key in ("same", "mine"):

@@ -59,7 +59,7 @@ def fed(work: list[tuple[str, float]], *ends: list[int], memory: Sequence[int] =
     ``memory``: what each asks for; nothing if it is empty.
     """
     processes, now = Processes(), Instant(0.0, 0.0)
-    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session = Session(Identity("pc", "session", "host", "", ("3.11",), 1), OpenEnded(), processes, follows_broker=False)
     session.tick(now)
     rows = [
         wire.Work(task, task, 0, template, runtime, wire.TaskOptions(memory=memory[task] if memory else 0), 0, b"")
@@ -93,7 +93,7 @@ def test_tasks_that_ask_for_other_memory_wait_until_it_has_none() -> None:
 
 def test_when_no_process_starts_what_needs_another_like_it_goes_back_and_the_rest_is_done() -> None:
     processes, now = Processes(), Instant(0.0, 0.0)
-    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session = Session(Identity("pc", "session", "host", "", ("3.11",), 1), OpenEnded(), processes, follows_broker=False)
     session.tick(now)
     owners = ["ann", "ann", "ben", "ann"]
     rows = [
@@ -120,7 +120,7 @@ def test_a_bag_is_not_blamed_for_a_full_disk(
 ) -> None:
     processes, now = Processes(), Instant(0.0, 0.0)
     processes.trouble, processes.unknown = trouble, {DIGEST}
-    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session = Session(Identity("pc", "session", "host", "", ("3.11",), 1), OpenEnded(), processes, follows_broker=False)
     session.tick(now)
 
     def answer(task: int, *more: wire.Message) -> list[wire.Message]:
@@ -147,7 +147,9 @@ def test_a_checkpoint_that_finds_no_room_is_fetched_once_and_its_task_goes_elsew
     (tmp_path / "file").touch()  # a folder below it cannot be made
     monkeypatch.setattr(Processes, "checkpoints", CheckpointFiles(tmp_path / "file" / "checkpoints"))
     now = Instant(0.0, 0.0)
-    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), Processes(), follows_broker=False)
+    session = Session(
+        Identity("pc", "session", "host", "", ("3.11",), 1), OpenEnded(), Processes(), follows_broker=False
+    )
     session.tick(now)
     work = wire.Work(7, 8, 0, DIGEST, 1.0, wire.TaskOptions(checkpoint=True), 5, b"")
     session.receive(wire.Assign(1, 0.0, (work,)), now)
@@ -185,7 +187,7 @@ def test_a_checkpoint_that_was_partly_fetched_is_removed_if_its_task_does_not_be
 
 def test_a_template_that_was_forgotten_is_asked_for_again() -> None:
     processes, now = Processes(), Instant(0.0, 0.0)
-    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session = Session(Identity("pc", "session", "host", "", ("3.11",), 1), OpenEnded(), processes, follows_broker=False)
     session.tick(now)
     for task in range(2):
         processes.unknown = {DIGEST}

@@ -42,7 +42,7 @@ class Processes(WithoutCheckpoints, WithoutFiles):
 def told(pairs: list[tuple[float, float]], *moments: float) -> list[list[str]]:
     """What a worker that follows this cycle told its executor until each of these moments, at which it looks."""
     processes = Processes()
-    identity = Identity("pc", "session", "host", "", "3.11", 1)
+    identity = Identity("pc", "session", "host", "", ("3.11",), 1)
     session = Session(identity, Cycle(pairs, Instant(0.0, 0.0)), processes, follows_broker=False)
     found = []
     for moment in moments:

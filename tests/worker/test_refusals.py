@@ -12,8 +12,6 @@ import zmq
 from zmq.utils import z85
 
 from deskgrid import wire
-from deskgrid.broker import server as server_module
-from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker import agent
 from deskgrid.worker import link as link_module
@@ -63,13 +61,6 @@ def test_a_key_that_the_broker_does_not_know_ends_the_worker_at_once(grid: LiveG
 def test_a_client_key_ends_the_worker_at_once(grid: LiveGrid) -> None:
     worker = started(grid, grid.broker.line("client").keys)
     assert failure(worker) == "the broker refuses this worker: a submitter may not send Enrol"
-
-
-def test_another_python_is_refused_by_both_versions(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "python_minor", lambda: "3.9")
-    grid.restart()
-    said = failure(grid.start_worker())
-    assert f"this grid runs Python 3.9 and this worker Python {python_minor()}" in said
 
 
 # --- by what is not its broker ---------------------------------------------------------------------------------------
@@ -201,7 +192,7 @@ def test_a_refusal_ends_the_worker_with_its_reason(grid: LiveGrid, broker: BareB
 def test_garbage_from_a_broker_is_skipped(grid: LiveGrid, broker: BareBroker) -> None:
     worker = grid.start_worker(line=broker.line)
     broker.receive()
-    hello = wire.encode(wire.Greeting(wire.VERSION, "b", "3.11"))  # a message, but none for workers
+    hello = wire.encode(wire.Greeting(wire.VERSION, "b"))  # a message, but none for workers
     broker.send(b"", b"garbage", b"\xc1" * 1000, hello, welcome("pc1~7"))
     assert isinstance(broker.receive(), wire.Heartbeat)
     assert worker.has_said("as pc1~7")

@@ -15,12 +15,13 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from deskgrid import wire
@@ -98,8 +99,11 @@ class Environments:
         in_use: Callable[[str], bool],
         nice: int = 0,
         apart: bool = False,
+        interpreters: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``apart``: tasks run as other users, who are let into what is theirs later. Raises `AccountError`."""
+        """``interpreters``: the other Pythons of this PC, by version. ``apart``: tasks run as other users, who are let
+        into what is theirs later. Raises `AccountError`.
+        """
         self.ready: dict[str, EnvironmentSite] = {}
         self._store = store
         self._cache = cache
@@ -124,6 +128,7 @@ class Environments:
         self._news: list[wire.Prepared] = []
         self._resting = False
         self._system = wire.this_system()
+        self._interpreters = interpreters
         self._now = 0.0
 
     # --- what the stage calls ----------------------------------------------------------------------------------------
@@ -426,7 +431,9 @@ class Environments:
         def make() -> dict[str, Any]:
             _remove([target])
             self._new(target)
-            said = self._helpers.run("make", str(target), *map(str, paths))
+            said = self._helpers.run(
+                "make", str(target), *map(str, paths), python=self._interpreters.get(making.wanted.python)
+            )
             if said.get("damaged", len(paths)) < len(paths):
                 self._store.drop(paths[said["damaged"]], self._place / f"old-{next(self._numbers)}")
             if self._apart and "python" in said:
@@ -445,8 +452,8 @@ class Environments:
             if not _PYTHON.fullmatch(said.get("python", "")):
                 self._fail(making, "its helper said something that makes no sense", this_pc=True)
                 return
-            key, identity, programs = making.wanted.key, self._identity(making.wheels), target / _PROGRAMS
-            self.ready[key] = EnvironmentSite(identity, str(target), str(programs / said["python"]), str(programs))
+            key, identity, programs = making.wanted.key, self._identity(making), target / _PROGRAMS
+            self.ready[key] = EnvironmentSite(identity, str(programs / said["python"]), str(target), str(programs))
             self._parts[key] = making.wanted.owner, making.sizes
             seconds = max(0.0, self._now - making.began)
             self._say(key, wire.Readiness.READY, seconds=seconds, size=making.size)
@@ -466,8 +473,8 @@ class Environments:
             return False
         return True
 
-    def _identity(self, wheels: Iterable[str]) -> str:
-        named = [self._system.python, self._system.platform, *wheels]
+    def _identity(self, making: _Making) -> str:
+        named = [making.wanted.python, self._system.platform, *making.wheels]
         return sha256("\n".join(named).encode()).hexdigest()
 
 

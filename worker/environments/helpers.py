@@ -41,15 +41,18 @@ class Helpers:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, *argv: str, needs: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
+    def run(
+        self, *argv: str, needs: Callable[[int], None] = lambda size: None, python: str | None = None
+    ) -> dict[str, Any]:
         """Run `install.py` with these arguments, and return all that it said. Raises `Stopped`, and OSError.
 
-        ``needs`` gets the bytes that it is about to write; if that raises an exception, the helper is killed.
+        ``python``: on which Python; None: on ours. ``needs`` gets the bytes that it is about to write; if that raises
+        an exception, the helper is killed.
         """
         with self._lock:
             if self._closed:
                 raise Stopped
-            process, ours = self._started(argv)
+            process, ours = self._started(python or sys.executable, argv)
             self._processes.add(process)
         assert process.stdout is not None
         timer = threading.Timer(LIMIT_S, process.kill)
@@ -80,12 +83,12 @@ class Helpers:
             return {"trouble": f"its helper ended before it was done (exit code {code})"}
         return said
 
-    def _started(self, argv: Sequence[str]) -> "tuple[subprocess.Popen[str], int]":
+    def _started(self, python: str, argv: Sequence[str]) -> "tuple[subprocess.Popen[str], int]":
         """Start a helper; return it, and the descriptor at whose end it ends. Raises OSError."""
         lifeline, ours = os.pipe()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", str(PROGRAM), str(self._nice), *argv],
+                [python, "-I", str(PROGRAM), str(self._nice), *argv],
                 stdin=lifeline,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -14,11 +14,12 @@ Rule 6: time that files take is not the task's own: its clock and its timeout ru
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from deskgrid import wire
@@ -84,7 +85,7 @@ class FileStage:
     ``wheels``: None: this PC has no environments. ``sites``: where these are, on the same disk; None: in ``area``.
 
     ``nice``: how far what makes environments gives way to others on this PC. ``renew``: makes the area again if
-    somebody has removed it.
+    somebody has removed it. ``interpreters``: the other Pythons of this PC, by version.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class FileStage:
         sites: Path | None = None,
         nice: int = 0,
         renew: Callable[[], None] = lambda: None,
+        interpreters: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._processes = processes
         self._renew = renew
@@ -116,6 +118,7 @@ class FileStage:
         self.environments: Environments | None = None
         if wheels is not None:
             how: dict[str, Any] = {"wake": wake, "in_use": self._uses, "nice": nice, "apart": self._places.apart}
+            how["interpreters"] = interpreters
             self.environments = Environments(wheels, cache, sites or area, self._downloads, self._claims, **how)
         self.ranks = RankStage(
             processes.ranks,

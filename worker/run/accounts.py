@@ -34,7 +34,8 @@ TRY_S = 60.0
 LOCKS = Path("/var/run/deskgrid")
 # What stands for any characters in the names of several accounts, and what is between names.
 ANY, AND = "%", ","
-_TRIAL = "import cloudpickle, msgpack, os, sys; open(sys.argv[1]).close(); os.stat(sys.argv[2] + '/.')"
+_OTHER_TRIAL = "import os, sys; open(sys.argv[1]).close(); os.stat(sys.argv[2] + '/.')"
+_TRIAL = f"import cloudpickle, msgpack; {_OTHER_TRIAL}"
 
 
 class AccountError(Exception):
@@ -156,19 +157,27 @@ def _check_apart(accounts: Sequence[UserAccount]) -> None:
                 raise AccountError(f"{one.name} and {other.name} {what}: each account needs a group of its own")
 
 
-def check_account(account: UserAccount, program: Path) -> None:
-    """Raise `AccountError` unless that user can run ``program`` with this Python and reach the temporary folder."""
+def check_account(account: UserAccount, program: Path, interpreters: Iterable[str] = ()) -> None:
+    """Raise `AccountError` unless that user can run ``program`` with this Python and reach the temporary folder.
+
+    ``interpreters``: other Pythons that it has to run.
+    """
     place = tempfile.gettempdir()
-    argv = [sys.executable, "-P", "-c", _TRIAL, str(program), place]
+    _try(account, [sys.executable, "-P", "-c", _TRIAL, str(program), place], f"{sys.executable} with deskgrid in it")
+    for python in interpreters:
+        _try(account, [python, "-I", "-c", _OTHER_TRIAL, str(program), place], python)
+
+
+def _try(account: UserAccount, argv: Sequence[str], what: str) -> None:
+    """Raise `AccountError` unless that user can run this Python with a program and a folder, the last arguments."""
     how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, **account.process()}
     try:
         # It ends with the worker, which has no other threads so early.
         subprocess.run(argv, check=True, timeout=TRY_S, preexec_fn=partial(adopt, SIGKILL), **how)
     except (OSError, subprocess.SubprocessError) as error:
-        needs = f"needs {sys.executable} with deskgrid in it, and {place}"
-        closed = _closed_to(account, (sys.executable, str(program), place))
+        closed = _closed_to(account, (argv[0], *argv[-2:]))
         why = "in folders that every user can enter" if closed is None else f"and cannot enter {closed}"
-        raise AccountError(f"{account.name} cannot run tasks: it {needs}, {why}") from error
+        raise AccountError(f"{account.name} cannot run tasks: it needs {what}, and {argv[-1]}, {why}") from error
 
 
 def _closed_to(account: UserAccount, paths: Iterable[str]) -> Path | None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from deskgrid.durations import precise
@@ -69,7 +70,8 @@ class Executor:
     limit. ``accounts``: the users that the processes run as, and where the folders of tasks are; None: they run as the
     worker's own user, with folders beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
     ``nice``: how far processes give way to others on this PC. ``groups``: how the kernel bounds what tasks asked for
-    that gave ``memory``; None: each of their processes is limited by itself.
+    that gave ``memory``; None: each of their processes is limited by itself. ``interpreters``: the other Pythons of
+    this PC, by version.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Executor:
         mpi: Mpi | None = None,
         nice: int = 0,
         groups: Groups | None = None,
+        interpreters: Mapping[str, EnvironmentSite] = MappingProxyType({}),
     ) -> None:
         self._wake = wake
         self._woken = False
@@ -98,7 +101,14 @@ class Executor:
         self._saved: list[JobSaved] = []
         arguments = [name, str(result_limit), str(task_memory)]
         self._spawner = Spawner(
-            self.folder, arguments, capture_limit, self._accounts, self._keep, nice=nice, groups=groups
+            self.folder,
+            arguments,
+            capture_limit,
+            self._accounts,
+            self._keep,
+            nice=nice,
+            groups=groups,
+            interpreters=interpreters,
         )
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
@@ -168,12 +178,13 @@ class Executor:
         target = self._slots[slot]
         if target.jobs and target.jobs[0].template != jobs[0].template:
             raise ValueError(f"slot {slot} has jobs of another template")
-        if target.jobs and (target.environment != jobs[0].environment or target.program != jobs[0].program):
+        environment = self._spawner.key_of(jobs[0])
+        if target.jobs and (target.environment != environment or target.program != jobs[0].program):
             raise ValueError(f"slot {slot} has jobs in another environment, or of another program")
         if self._accounts.count and target.program.owner != jobs[0].program.owner:
             self._retire(target)
             self._drop_spare(target)
-        target.environment, target.program = jobs[0].environment, jobs[0].program
+        target.environment, target.program = environment, jobs[0].program
         if not target.jobs:
             target.since = None
         target.jobs.extend(jobs)
@@ -316,7 +327,7 @@ class Executor:
         """Start a process for a slot; not ahead of its jobs, if it has to run as the user of their owner."""
         if self._accounts.count and not slot.jobs:
             return
-        if slot.environment not in self.sites:
+        if self._spawner.site(slot.environment) is None:
             slot.environment = ""
         if slot.spare is not None and slot.spare.environment == slot.environment:
             slot.process, slot.spare = slot.spare, None

@@ -119,7 +119,7 @@ class Ranks:
         try:
             process = self._spawner.spawn(
                 job.slot,
-                job.environment,
+                self._spawner.key_of(job),
                 job.program.owner,
                 self._tell,
                 rank=True,

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from deskgrid.worker.environments.site import EnvironmentSite
@@ -14,7 +15,7 @@ from deskgrid.worker.run.beneath import remove
 from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.child import notes_file_of
 from deskgrid.worker.run.folders import NOTES, WorkerFolder
-from deskgrid.worker.run.jobs import JobSaved
+from deskgrid.worker.run.jobs import Job, JobSaved, RankJob
 from deskgrid.worker.run.nursery import Direct, Nursery, guard
 from deskgrid.worker.run.pool import RUN, AccountPlace, Accounts, NoAccount
 from deskgrid.worker.run.process import Process, Tell
@@ -48,7 +49,7 @@ class Spawner:
     ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
     ``sites``: the environments that are ready, by key. ``nice``: how far they give way to others on this PC.
-    ``groups``: how the kernel bounds the memory of some.
+    ``groups``: how the kernel bounds the memory of some. ``interpreters``: the other Pythons of this PC, by version.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class Spawner:
         *,
         nice: int = 0,
         groups: Groups | None = None,
+        interpreters: Mapping[str, EnvironmentSite] = MappingProxyType({}),
     ) -> None:
         self._groups = groups
+        self._interpreters = interpreters
         self._folder = folder
         self._arguments = arguments
         self._capture_limit = capture_limit
@@ -82,6 +85,15 @@ class Spawner:
     def processes(self) -> set[Process]:
         """The processes that have not ended, killed or not."""
         return set(self._owners)
+
+    def site(self, key: str) -> EnvironmentSite | None:
+        """Where the processes of `key_of` run; None: on the worker's own Python."""
+        return self.sites.get(key) or self._interpreters.get(key)
+
+    def key_of(self, job: Job | RankJob) -> str:
+        """What a process has to run in for a job: the key of an environment, the version of another Python, or ""."""
+        python = job.options.python or ""
+        return job.environment or (python if python in self._interpreters else "")
 
     def warm(self) -> None:
         """Have what starts processes ready, before it is known whose they are to be."""
@@ -112,8 +124,8 @@ class Spawner:
         temporary = self._folder_of(place) / f"{slot}-{self._spawned}.tmp"
         try:
             temporary.mkdir(0o700)
-            site = self.sites.get(environment_key)
-            if site is not None:
+            site = self.site(environment_key)
+            if site is not None and site.folder:
                 self.accounts.let_in(owner, Path(site.folder).parent)
             how: dict[str, Any] = {"tell": tell, "rank": rank, "threads": threads, "inherited": inherited}
             process = self._process(slot, environment_key, site, place, temporary, **how)
@@ -193,7 +205,7 @@ class Spawner:
         return nursery
 
     def _new_nursery(self, site: EnvironmentSite | None, place: AccountPlace) -> Nursery | Direct:
-        python = _own_python() if site is None else [site.python, "-I", "-u"]
+        python = _own_python() if site is None else site.command
         # Whatever its copies become: they show what it had when it began, as /proc/self/environ.
         variables = environment(os.environ) if place.account is None else kept_variables()
         windows = sys.platform == "win32"

@@ -31,6 +31,8 @@ def main() -> None:
     sys.modules[PACKAGE] = package
     # In tasks, `__main__` is the user's script: see script.py.
     sys.modules[f"{PACKAGE}.start"] = sys.modules["__main__"]
+    if libraries := sys._xoptions.get("deskgrid_libraries"):  # of a Python that may not have what the child needs
+        sys.path.append(str(libraries))
     arguments, child = sys.argv[1:], _load("child")
     sys.argv[1:] = []
     child.prepare()

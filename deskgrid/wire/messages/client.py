@@ -15,7 +15,6 @@ from deskgrid.wire.fields import (
     Integer,
     Line,
     Name,
-    PythonVersion,
     Seconds,
     Sentence,
     Version,
@@ -56,7 +55,6 @@ class Hello:
     """A client introduces itself."""
 
     version: Version
-    python: PythonVersion
     session: Id
     user: Name
 
@@ -116,7 +114,6 @@ class Greeting:
 
     version: Version
     broker: Id
-    python: PythonVersion
 
 
 @dataclass(frozen=True, slots=True)

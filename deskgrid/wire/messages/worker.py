@@ -32,6 +32,7 @@ from deskgrid.wire.limits import (
     KEY_BYTES,
     LABELS_LIMIT,
     PRINTED_BYTES,
+    PYTHONS_LIMIT,
     RESULTS_ROWS,
     SHOWN_BYTES,
     SHOWN_ROWS,
@@ -99,13 +100,14 @@ class EnvironmentWanted(NamedTuple):
     """An environment that a worker is to have.
 
     ``key``: names it, and its submitter, who shares its folder with nobody. ``bag``: in whose name its files are asked
-    for. ``tree``: its wheels. ``owner``: the submitter.
+    for. ``tree``: its wheels. ``owner``: the submitter. ``python``: the version that it is for.
     """
 
     key: Id
     bag: Id
     tree: PartDigest
     owner: Name
+    python: PythonVersion
 
 
 class Work(NamedTuple):
@@ -165,6 +167,7 @@ class Join:
     ``uptime``: seconds left of the current window; None: open-ended; 0.0: away (no window is open now). ``kind`` and
     ``plan``: the sort of plan, and one line that describes it to people. ``opening`` grows with each introduction of a
     session. Work assigned in answer to an earlier introduction is void, because ``running`` does not include it.
+    ``pythons``: the versions that its tasks can have, its own first.
     ``platform``, ``major``, ``minor``: what the PC is, as in `System`; None: it cannot have environments.
     ``address``: by which other PCs of its site reach it; None: they cannot. ``speed``: 1 for the fastest PC.
     ``processors``, ``memory``: of the PC, and bytes of it for tasks; 0: unknown. ``mpi``: it runs MPI processes.
@@ -172,7 +175,7 @@ class Join:
     """
 
     version: Version
-    python: PythonVersion
+    pythons: Annotated[tuple[PythonVersion, ...], AtMost(PYTHONS_LIMIT)]
     name: Name
     session: Id
     opening: Count

@@ -24,7 +24,7 @@ from deskgrid.scheduler.forecast.picture import (
 )
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy
@@ -322,6 +322,15 @@ def test_a_gang_is_one_task_on_several_slots_and_its_seconds_are_those_of_one_ra
     (bag,) = look.picture.bags
     assert bag.need == need
     assert [(group.count, group.runtime) for group in bag.groups] == [(1, 20.0)]
+
+
+def test_bags_that_need_what_every_pc_has_are_shown_as_those_that_need_nothing() -> None:
+    grid = Grid(packing())
+    for name, labels in (("a", {"Python 3.11", "gpu"}), ("b", {"Python 3.11", "Python 3.12"})):
+        grid.pc(name, labels=frozenset(labels))
+    for bag, labels in enumerate([{"Python 3.11"}, {"Python 3.12", "Python 3.11"}]):
+        grid.tasks(10, 10, 10, bag=bag, need=Need(labels=frozenset(labels)))
+    assert [bag.need for bag in taken(grid).picture.bags] == [SINGLE, Need(labels=frozenset({"Python 3.12"}))]
 
 
 class Remembered:
