@@ -42,12 +42,8 @@ class Ends:
         self._table = table
         self._state = table.state
         self._starts = starts
-        # The row for the journal of the attempt whose end the scheduler is being told.
-        self._row: ResultRow | None = None
-        # That attempt, and the workers that have stopped it already.
+        # The attempt whose end the scheduler is told, and the workers that have stopped it already.
         self._stopped: tuple[Attempt, frozenset[str]] | None = None
-        # The PCs on which its task has crashed, this time included.
-        self._crashes: Sequence[str] = ()
 
     def ended(self, worker: WorkerSession, message: wire.RanksEnded, now: float) -> None:
         """Ranks ended at a worker."""
@@ -164,12 +160,14 @@ class Ends:
         output = ranks.outputs(task)[rank]
         row = ResultRow(*facts, payload, output.stdout, output.stderr, state.posix(now))
         self._table.remove(gang)
-        self._row, self._crashes = row, [*state.scheduler.crashes(task), worker]
+        crashes = [*state.scheduler.crashes(task), worker]
         self._stopped = gang.attempt, frozenset(gang.ready)
-        self._table.handle(ev.AttemptsEnded(worker, [ev.EndedAttempt(gang.attempt, outcome, elapsed)]), now)
+        settled = self._table.handle(ev.AttemptsEnded(worker, [ev.EndedAttempt(gang.attempt, outcome, elapsed)]), now)
+        if settled:
+            self._record(row, crashes)
         for name in gang.ready - {worker}:
             self._table.handle(ev.AttemptsReturned(name, [gang.attempt]), now)
-        if self._has_settled():
+        if settled:
             state.failed_attempts.drop(task)
             self._starts.forget(task)
         else:
@@ -177,35 +175,25 @@ class Ends:
         if outcome == Outcome.DONE:
             self._learn(gang, elapsed)
         elif outcome == Outcome.CRASH:
-            facts_of_crash = {"name": worker, "bag": bag.row.id, "item": gang.item, "crashes": len(self._crashes)}
+            facts_of_crash = {"name": worker, "bag": bag.row.id, "item": gang.item, "crashes": len(crashes)}
             state.note("task-crashed", by=bag.row.owner, **facts_of_crash)
         state.grown(bag, -ranks.drop(task, keep_results=isinstance(payload, wire.Chunks)))
-
-    def _has_settled(self) -> bool:
-        """Whether the scheduler ended the task with the attempt that it has been told of."""
-        row, self._row = self._row, None
-        return row is None
 
     def has_stopped(self, worker: str, attempts: Sequence[Attempt]) -> bool:
         """Whether these are the attempt that is ending, which a worker has stopped already."""
         return self._stopped is not None and [*attempts] == [self._stopped[0]] and worker in self._stopped[1]
 
-    def settle(self, attempts: Sequence[Attempt]) -> bool:
-        """Record the result of the gang that is ending, if its task ends with it; otherwise return False."""
-        row, state = self._row, self._state
-        if row is None or Attempt(row.task, row.number) not in attempts:
-            return False
-        self._row = None
-        bag = state.book.by_number[row.bag]
+    def _record(self, row: ResultRow, crashes: Sequence[str]) -> None:
+        """Record the result that ended a task. ``crashes``: the PCs on which the task has crashed."""
+        state, bag = self._state, self._state.book.by_number[row.bag]
         state.settled(bag, 1)
         bag.remembered.discard(row.task)
         if row.outcome == Outcome.CRASH:
-            row = row._replace(payload=with_crash_sites(row.payload, self._crashes))
+            row = row._replace(payload=with_crash_sites(row.payload, crashes))
         for size in state.journal.add_results([row]).values():
             state.grown(bag, size)
         if (worker := self._table.workers.get(row.worker)) is not None:
             worker.ended += 1
-        return True
 
     def _learn(self, gang: GangAttempt, elapsed: float) -> None:
         """Learn how long the task would have taken on one rank, on a PC of speed 1."""

@@ -14,7 +14,7 @@ from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 
-Handle = Callable[[ev.Event, float], None]
+Handle = Callable[[ev.Event, float], Sequence[Attempt]]
 # Attempts that are over, of which ranks may still say what they have printed.
 OVER_LIMIT = 256
 
@@ -29,8 +29,9 @@ class Over(NamedTuple):
 
 
 class GangAttempts:
-    """``workers``: the sessions of all known workers, by name. ``handle``: passes an event to the scheduler, and
-    carries out its commands. ``timed``: the tasks whose attempts wait for something until a certain time.
+    """``workers``: the sessions of all known workers, by name. ``handle``: passes an event to the scheduler,
+    carries out its commands, and returns the attempts that ended their tasks. ``timed``: the tasks whose attempts wait
+    for something until a certain time.
     """
 
     def __init__(self, state: BrokerState, workers: Mapping[str, WorkerSession], handle: Handle) -> None:

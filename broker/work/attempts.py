@@ -70,38 +70,38 @@ class Attempts:
         self._send = state.send
         self._by_name = by_name
         self.holders = Holders(state, by_name)
-        # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
-        # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
-        self._results: dict[Attempt, wire.Result] = {}
-        self._crashes: dict[int, Sequence[str]] = {}
-        self._from = ""
         self._checkpoints = CheckpointRecorder(state)
         self.gangs = GangParts(state, by_name, self.handle, self.send_template)
 
-    def handle(self, event: ev.Event, now: float) -> None:
-        """Pass an event to the scheduler, and carry out its commands."""
+    def handle(self, event: ev.Event, now: float) -> Sequence[Attempt]:
+        """Pass an event to the scheduler, and carry out its commands. Returns the attempts that ended their tasks: the
+        caller records their results.
+        """
+        settled: Sequence[Attempt] = ()
         if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and self._state.scheduler.is_up(event.worker):
             self._note_given(event.worker)
         for command in self._state.handle(event, now):
-            self.carry_out(command)
+            if isinstance(command, cmd.Settle):
+                settled = command.attempts
+            else:
+                self.carry_out(command)
         if isinstance(event, ev.WorkerLeft):
             self.gangs.table.drop_dead([gang.attempt for gang in self.gangs.table.given_to(event.worker)])
         elif isinstance(event, ev.HoldExpired):
             self.gangs.table.drop_dead()
+        return settled
 
     def carry_out(self, command: cmd.Command) -> None:
-        """Carry out a command of the scheduler."""
+        """Carry out a command of the scheduler. `Settle` is not for here: who passes the ends on records them."""
         if isinstance(command, cmd.Assign):
             self._assign(command)
-        elif isinstance(command, cmd.Settle):
-            self._settle(command.attempts)
         elif isinstance(command, cmd.StartGang):
             self.gangs.starts.start(command, self._state.scheduler.now)
         elif isinstance(command, cmd.Stuck):
             self._give_up(command.attempts)
         elif isinstance(command, cmd.Hold):
             self._hold(command)
-        else:
+        elif not isinstance(command, cmd.Settle):
             self._take_back(command)
 
     # --- who was given them ------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Attempts:
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
         scheduler, next_task, gangs = self._state.scheduler, self._state.book.next_task, self.gangs.table
-        self._results = {}
+        results: dict[Attempt, wire.Result] = {}
         failed: list[wire.Result] = []
         for result in message.results:
             if result.outcome in _OUTCOMES and result.task < next_task:
@@ -172,25 +172,24 @@ class Attempts:
                 found = scheduler.find(attempt)
                 holder = self.holders.holder(attempt, found)
                 if holder in (None, "", worker.session):
-                    self._results[attempt] = self._believable(attempt, result, found, now)
+                    results[attempt] = self._believable(attempt, result, found, now)
                     if result.outcome in _FAILED and holder is not None:
                         failed.append(result)
                     elif result.outcome == wire.Outcome.UNREADABLE and holder is not None:
                         self._checkpoints.unreadable(result.task)
-        self._from = worker.name
-        ended = [ev.EndedAttempt(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
-        crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
-        self._crashes = {task: scheduler.crashes(task) for task in crashed}
+        ended = [ev.EndedAttempt(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in results.items()]
+        crashed = [attempt.task for attempt, r in results.items() if r.outcome == Outcome.CRASH]
+        crashes = {task: [*scheduler.crashes(task), worker.name] for task in crashed}
         stay, rests = scheduler.quarantined(worker.name), scheduler.rests_of(worker.name)
-        self.handle(ev.AttemptsEnded(worker.name, ended), now)
+        if settled := self.handle(ev.AttemptsEnded(worker.name, ended), now):
+            self._record(worker, [results[attempt] for attempt in settled], crashes)
         for result in failed:
-            self._remember(result)
+            self._remember(result, worker.name)
         if crashed:
             self._note_crashes(worker, crashed)
         self._note_quarantine(worker.name, stay, scheduler.quarantined(worker.name))
         if failed:
             self._note_rests(worker, failed, rests)
-        self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
     def _believable(
@@ -202,13 +201,13 @@ class Attempts:
         most = self.holders.most_s(attempt, found, now)
         return result if result.elapsed <= most else result._replace(elapsed=most)
 
-    def _remember(self, result: wire.Result) -> None:
+    def _remember(self, result: wire.Result, worker: str) -> None:
         """Keep a failed attempt for `logs` and `explain`, unless it ended its task: then it is in the journal."""
         if self._state.scheduler.state(result.task) in ENDED:
             self._state.failed_attempts.drop(result.task)
             return
         bag, item = self._state.book.item(result.task)
-        facts = (result.task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
+        facts = (result.task, bag.row.number, item, result.outcome, result.elapsed, worker, result.number)
         texts = result.payload, result.stdout, result.stderr
         self._state.failed_attempts.add(ResultRow(*facts, *texts, self._state.posix(self._state.scheduler.now)))
 
@@ -255,14 +254,13 @@ class Attempts:
         said = [worker.why_rests[kind] for worker in sessions for kind in kinds if kind in worker.why_rests]
         return f": {said[0]}" if said else ""
 
-    def _settle(self, attempts: Sequence[Attempt]) -> None:
-        """Record the results in the current message that ended their tasks."""
-        if self.gangs.ends.settle(attempts):
-            return
+    def _record(
+        self, worker: WorkerSession, results: Sequence[wire.Result], crashes: Mapping[int, Sequence[str]]
+    ) -> None:
+        """Record the results of a worker that ended their tasks. ``crashes``: where each task has crashed."""
         rows: list[ResultRow] = []
-        ended, worker = self._state.posix(self._state.scheduler.now), self._by_name[self._from]
-        speed = self._state.scheduler.speed(self._from)
-        tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
+        ended, tasks = self._state.posix(self._state.scheduler.now), [result.task for result in results]
+        speed = self._state.scheduler.speed(worker.name)
         for bag, batch, part in self._state.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
             self._state.settled(bag, len(its))
@@ -279,7 +277,7 @@ class Attempts:
             for result in its:
                 task, payload = result.task, result.payload
                 if result.outcome == Outcome.CRASH:
-                    payload = with_crash_sites(payload, [*self._crashes[task], self._from])
+                    payload = with_crash_sites(payload, crashes[task])
                 rows.append(
                     ResultRow(
                         task,
@@ -287,7 +285,7 @@ class Attempts:
                         task + item_of_0,
                         result.outcome,
                         result.elapsed,
-                        self._from,
+                        worker.name,
                         result.number,
                         payload,
                         result.stdout,

@@ -213,7 +213,7 @@ MUTATIONS = (
     # --- the broker --------------------------------------------------------------------------------------------------
     Mutation(
         "forget to journal results",
-        "deskgrid.broker.work.attempts:Attempts._settle",
+        "deskgrid.broker.work.attempts:Attempts._record",
         "self._state.journal.add_results(rows)",
         "dict[int, int]()",
     ),
@@ -570,7 +570,7 @@ MUTATIONS = (
     ),
     Mutation(
         "learn from tasks that failed",
-        "deskgrid.broker.work.attempts:Attempts._settle",
+        "deskgrid.broker.work.attempts:Attempts._record",
         "if not (result.outcome or result.task in bag.checkpoints)",
         "",
         "liar",
