@@ -29,7 +29,7 @@ from deskgrid.scheduler.prediction.speeds import Speeds
 
 # How often it is written down. Seconds.
 WRITE_S = 10.0
-# The most rows written at once: each has at most 1,600 bytes. The others follow with the next turn.
+# The most rows written at once: each has at most 1,600 bytes. The others follow soon after.
 ROWS = 100
 
 # The last time of which the day of the week is asked: windows may be announced for later. POSIX seconds.

@@ -37,6 +37,9 @@ HOLD_LEASES = 2.0
 # So this limits how long idle slots wait while other slots get work ahead, and how long no message is handled: about
 # ten milliseconds.
 PASS_TASKS = 100
+# How often is done what only time brings, such as to look for clients that are gone: as often as the loop turns when
+# nothing arrives. Seconds.
+HOUSEKEEPING_S = 0.2
 # The messages that each role may send. An admin may send all messages except those to enrol, which make no sense for an
 # admin.
 ALLOWED_MESSAGES: Mapping[Role, tuple[type[wire.Message], ...]] = {
@@ -66,6 +69,7 @@ class Sessions:
         self._counted = 0
         self._news = True
         self._hold_until: float | None = None
+        self._housekeeping_at = 0.0
 
     def restore(self, now: float) -> None:
         """Restore everything from the journal. Raises `Damaged` when it contradicts itself."""
@@ -266,19 +270,13 @@ class Sessions:
     def settle(self, now: float) -> Leaving:
         """Decide once for all messages received, and return the messages to send, most of them after the commit."""
         self._news, self.state.now = False, now
-        self._look_at_disk(now)
-        self._let_go(now)
+        if keeps_house := now >= self._housekeeping_at:
+            self._housekeeping_at = now + HOUSEKEEPING_S
+            self._keep_house(now)
+        if self.state.revoked:
+            self._let_go(now)
         self._enrolment.carry_out(now)
-        if self.state.disk.state != "full":
-            self._retention.look(now)
         self.workers.expire(now)
-        self.workers.live.expire(now)
-        if self._hold_until is not None and now >= self._hold_until:
-            self._hold_until = None
-            self.workers.attempts.handle(ev.HoldExpired(), now)
-        self.workers.attempts.gangs.look(now)
-        self.clients.sweep(now)
-        self.transfers.sweep(now)
         self.transfers.send_some()
         self.workers.send_templates()
         self.workers.attempts.send_checkpoints()
@@ -292,16 +290,30 @@ class Sessions:
         for command in [*self.state.pending, *handed_out]:
             self.workers.attempts.carry_out(command)
         self.state.pending.clear()
-        ended = self.state.scheduler.counters.done
-        self._throughput.add(ended - self._counted, now)
-        self._counted = ended
+        if (ended := self.state.scheduler.counters.done) != self._counted:
+            self._throughput.add(ended - self._counted, now)
+            self._counted = ended
         if self.state.disk.state != "full":
             self.state.window_log.write_down(now)
-            self.usage.write_down(now)
-            self.state.learning.write_down(now)
+            if keeps_house:
+                self.usage.write_down(now)
+                self.state.learning.write_down(now)
             self.queries.etas.write_down()
         self.clients.watchers.tell(now)
         return self.state.take_leaving()
+
+    def _keep_house(self, now: float) -> None:
+        """Do what is due by now, though no message says so."""
+        self._look_at_disk(now)
+        if self.state.disk.state != "full":
+            self._retention.look(now)
+        self.workers.live.expire(now)
+        if self._hold_until is not None and now >= self._hold_until:
+            self._hold_until = None
+            self.workers.attempts.handle(ev.HoldExpired(), now)
+        self.workers.attempts.gangs.look(now)
+        self.clients.sweep(now)
+        self.transfers.sweep(now)
 
     def _let_go(self, now: float) -> None:
         """Drop all peers whose credential was revoked."""

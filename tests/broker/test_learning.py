@@ -13,6 +13,7 @@ from deskgrid import wire
 from deskgrid.broker.model import learning
 from deskgrid.broker.model.bags import ASSUMED_RUNTIME_S, LATEST, OF_ONE, ObservedRuntimes
 from deskgrid.broker.model.learning import WRITE_S, Learning, WeekHere
+from deskgrid.broker.peers.sessions import HOUSEKEEPING_S
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.prediction import kept
@@ -241,7 +242,7 @@ def test_what_was_learned_is_forgotten_on_an_admins_order(open_office: OpenOffic
     assert estimate(office, new_bag(office.client())) == ASSUMED_RUNTIME_S
 
 
-def test_the_journal_keeps_what_was_used_last_and_each_turn_writes_a_part(
+def test_the_journal_keeps_what_was_used_last_and_is_given_a_part_at_a_time(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept, "KEPT", 4)
@@ -254,6 +255,7 @@ def test_the_journal_keeps_what_was_used_last_and_each_turn_writes_a_part(
     office.now += WRITE_S
     for _ in range(5):
         office.settle()
+        office.now += HOUSEKEEPING_S
     rows = office.journal.learned.rows()
     kinds = [row.kind for row in rows]
     assert (kinds.count("function"), kinds.count("program"), kinds.count("calibration")) == (4, 4, 0)
