@@ -19,6 +19,7 @@ from deskgrid.broker.answers.task_logs import bag_output, printed_now, task_log
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
+from deskgrid.broker.gangs.explaining import Explaining
 from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.need_notes import lacks_text, which_pcs
 from deskgrid.broker.model.state import BrokerState
@@ -85,6 +86,8 @@ class Queries:
         self.orders.gates.resumed = self.environments.forgive
         self.etas = Etas(state, self.operations, state.forecaster)
         self.etas.lacking = workers.need_note
+        gangs = workers.attempts.gangs
+        self.explaining = Explaining(gangs.table, gangs.starts)
         self.etas.prepares = self.environments.prepares
         self._overview = Overview(state, workers, throughput, clients, self.etas, environments=self.environments)
         self.environment_list = EnvironmentList(state, workers)
@@ -274,7 +277,7 @@ class Queries:
             task = self._task(bag, args["item"])
             waiting = int(scheduler.state(task) == State.WAITING)
         why = yield from explain(scheduler.grid, task, now)
-        gang = self._workers.attempts.gangs.explaining.text(task, why.state, now) if bag.need.parallel else None
+        gang = self.explaining.text(task, why.state, now) if bag.need.parallel else None
         rows = [] if bag.need.parallel else why.slots
         kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
         missing = self._workers.need_note(bag.row.options) if why.state == State.WAITING else ""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deskgrid import wire
 from deskgrid.broker.gangs.ends import Ends
-from deskgrid.broker.gangs.explaining import Explaining
 from deskgrid.broker.gangs.gang import GangStage
 from deskgrid.broker.gangs.rank_messages import RankMessages
 from deskgrid.broker.gangs.recovery import GangRecovery
@@ -36,7 +35,6 @@ class GangParts:
         self.starts = Starts(self.table, send_template)
         self.ends = Ends(self.table, self.starts)
         self._rank_messages = RankMessages(self.table, self.ends)
-        self.explaining = Explaining(self.table, self.starts)
         self.recovery = GangRecovery(self.table, self.starts, self.ends, self._rank_messages)
 
     def receive(self, worker: WorkerSession, message: RankMessage, now: float) -> None:

@@ -363,7 +363,7 @@ class Clients:
         """A note that tells the submitter at once if some tasks of a bag cannot run now."""
         scheduler = self._state.scheduler
         if bag.parallel and scheduler.longest_window(now):
-            return self._workers.attempts.gangs.explaining.never(bag.need, max(runtimes), now) or bag.note
+            return self._queries.explaining.never(bag.need, max(runtimes), now) or bag.note
         if not scheduler.policy.timed:
             return bag.note
         needs_s = scheduler.bag_needs(bag.row.number)
