@@ -172,7 +172,9 @@ class Clients:
         bag = self._state.book.by_id.get(watch.bag)
         if bag is None:
             self._answer(peer, watch.request, f"no bag {watch.bag}: see deskgrid bags")
-        elif refusal := self._refusal_by_owner(peer, watch.bag) or self.watchers.watch(peer, bag, watch):
+        elif refusal := (
+            owner_refusal(self.by_peer[peer].who, watch.bag, bag.row.owner) or self.watchers.watch(peer, bag, watch)
+        ):
             self._answer(peer, watch.request, refusal)
         else:
             self.by_peer[peer].watched.add(bag.row.number)
@@ -215,10 +217,20 @@ class Clients:
             return f"an item is larger than {wire.PAYLOAD_LIMIT} bytes"
         size = sum(map(len, submit.payloads))
         to_write = size - _in_files(submit) if largest >= wire.LARGE_BYTES else size
-        refusal = self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit, to_write)
-        if refusal := refusal or self._refusal_by_quota(peer, submit, size) or self._refusal_by_files(peer, submit):
+        who, known = self.by_peer[peer].who, self._state.book.by_id.get(submit.bag)
+        refusal = "" if known is None else owner_refusal(who, submit.bag, known.row.owner)
+        # One whose receipt was lost comes again: its tasks are there, and perhaps the bag is yet to be closed.
+        is_known = known is not None and submit.first < known.total
+        closes = submit.last and (known is None or not known.closed)
+        if (closes or not is_known) and (why := self._state.disk.refusal_of(to_write)):
+            refusal = refusal or f"bag {submit.bag} was rejected: {why}"
+        if not is_known:
+            owner = who.name if known is None else known.row.owner
+            refusal = refusal or self._refusal_by_quota(owner, known, submit, size)
+            refusal = refusal or self._refusal_by_files(owner, submit)
+        if refusal:
             return refusal
-        bag = self._state.book.by_id.get(submit.bag) or self._open(peer, submit)
+        bag = known or self._open(peer, submit)
         if isinstance(bag, str):
             return bag
         if submit.first >= bag.total:
@@ -227,43 +239,25 @@ class Clients:
             if count:
                 self._extend(bag, submit, runtimes, size, now)
                 self._state.disk.took(to_write)
-        if submit.last and not bag.closed:
+        if closes:
             bag.closed = True
             self._state.journal.close_bag(bag.row.number)
             self._state.fresh.add(bag.row.number)
         return wire.Accepted(submit.request, submit.bag, bag.note)
 
-    def _refusal_by_owner(self, peer: bytes, bag_id: str) -> str:
-        """Why this client may not use a bag; empty when it may, or there is no such bag."""
-        bag = self._state.book.by_id.get(bag_id)
-        return "" if bag is None else owner_refusal(self.by_peer[peer].who, bag_id, bag.row.owner)
-
-    def _refusal_by_disk(self, submit: wire.Submit, to_write: int) -> str:
-        """Why the disk has no room for a batch; empty when it has, or when the whole batch was accepted before."""
-        why, bag = self._state.disk.refusal_of(to_write), self._state.book.by_id.get(submit.bag)
-        repeated = bag is not None and submit.first < bag.total and (bag.closed or not submit.last)
-        return f"bag {submit.bag} was rejected: {why}" if why and not repeated else ""
-
-    def _refusal_by_quota(self, peer: bytes, submit: wire.Submit, size: int) -> str:
-        """Why a batch is over its owner's quota; empty when it is not, or when it was accepted before."""
-        bag = self._state.book.by_id.get(submit.bag)
-        if bag is not None and submit.first < bag.total:
-            return ""
-        owner = self.by_peer[peer].who.name if bag is None else bag.row.owner
+    def _refusal_by_quota(self, owner: str, bag: OpenBag | None, submit: wire.Submit, size: int) -> str:
+        """Why a new batch is over its owner's quota; empty when it is not. ``bag``: None if it is the first batch."""
         why = self._state.quotas.no_bag(owner) if bag is None else ""
         why = why or self._state.quotas.refusal(owner, len(submit.payloads), size)
         if not why and submit.payloads and (bag is None or not self._state.book.may_join(bag)):
             why = self._state.quotas.no_batch(owner)
         return f"bag {submit.bag} was rejected: {why}" if why else ""
 
-    def _refusal_by_files(self, peer: bytes, submit: wire.Submit) -> str:
-        """Why a batch names files that it may not; empty when it does not, or when it was accepted before."""
-        bag = self._state.book.by_id.get(submit.bag)
-        if bag is not None and submit.first < bag.total:
-            return ""
+    def _refusal_by_files(self, owner: str, submit: wire.Submit) -> str:
+        """Why a new batch names files that it may not; empty when it does not."""
         found = dict.fromkeys(filter(None, map(wire.trees_in, submit.payloads)))
         trees = {tree for trees in found for tree in wire.split_digests(trees)}
-        return self._refusal_by_trees(self.by_peer[peer].who.name if bag is None else bag.row.owner, submit.bag, trees)
+        return self._refusal_by_trees(owner, submit.bag, trees)
 
     def _refusal_by_trees(self, owner: str, bag_id: str, trees: Collection[bytes]) -> str:
         """Why a bag may not name these trees: an owner has what it sent, not what it only knows the digest of."""
