@@ -15,7 +15,6 @@ from typing import Any
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.checks.invariants import check
 from deskgrid.scheduler.handlers.answers import Answers
 from deskgrid.scheduler.handlers.bags import Bags
 from deskgrid.scheduler.handlers.blame import Blame
@@ -25,6 +24,7 @@ from deskgrid.scheduler.handlers.people import People
 from deskgrid.scheduler.handlers.retrying import pause_over
 from deskgrid.scheduler.handlers.trust import Trust
 from deskgrid.scheduler.handlers.workers import Workers
+from deskgrid.scheduler.invariants import check
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, AttemptState, IllegalEvent, State
 from deskgrid.scheduler.parallel.need import SINGLE, Need
@@ -34,7 +34,7 @@ from deskgrid.scheduler.prediction.earlier import EarlierBags
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.prediction_error import outlived
 from deskgrid.scheduler.prediction.speeds import Speeds
-from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.categories import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans
 from deskgrid.scheduler.state.avoided import Kind, Rest, person_of
 from deskgrid.scheduler.state.grid import SchedulerState

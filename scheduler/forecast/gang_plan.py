@@ -9,7 +9,7 @@ from deskgrid.scheduler.forecast.plan import BLOCK, RunPlan, Uncertainty
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
+from deskgrid.scheduler.parallel.sizes import working_set
 
 # How many ranks, at least and at most.
 Size = tuple[int, int]

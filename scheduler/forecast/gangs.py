@@ -24,8 +24,8 @@ from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
 from deskgrid.scheduler.forecast.singles import OpenWindow
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import PART
-from deskgrid.scheduler.parallel.sizes.share import MOST
-from deskgrid.scheduler.parallel.where.alike import ENOUGH
+from deskgrid.scheduler.parallel.sizes import MOST
+from deskgrid.scheduler.parallel.where import ENOUGH
 
 # No slot: something else happens at that time.
 _NO_SLOT = -1

@@ -27,8 +27,7 @@ from deskgrid.scheduler.forecast.picture import (
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import WhichNext
-from deskgrid.scheduler.parallel.composed import Composed
-from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.parallel.composed import Composed, default_policy
 from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.policies.base import Policy, least_required
 from deskgrid.scheduler.prediction.mixture import Mixture

@@ -11,12 +11,15 @@ from math import inf
 
 from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import ROUNDING
-from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelView, Start
+from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, ParallelView, Start
 from deskgrid.scheduler.parallel.capacity import capped, largest, smaller
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, HowMany, Size, Where, WhichNext
 from deskgrid.scheduler.parallel.hosts import places
+from deskgrid.scheduler.parallel.order import Shortest
 from deskgrid.scheduler.parallel.patience import least_patient
 from deskgrid.scheduler.parallel.reservation import earliest
+from deskgrid.scheduler.parallel.sizes import EqualShare
+from deskgrid.scheduler.parallel.where import Alike
 
 # So many jobs that differ in what they need are tried while the head waits, so that a decision takes milliseconds.
 TRIED = 50
@@ -157,3 +160,11 @@ def _kind(job: ParallelJob, size: Size) -> tuple[object, ...]:
     if size.power:
         return need.slots, need.memory, need.labels, size.power, need.most, need.speedup
     return need.slots, need.memory, need.labels
+
+
+def default_policy(margin: float = 1.0) -> ParallelPolicy:
+    """The policy that a grid starts with: the shortest first, equal shares, PCs that are alike.
+
+    Also for policies that say nothing of parallel tasks. ``margin``: seconds kept free before a window closes.
+    """
+    return Composed("packing", Shortest(), EqualShare(), Alike(), margin)

@@ -19,7 +19,7 @@ from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.parallel.aside import RETRY_S, Asides, cost
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, RunningJob, Start
-from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.placing.gang_view import Bounds, ComingBySite, GangView
 from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.policies.base import Policy

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import UnknownOption, UnknownPolicy
 from deskgrid.scheduler.parallel.base import ParallelPolicy
-from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.policies.base import Place, Policy, Postpone, View
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.longest import Longest
 from deskgrid.scheduler.policies.packing import Packing
 from deskgrid.scheduler.policies.parallel import EASY, ParallelPacking
 from deskgrid.scheduler.policies.pgs import PGS
-from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.categories import ORDERS
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

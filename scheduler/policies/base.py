@@ -140,7 +140,7 @@ class Policy(Protocol):
     """Options are keyword arguments of the constructor; ``name`` is the policy's row in the table."""
 
     name: ClassVar[str]
-    # The order of the priority queue: a key of `deskgrid.scheduler.queues.orders.ORDERS`.
+    # The order of the priority queue: a key of `deskgrid.scheduler.queues.categories.ORDERS`.
     order: str
     # How many tasks a slot's queue holds beside the running one. It may hold more, up to ``queue_s`` seconds of work.
     queue_length: int

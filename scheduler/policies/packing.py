@@ -20,7 +20,7 @@ from typing import ClassVar
 from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.model import UpcomingWindows, Window, Windows
 from deskgrid.scheduler.parallel.base import ParallelPolicy
-from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, View
 from deskgrid.scheduler.policies.chances import chances
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot

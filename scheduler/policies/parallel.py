@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from deskgrid.scheduler.parallel.choices import HowMany, Where, WhichNext
 from deskgrid.scheduler.parallel.composed import Composed
-from deskgrid.scheduler.parallel.order.easy import Easy
-from deskgrid.scheduler.parallel.sizes.rigid import Rigid
-from deskgrid.scheduler.parallel.where.fastest import Fastest
+from deskgrid.scheduler.parallel.order import Easy
+from deskgrid.scheduler.parallel.sizes import Rigid
+from deskgrid.scheduler.parallel.where import Fastest
 from deskgrid.scheduler.policies.packing import Packing
 
 MadeT = TypeVar("MadeT", WhichNext, HowMany, Where)

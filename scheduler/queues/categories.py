@@ -15,12 +15,19 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
+from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.regular import Regular
 from deskgrid.scheduler.queues.shares import Account
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.queues.waiting import WaitingQueue
 
+# The orders that a priority queue may have, by the name that a policy's ``order`` has.
+ORDERS: dict[str, type[WaitingQueue]] = {
+    "newest-first": NewestFirst,
+    "longest-first": LongestFirst,
+    "fifo": OldestFirst,
+}
 # The order of checkpointable tasks.
 LONGEST_FIRST = "longest-first"
 # Names of licences, and how many of each a task needs.

@@ -20,7 +20,6 @@ from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.simulation.gangs import SimulatedGangs
 from deskgrid.scheduler.simulation.instants import Agenda
-from deskgrid.scheduler.simulation.lateness import Lateness
 from deskgrid.scheduler.simulation.pcs import ENDS, PC, Order, PCSlot, Rates, SimulatedWork, new_pc
 from deskgrid.scheduler.simulation.runs import (
     IDEAL,
@@ -29,6 +28,7 @@ from deskgrid.scheduler.simulation.runs import (
     Conditions,
     Execution,
     GangExecution,
+    Lateness,
     Run,
     SimulatedPC,
     Stalled,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.policies.planning.relaxation import done_at
+from deskgrid.scheduler.policies.planning.planner import done_at
 from deskgrid.scheduler.simulation.simulator import IDEAL, Arrival, Conditions, RealWindow, SimulatedPC
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 

@@ -16,7 +16,7 @@ from deskgrid.papers.scojo_p.experiment import (
     table_1,
 )
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
+from deskgrid.scheduler.parallel.sizes import working_set
 
 EVERYTHING = AskedExperiments(list(EXPERIMENTS), [], [], [1])
 

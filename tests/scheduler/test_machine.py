@@ -21,8 +21,7 @@ from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome,
 from deskgrid.scheduler.placing.copying import SLOTS_A_COPY
 from deskgrid.scheduler.policies import Policy, make_policy, policy_names
 from deskgrid.scheduler.prediction.prediction_error import ENOUGH
-from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
-from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.categories import ORDERS, CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.failures import BAG_WORKERS
 from deskgrid.scheduler.state.progress import IDLE_LIMIT

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from deskgrid.scheduler.policies.planning.relaxation import done_at
+from deskgrid.scheduler.policies.planning.planner import done_at
 
 
 def test_work_ends_when_the_slots_have_been_there_for_it() -> None:

@@ -10,10 +10,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from deskgrid.scheduler.queues import longest_first
 from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
+from deskgrid.scheduler.queues.categories import ORDERS
 from deskgrid.scheduler.queues.longest_first import PREDICTED_RUNS, LongestFirst
 from deskgrid.scheduler.queues.merged import RegularQueues
 from deskgrid.scheduler.queues.mintree import MinTree
-from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.regular import Regular
 from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, drop_places, grouped, joined, spans_of

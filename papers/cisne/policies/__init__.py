@@ -1,9 +1,8 @@
 """The policies of CISNE: PCs with the least load, or such that jobs which compute share them with some that do not."""
 
 from deskgrid.papers.cisne.policies.where import Normal, Uniform
-from deskgrid.scheduler.parallel.order.easy import Easy
-from deskgrid.scheduler.parallel.order.fcfs import FirstCome
-from deskgrid.scheduler.parallel.sizes.rigid import Rigid
+from deskgrid.scheduler.parallel.order import Easy, FirstCome
+from deskgrid.scheduler.parallel.sizes import Rigid
 from deskgrid.scheduler.policies.parallel import policy_of
 
 NORMAL = policy_of("cisne-normal", FirstCome, Rigid, Normal, options=("mpl",))

@@ -2,7 +2,7 @@
 
 from deskgrid.papers.rhap.policies import partition
 from deskgrid.papers.rhap.policies.listed import Listed
-from deskgrid.scheduler.parallel.order.fcfs import FirstCome
+from deskgrid.scheduler.parallel.order import FirstCome
 from deskgrid.scheduler.policies.parallel import policy_of
 
 AP2 = policy_of("ap2", FirstCome, partition.AP2, Listed)

@@ -6,8 +6,8 @@ from deskgrid.papers.scojo_p.policies.cirne_berman import CirneBerman
 from deskgrid.papers.scojo_p.policies.classes import Classes
 from deskgrid.papers.scojo_p.policies.nmin import Nmin
 from deskgrid.papers.scojo_p.policies.scojo import Scojo
-from deskgrid.scheduler.parallel.sizes.rigid import Rigid
-from deskgrid.scheduler.parallel.where.fastest import Fastest
+from deskgrid.scheduler.parallel.sizes import Rigid
+from deskgrid.scheduler.parallel.where import Fastest
 from deskgrid.scheduler.policies.parallel import policy_of
 
 RIGID = policy_of("rigid", Classes, Rigid, Fastest)

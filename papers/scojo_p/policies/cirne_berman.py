@@ -14,7 +14,7 @@ from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
+from deskgrid.scheduler.parallel.sizes import working_set
 
 
 class CirneBerman(HowMany):

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from deskgrid.scheduler.parallel.base import ParallelJob
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
+from deskgrid.scheduler.parallel.sizes import working_set
 
 # Seconds: jobs that would take less on the size that suits them are short, or medium; the others are long (Table 1).
 LIMITS = (60.0, 3600.0)

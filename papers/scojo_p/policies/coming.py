@@ -7,7 +7,7 @@ means of what one job asks for. Days begin with the clock's own zero: what matte
 from dataclasses import dataclass, field
 
 from deskgrid.scheduler.parallel.base import ParallelJob
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
+from deskgrid.scheduler.parallel.sizes import working_set
 
 INTERVALS = 48
 INTERVAL_S = 1800.0

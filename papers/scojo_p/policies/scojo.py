@@ -16,7 +16,7 @@ from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import ParallelJob, Site
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, HowMany, Size, fraction
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
+from deskgrid.scheduler.parallel.sizes import working_set
 
 # The part of the slots that should be used (the paper's best, Section 5.2), and how far off it may be.
 IDEAL = 0.9

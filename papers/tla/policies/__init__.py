@@ -2,10 +2,9 @@
 
 from deskgrid.papers.tla.policies.ai2 import AdaptiveIntelligent2
 from deskgrid.papers.tla.policies.tla import TemporalLookAhead
-from deskgrid.scheduler.parallel.order.fcfs import FirstCome
-from deskgrid.scheduler.parallel.sizes.rigid import Rigid
-from deskgrid.scheduler.parallel.where.best_fit import BestFit
-from deskgrid.scheduler.parallel.where.fastest import Fastest
+from deskgrid.scheduler.parallel.order import FirstCome
+from deskgrid.scheduler.parallel.sizes import Rigid
+from deskgrid.scheduler.parallel.where import BestFit, Fastest
 from deskgrid.scheduler.policies.parallel import policy_of
 
 # At the fastest site, at the one that fits best, or at one of both (Section 2.3).

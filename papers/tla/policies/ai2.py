@@ -7,7 +7,7 @@ from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import ParallelJob, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of
-from deskgrid.scheduler.parallel.where.best_fit import left
+from deskgrid.scheduler.parallel.where import left
 
 
 class AdaptiveIntelligent2:

@@ -7,16 +7,16 @@ packs the shortest windows first, each as exactly as possible. The other simulat
 """
 
 import heapq
+import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 from deskgrid.scheduler.fitting import NO_MORE, fits
 from deskgrid.scheduler.model import WEEK_S, UpcomingWindows, Window, Windows
-from deskgrid.scheduler.policies.planning.relaxation import done_at
 from deskgrid.scheduler.policies.planning.subset_sum import fill
 from deskgrid.scheduler.prediction.beyond import beyond
 
@@ -250,3 +250,20 @@ def renewed(plan: Plan, intervals: Sequence[Interval], runtimes: Sequence[float]
     return (
         None if any(left.values()) else Plan(end, [FilledInterval(interval, runs) for interval, runs in fills.items()])
     )
+
+
+def done_at(steps: Iterable[tuple[float, int]], work_s: float) -> float:
+    """When ``work_s`` slot seconds have passed; infinite when they never do.
+
+    So much work is not done earlier by any schedule, not even if tasks could be cut into any pieces.
+
+    ``steps``: (time, change in the number of slots), in order of time; there may be infinitely many.
+    """
+    done, slots, at = 0.0, 0, 0.0
+    for time, change in steps:
+        if slots:
+            if done + slots * (time - at) >= work_s:
+                break
+            done += slots * (time - at)
+        at, slots = time, slots + change
+    return at + (work_s - done) / slots if slots else math.inf

@@ -13,9 +13,9 @@ from deskgrid.scheduler.parallel.base import Aside, Host, Keep, ParallelJob, Par
 from deskgrid.scheduler.parallel.choices import DecisionView, Size
 from deskgrid.scheduler.parallel.composed import TRIED
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.order.shortest import Shortest
+from deskgrid.scheduler.parallel.order import Shortest
 from deskgrid.scheduler.parallel.reservation import LEVELS, earliest
-from deskgrid.scheduler.parallel.sizes.rigid import Rigid, working_set
+from deskgrid.scheduler.parallel.sizes import Rigid, working_set
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.parallel.played import Grid, gang, hosts_of

@@ -14,13 +14,13 @@ from deskgrid.papers.tla.policies.sites import SimulatedJob, Sites
 from deskgrid.papers.tla.policies.tla import TemporalLookAhead
 from deskgrid.scheduler.parallel.base import Host, Start
 from deskgrid.scheduler.parallel.choices import Size
-from deskgrid.scheduler.parallel.default import default_policy
+from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.parallel.hosts import offer, strongest
 from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.reservation import earliest
-from deskgrid.scheduler.parallel.sizes.rigid import Rigid
+from deskgrid.scheduler.parallel.sizes import Rigid
 from deskgrid.scheduler.parallel.speedup import Measured
-from deskgrid.scheduler.parallel.where.alike import Alike
+from deskgrid.scheduler.parallel.where import Alike
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, running
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
 

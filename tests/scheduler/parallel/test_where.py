@@ -7,9 +7,9 @@ from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, RunningJob, Site
 from deskgrid.scheduler.parallel.choices import DecisionView, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.share import EqualShare
+from deskgrid.scheduler.parallel.sizes import EqualShare
 from deskgrid.scheduler.parallel.speedup import Amdahl
-from deskgrid.scheduler.parallel.where.fastest import Fastest
+from deskgrid.scheduler.parallel.where import Fastest
 from deskgrid.scheduler.policies import make_policy, policy_options
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
 

@@ -1,8 +1,4 @@
-"""PCs that are alike: the slowest rank decides how long a job takes, so faster PCs beside it would be wasted.
-
-A rigid job starts at the site where it ends first. A moldable one gets, of PCs that are about equally fast, as many as
-have the power that is its share, and starts with half of them if there are no more now: it would wait longer.
-"""
+"""Where a parallel task starts: where it takes least, where fewest slots are left, or on PCs that are alike."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -12,10 +8,49 @@ from operator import attrgetter
 from deskgrid.scheduler.model import ROUNDING
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
-from deskgrid.scheduler.parallel.hosts import first, in_order, offers, places
+from deskgrid.scheduler.parallel.hosts import first, in_order, offers, places, site_of
 from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.sizes.rigid import working_set
-from deskgrid.scheduler.parallel.where.best_fit import left
+from deskgrid.scheduler.parallel.sizes import working_set
+
+
+class Fastest:
+    """Fastest first: the site where the job takes the least time (FF of the TLA paper, Section 2.3).
+
+    Of sites where it takes equally long, the first by name.
+    """
+
+    sharing = PLAIN
+
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
+        """The possible start that takes the fewest seconds."""
+        best: Start | None = None
+        for start in offers(look, job, size, reserved):
+            if best is None or start.seconds < best.seconds:
+                best = start
+        return best
+
+
+class BestFit:
+    """Best fit: the site that has the fewest slots left afterwards (BF of the TLA paper, Section 2.3).
+
+    Of sites that have equally few, the one where it takes the least time; then the first by name.
+    """
+
+    sharing = PLAIN
+
+    def place(
+        self, look: DecisionView, job: ParallelJob, size: Size, reserved: HeadReservation | None = None
+    ) -> Start | None:
+        """The possible start at the site with the fewest idle slots."""
+        return min(offers(look, job, size, reserved), key=left, default=None)
+
+
+def left(start: Start) -> tuple[int, float]:
+    """The idle slots of its site, and its seconds."""
+    return site_of(start).idle, start.seconds
+
 
 # PCs whose speeds differ by less than this factor are about equally fast.
 ALIKE = 1.25
@@ -27,7 +62,12 @@ _power = attrgetter("power")
 
 
 class Alike:
-    """Of sites where a rigid job takes equally long, the one that it fills best."""
+    """PCs that are alike: the slowest rank decides how long a job takes, so faster PCs beside it would be wasted.
+
+    A rigid job starts at the site where it ends first; of several, at the one that it fills best. A moldable one gets,
+    of PCs that are about equally fast, as many as have the power that is its share, and starts with half of them if
+    there are no more now: it would wait longer.
+    """
 
     sharing = PLAIN
 

@@ -1,8 +1,4 @@
-"""The shortest first, so that few wait for long ones; who waits rises.
-
-Of jobs that came together, which are one piece of work to somebody, the largest is first: the last of them ends sooner,
-and windows that are long enough for it are not spent on others.
-"""
+"""Which parallel task is next: in the order of their arrival, with or without gaps filled, or the shortest first."""
 
 import math
 from collections import defaultdict
@@ -10,6 +6,24 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from deskgrid.scheduler.parallel.base import ParallelJob
+
+
+class FirstCome:
+    """First come, first served: while the head waits, all wait."""
+
+    backfills = False
+    overtakes = False
+
+    def order(self, waiting: Sequence[ParallelJob], now: float) -> list[ParallelJob]:
+        """As they came."""
+        return list(waiting)
+
+
+class Easy(FirstCome):
+    """EASY backfilling (Lifka 1995): a job may overtake others if it does not delay the first of those that wait."""
+
+    backfills = True
+
 
 # A job counts as this power of its ranks times longer: it keeps others from more PCs.
 WIDTH = 0.3
@@ -19,7 +33,11 @@ RISE = 0.05
 
 
 class Shortest:
-    """EASY backfilling in this order."""
+    """The shortest first, so that few wait for long ones; who waits rises. Others may fill gaps, as with `Easy`.
+
+    Of jobs that came together, which are one piece of work to somebody, the largest is first: the last of them ends
+    sooner, and windows that are long enough for it are not spent on others.
+    """
 
     backfills = True
     overtakes = True

@@ -1,1 +1,0 @@
-"""Which job is next."""

@@ -1,1 +1,0 @@
-"""How many ranks a job gets."""
