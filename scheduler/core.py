@@ -206,7 +206,7 @@ class Scheduler:
     @property
     def next_look(self) -> float:
         """When a pass has to check whether a slot at work is overdue; infinity if no slot is at work."""
-        return self.grid.deadlines.next_look
+        return self.grid.deadlines.looks.next
 
     # --- what a driver may ask of workers ----------------------------------------------------------------------------
 

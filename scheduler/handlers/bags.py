@@ -52,7 +52,8 @@ class Bags:
             grid.copies[attempt.task] = _held(attempt)
         for saved in event.saved:
             grid.tasks.progress.restore(saved.task, batch.runtime(saved.task), saved.fraction, saved.left_s)
-        grid.tasks.predict({saved.task: saved.left_s for saved in event.saved})
+        if event.saved:
+            grid.tasks.predict({saved.task: saved.left_s for saved in event.saved})
         if bag.barred:
             bar(batch, event.first, event.count)
         elif parallel:
@@ -66,7 +67,12 @@ class Bags:
     def _add(self, event: ev.TasksSubmitted, key: CategoryKey, now: float) -> TaskBatch:
         """The batch of a submission, in its bag, which it may begin."""
         grid, numbers = self._grid, (event.bag, event.first, event.count)
-        batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
+        batch = grid.tasks.add(
+            lambda: grid.categories.enter(key, grid.shares.account(key.owner)),
+            *numbers,
+            event.runtimes,
+            grows=event.grows,
+        )
         bag = batch.bag
         bag.retries, bag.timeout = event.retries, event.timeout
         bag.bar(event.barred, now)
@@ -85,9 +91,6 @@ class Bags:
         if bag.category.parallel:
             grid.jobs(bag.category)  # from now on
         return batch
-
-    def _category(self, key: CategoryKey) -> Category:
-        return self._grid.categories.enter(key, self._grid.shares.account(key.owner))
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
         """Raise `IllegalEvent` unless a batch names only its own tasks, restored ones once, and earlier attempts."""

@@ -35,6 +35,9 @@ from deskgrid.scheduler.state.timers import Timer
 # eight seconds.
 FIRST_SLOTS = 4
 WIDER_S = 2.0
+# Slots that one pass looks at, at most, so that ten thousand slots that began together do not delay it. The next passes
+# look at the others.
+LOOKS = 500
 # How soon to look again at a slot if its worker has not said since its attempt was due that it is there. Seconds.
 AGAIN_S = 1.0
 # Ends of attempts that do not show that the worker works.
@@ -90,16 +93,16 @@ class Trust:
             grid.tasks.longer = False
             for slot in [each.slot for owed in grid.owed.values() for each in owed.values() if each.slot is not None]:
                 self._reconsider(slot, now)
-        for slot in self._deadlines.looks(grid.slots.slots, now):
+        for slot in self._deadlines.looks.due(grid.slots.slots, LOOKS, now):
             if slot.sent:
                 self._look_at(slot, now)
 
     def _look_at(self, slot: Slot, now: float) -> None:
         deadlines, worker, due = self._deadlines, slot.worker, self._deadlines.due(slot)
         if now < due:
-            deadlines.look(slot, due)
+            deadlines.looks.add(slot, due)
         elif worker.seen < due:
-            deadlines.look(slot, now + AGAIN_S)
+            deadlines.looks.add(slot, now + AGAIN_S)
         elif slot.gang is not None:
             self._look_at_gang(slot.gang, slot, now)
         elif deadlines.timeout(slot.sent[0].task) is not None:
@@ -115,7 +118,7 @@ class Trust:
         """A gang should have ended on ``slot``, and the worker there is silent: it is stopped, and waits again."""
         deadlines, worker, attempt = self._deadlines, slot.worker, gang.attempt
         if not gang.began:  # whoever drives this knows how long that may take
-            deadlines.look(slot, now + GRACE_S)
+            deadlines.looks.add(slot, now + GRACE_S)
             return
         if deadlines.timeout(attempt.task) is None and not deadlines.runs_late(slot, now):
             deadlines.look_again(slot, now)

@@ -163,7 +163,8 @@ class Placing:
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
-            categories = by_needs(categories, grid.avoided)[0]
+            if len(categories) > 1:
+                categories = by_needs(categories, grid.avoided)[0]
             # A plan for all tasks of one person no longer holds when only some of them have their turn.
             grid.changes += not turns.contested and len(categories) < len(turns.categories)
             with only_suitable(grid, categories[0].key) as ready:
@@ -217,6 +218,8 @@ class Placing:
 
     def _note_attempts(self) -> None:
         """Note the tasks that were sent, once for the whole pass: nothing reads their states during the pass."""
+        if not self._assigns:
+            return
         grid = self._grid
         tasks = [assignment.attempt.task for assign in self._assigns.values() for assignment in assign.work]
         grid.counters.attempts += len(tasks)

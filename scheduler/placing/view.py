@@ -18,7 +18,6 @@ from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, Regu
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.grid import SchedulerState
-from deskgrid.scheduler.state.slots import Slot
 
 # How many slots are searched for running tasks of a bag.
 RUNNING = 64
@@ -150,7 +149,7 @@ class PolicyView:
         if not self.slots_with_room():
             return None
         needs = requirement.needs(runtime) + ROUNDING
-        found = [index.tightest(needs, self.now) for index in self._slots.indexes()]
+        found = [index.tightest(needs, self.now) for index in self._slots.indexes]
         fits = [row for row in found if row is not None]
         return min(fits)[2] if fits else None
 
@@ -172,7 +171,7 @@ class PolicyView:
         """The limit on runtimes that fit anywhere."""
         if not self.slots_with_room():
             return -math.inf
-        return requirement.limit(max(index.widest(self.now) for index in self._slots.indexes()))
+        return requirement.limit(max(index.widest(self.now) for index in self._slots.indexes))
 
     def slots_with_room(self) -> int:
         """How many slots have room; 0 when a bounded pass has used up its budget."""
@@ -180,7 +179,7 @@ class PolicyView:
 
     def slot_with_room(self, place: int) -> int:
         """The slot at ``place`` of ``slots_with_room()``."""
-        for index in self._slots.indexes():
+        for index in self._slots.indexes:
             if place < len(index):
                 return index.at(place)
             place -= len(index)
@@ -201,21 +200,22 @@ class PolicyView:
 
     def open_slot(self, slot: int) -> OpenSlot:
         """The slot of that number."""
-        return self._open_slot(self._slots.slots[slot])
-
-    def _open_slot(self, slot: Slot) -> OpenSlot:
-        speed, now = slot.speed, self.now
-        due = slot.started + slot.sent[0].runtime / speed if slot.sent else now
-        free = (due if due > now else now) + slot.ahead_s / speed + slot.queued_s / speed
-        return OpenSlot(slot.worker.name, slot.position, free, slot.closes, slot.number, speed)
+        at = self._slots.slots[slot]
+        speed, now = at.speed, self.now
+        due = at.started + at.sent[0].runtime / speed if at.sent else now
+        free = (due if due > now else now) + at.ahead_s / speed + at.queued_s / speed
+        return OpenSlot(at.worker.name, at.position, free, at.closes, slot, speed)
 
     def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and not in quarantine, except slots that owe an answer."""
-        grid, slots = self._grid, self._slots.slots.values()
+        grid, slots = self._grid, self._slots.slots
         shut = grid.quarantine.workers
         if not (shut or grid.owed):
-            return map(self._open_slot, slots)
-        return map(self._open_slot, [slot for slot in slots if slot.owes is None and slot.worker.name not in shut])
+            return map(self.open_slot, slots)
+        return map(
+            self.open_slot,
+            [number for number, slot in slots.items() if slot.owes is None and slot.worker.name not in shut],
+        )
 
     def upcoming(self) -> Iterator[UpcomingWindows]:
         """Every worker's windows to come, announced or by habit."""

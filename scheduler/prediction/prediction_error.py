@@ -62,16 +62,12 @@ class PredictionError:
 
     def known(self) -> list[float]:
         """The remembered ratios, ascending; not to be changed."""
-        if fresh := len(self._recent) - len(self._sorted):
-            self._catch_up(fresh)
-        return self._sorted
-
-    def _catch_up(self, fresh: int) -> None:
-        """Sort in the ``fresh`` ratios that have come since the last call."""
+        fresh = len(self._recent) - len(self._sorted)
         if fresh > FEW:
             self._sort_anew()
-            return
-        for back in range(1, fresh + 1):
-            insort(self._sorted, self._recent[-back])
-        while len(self._recent) > REMEMBERED:
-            del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
+        else:
+            for back in range(1, fresh + 1):
+                insort(self._sorted, self._recent[-back])
+            while len(self._recent) > REMEMBERED:
+                del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
+        return self._sorted

@@ -13,7 +13,7 @@ All times are seconds on the driver's clock.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
@@ -36,24 +36,16 @@ KNOWN = 2
 UNPROVEN = 3
 # If a worker has answered before, at least this many of its attempts must be late: a single late attempt is just long.
 SEVERAL = 3
-# Slots that one pass looks at, at most, so that ten thousand slots that began together do not delay it. The next passes
-# look at the others.
-LOOKS = 500
 
 
 class Deadlines:
-    """When to look at each slot, and which attempts are overdue there."""
+    """When to look at each slot (``looks``), and which attempts are overdue there."""
 
     def __init__(self, tasks: TaskTable) -> None:
         self._tasks = tasks
-        self._looks = Looks("look_at")
+        self.looks = Looks("look_at")
 
     # --- looking -----------------------------------------------------------------------------------------------------
-
-    @property
-    def next_look(self) -> float:
-        """When a pass has to look at a slot; infinity when none is at work."""
-        return self._looks.next
 
     def watch(self, slot: Slot, now: float) -> None:
         """Schedule a look at ``slot``, which is at work and has no look within GRACE_S.
@@ -68,15 +60,7 @@ class Deadlines:
         bag = batch.bag
         usual_s = FACTOR * max(slot.sent[0].runtime, bag.took) / slot.speed + GRACE_S
         if bag.timeout is not None or slot.look_at > slot.started + usual_s:
-            self.look(slot, max(self.due(slot), now + GRACE_S))
-
-    def look(self, slot: Slot, at: float) -> None:
-        """Look at ``slot`` at the time ``at``, unless an earlier look is scheduled."""
-        self._looks.add(slot, at)
-
-    def looks(self, slots: Mapping[int, Slot], now: float) -> Iterator[Slot]:
-        """Take the slots whose look is due off the heap, and yield them."""
-        return self._looks.due(slots, LOOKS, now)
+            self.looks.add(slot, max(self.due(slot), now + GRACE_S))
 
     # --- overdue attempts --------------------------------------------------------------------------------------------
 
@@ -98,7 +82,7 @@ class Deadlines:
 
     def look_again(self, slot: Slot, now: float) -> None:
         """An overdue attempt without a timeout is left alone: look when it is overdue again, if it is heard of now."""
-        self.look(slot, now + self.silence(slot))
+        self.looks.add(slot, now + self.silence(slot))
 
     def timeout(self, task: int) -> float | None:
         """The timeout of a task, if it has one."""
@@ -140,6 +124,6 @@ class Deadlines:
             # An overdue attempt without a timeout that was left alone gets another look at some later time.
             if slot.sent and (now < (due := self.due(slot)) or self.timeout(slot.sent[0].task) is not None):
                 agree(f"slot {slot.number} is looked at too late", slot.look_at > max(due, now + GRACE_S), False)
-        looks = set(self._looks.entries)
+        looks = set(self.looks.entries)
         watched = [number for number, slot in slots.items() if slot.look_at < math.inf]
         agree("slots that are to be looked at", [n for n in watched if (slots[n].look_at, n) not in looks], [])

@@ -329,9 +329,7 @@ class SlotTable:
     def __init__(self) -> None:
         self.workers: dict[str, Worker] = {}
         self.slots: dict[int, Slot] = {}
-        self.idle = SlotIndex()
-        self.spare = SlotIndex()
-        self.queued = SlotIndex()
+        self.indexes = self.idle, self.spare, self.queued = SlotIndex(), SlotIndex(), SlotIndex()
         # Whether some worker has had another speed than 1.
         self.uneven = False
         # How many workers have each label.
@@ -406,7 +404,8 @@ class SlotTable:
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""
-        index, due, speed = self._index_of(slot), slot.due, slot.speed
+        index = self.queued if slot.queue else self.spare if slot.sent else self.idle
+        due, speed = slot.due, slot.speed
         load, closes = slot.ahead_s + slot.queued_s, slot.closes
         if due > now:
             slot.rows, slot.row = index.anchored, ((closes - due) * speed - load, due + load, slot.number)
@@ -420,10 +419,6 @@ class SlotTable:
         insort(slot.rows, slot.row)
         self.with_room += 1
 
-    def _index_of(self, slot: Slot) -> SlotIndex:
-        """The index for ``slot``, which has room."""
-        return self.queued if slot.queue else self.spare if slot.sent else self.idle
-
     def overdue(self, now: float) -> Iterator[Slot]:
         """Slots whose running task should have ended by ``now``: their tl has begun to fall."""
         while self._due and self._due[0][0] <= now:
@@ -431,10 +426,6 @@ class SlotTable:
             slot = self.slots.get(number)
             if slot is not None and slot.due == due:
                 yield slot
-
-    def indexes(self) -> tuple[SlotIndex, SlotIndex, SlotIndex]:
-        """All slots with room."""
-        return self.idle, self.spare, self.queued
 
     def check(self, with_room: Iterable[Slot], now: float) -> None:
         """Raise `InvariantBroken` if the state contradicts itself, or the indexed slots are not ``with_room``."""
@@ -446,10 +437,11 @@ class SlotTable:
         for slot in here.values():
             slot.check(now)
         expected = list(with_room)
-        for index in self.indexes():
-            here = {slot.number: slot for slot in expected if self._index_of(slot) is index}
+        kinds = {slot.number: 2 if slot.queue else 1 if slot.sent else 0 for slot in expected}
+        for kind, index in enumerate(self.indexes):
+            here = {slot.number: slot for slot in expected if kinds[slot.number] == kind}
             index.check(here, set(self._due), now)
-        agree("how many slots have room", self.with_room, sum(map(len, self.indexes())))
+        agree("how many slots have room", self.with_room, sum(map(len, self.indexes)))
         entered = {number for number, slot in self.slots.items() if slot.rows is not None}
         agree("slots with an entry", entered, {slot.number for slot in expected})
 

@@ -4,10 +4,10 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.handlers import trust
 from deskgrid.scheduler.handlers.trust import FIRST_SLOTS, WIDER_S
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.state import deadlines
 from deskgrid.scheduler.state.avoided import FIRST_REST_S
 from deskgrid.scheduler.state.deadlines import FACTOR, GRACE_S, GROWTH, UNPROVEN
 from deskgrid.scheduler.state.failures import STREAK
@@ -72,7 +72,7 @@ def test_a_fast_worker_is_looked_at_as_soon_as_its_task_may_be_late() -> None:
     grid.wait(1.0)
     (task,) = grid.tasks(100.0)
     grid.expect(fast=[task])
-    assert grid.inside.deadlines.next_look <= 1.0 + FACTOR + GRACE_S
+    assert grid.inside.deadlines.looks.next <= 1.0 + FACTOR + GRACE_S
 
 
 def test_what_was_sent_ahead_comes_back_with_it() -> None:
@@ -264,7 +264,7 @@ def test_the_first_answer_opens_all_slots_at_once() -> None:
 
 
 def test_a_pass_looks_at_some_slots_and_the_next_ones_at_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadlines, "LOOKS", 20)
+    monkeypatch.setattr(trust, "LOOKS", 20)
     grid = Grid(fcfs())
     count = 30
     for number in range(count):
@@ -280,7 +280,7 @@ def test_a_pass_looks_at_some_slots_and_the_next_ones_at_the_rest(monkeypatch: p
 
 def test_workers_that_come_and_go_are_not_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """What they leave behind is thrown away in time. Slots that are still at work are looked at when they are due."""
-    monkeypatch.setattr(deadlines, "LOOKS", 2)
+    monkeypatch.setattr(trust, "LOOKS", 2)
     grid = Grid()
     grid.pc("stays")
     (kept,) = grid.tasks(1.0, timeout=LONG)
@@ -292,7 +292,7 @@ def test_workers_that_come_and_go_are_not_looked_at_for_ever(monkeypatch: pytest
         grid.pc(f"pc{number}")
         grid.expect(**{f"pc{number}": [moved]})
         grid.leave(f"pc{number}")
-        assert len(grid.inside.deadlines._looks) <= most + 1
+        assert len(grid.inside.deadlines.looks) <= most + 1
     grid.wait(LONG + GRACE_S)
     assert passed(grid) == [cmd.GiveUp("stays", [attempt], True)]
 

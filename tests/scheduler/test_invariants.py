@@ -195,7 +195,7 @@ SPOILT: list[tuple[str, str, Callable[[SchedulerState], object]]] = [
         "slot 1 is looked at too late",
         lambda s: setattr(slot(s, 1), "look_at", math.inf),
     ),
-    ("a look that is not planned", "slots that are to be looked at", lambda s: s.deadlines._looks.entries.clear()),
+    ("a look that is not planned", "slots that are to be looked at", lambda s: s.deadlines.looks.entries.clear()),
     ("a debt of nobody", "slots that owe", lambda s: s.owed.update(a={Attempt(LOST, 50): Owed(slot(s, 1), ())})),
     ("a slot at work that owes", "work on slot 1", owe_at_work),
     ("a worker without debts", "workers that owe nothing", lambda s: s.owed.update(a={})),

@@ -149,6 +149,6 @@ def test_a_slot_that_is_on_time_may_be_tighter_than_one_that_is_late() -> None:
     grid.wait(20)
     grid.tell_pass()
     slots, now = grid.inside.slots, grid.scheduler.now
-    found = [index.tightest(limit, now) for index in slots.indexes() for limit in (10, 40)]
+    found = [index.tightest(limit, now) for index in slots.indexes for limit in (10, 40)]
     names = {slots.slots[row[2]].worker.name for row in found if row is not None}
     assert names == {"on time"}

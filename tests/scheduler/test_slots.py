@@ -68,7 +68,7 @@ class IndexMachine(RuleBasedStateMachine):
         idle = [slot for slot in self.table.slots.values() if not slot.sent and not slot.queue]
         busy = [slot for slot in self.table.slots.values() if slot.sent and not slot.queue]
         queued = [slot for slot in self.table.slots.values() if slot.queue]
-        for index, slots in zip(self.table.indexes(), (idle, busy, queued), strict=True):
+        for index, slots in zip(self.table.indexes, (idle, busy, queued), strict=True):
             self._compare(index, slots, limit)
 
     def _compare(self, index: SlotIndex, slots: list[Slot], limit: float) -> None:
