@@ -395,7 +395,8 @@ def pickler() -> Any:
     base: Any = cloudpickle.CloudPickler
 
     def is_by_value(value: object) -> bool:
-        return inner._lookup_module_and_qualname(value) is None
+        found = inner._lookup_module_and_qualname(value)
+        return found is None or inner._is_registered_pickle_by_value(found[0])
 
     def is_made_here(kind: Any) -> bool:
         """Whether `type` or `ctypes` has made it, and no module has it by its name."""

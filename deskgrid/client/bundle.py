@@ -17,18 +17,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
-from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import FunctionType, ModuleType
 from typing import NamedTuple
 
-from deskgrid.client.imports import Import, imports_of, imports_of_code, is_source, source_in, specs
+from deskgrid.client.imports import Import, entries, imports_of, imports_of_code, is_source, source_in, specs
 from deskgrid.errors import BagRejected
 from deskgrid.wire import Payload, wrong_with_place
 
 log = logging.getLogger("deskgrid.client")
 
-_PYTHONS_OWN = frozenset({*sys.stdlib_module_names, "__main__"})
+PYTHONS_OWN = frozenset({*sys.stdlib_module_names, "__main__"})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Folders inside a package that do not contain its source.
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", *_INSTALLED})
@@ -47,21 +46,21 @@ _SEARCHED = 2**20
 
 
 class ModuleSource(NamedTuple):
-    """A source file, and the folder that its module is imported from."""
+    """A source file, and its place below a folder that its module can be imported from."""
 
-    root: Path
+    place: PurePosixPath
     path: Path
 
     @property
     def module(self) -> str:
         """The name that it is imported by."""
-        name = self.path.name.partition(".")[0]
+        name = self.place.name.partition(".")[0]
         return ".".join([*self.package, *([name] if name != "__init__" else [])])
 
     @property
     def package(self) -> list[str]:
         """The name, in parts, of the package that relative imports in this file start from."""
-        return list(self.path.relative_to(self.root).parts[:-1])
+        return list(self.place.parts[:-1])
 
 
 class Reached(NamedTuple):
@@ -116,13 +115,14 @@ def reached_from_file(file: Path) -> Reached:
 
 def others_loaded(reached: Reached) -> re.Pattern[bytes] | None:
     """Return what finds the name of a loaded local module that does not travel in a pickle; None if there is none."""
-    names = {
-        name.encode()
-        for name, module in list(sys.modules.items())
-        if name not in reached.modules and _sources_of(module) and len(name.encode()) < 256
-    }
-    texts = [re.escape(b"\x8c" + bytes([len(name)]) + name) for name in sorted(names)]
-    return re.compile(b"|".join(texts)) if texts else None
+    loaded = list(sys.modules.items())
+    return in_pickles([name for name, module in loaded if name not in reached.modules and _sources_of(module)])
+
+
+def in_pickles(names: Iterable[str]) -> re.Pattern[bytes] | None:
+    """Return what finds names in pickles; None if there are none."""
+    short = [name for each in sorted(names) if len(name := each.encode()) < 256]
+    return re.compile(b"|".join([re.escape(b"\x8c" + bytes([len(name)]) + name) for name in short])) if short else None
 
 
 class _Walk:
@@ -148,7 +148,7 @@ class _Walk:
         for found in imports:
             if names := found.names(package):
                 along = self._specs(names)
-                if not along and not found.level and names[0] not in _PYTHONS_OWN:
+                if not along and not found.level and names[0] not in PYTHONS_OWN:
                     self._missing.add(names[0])
                 self._along(names, along)
 
@@ -160,11 +160,11 @@ class _Walk:
                 self._known.add(source)
                 self.imports(imports_of(source.path), source.package)
         files = {}
-        packages = {(source.root, source.path.parent) for source in self._known if source.path.name == "__init__.py"}
-        data = [ModuleSource(root, path) for root, folder in packages for path in _data_of(folder)]
+        packages = [source for source in self._known if source.place.name == "__init__.py"]
+        data = [found for each in packages for found in _data_of(each.place.parent, each.path.parent)]
         for source in [*self._known, *data]:
             with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
-                files[source.path.relative_to(source.root).as_posix()] = source_in(source.path)
+                files[str(source.place)] = source_in(source.path)
         modules = frozenset([source.module for source in self._known])
         return Reached(dict(sorted(files.items())), modules, frozenset(self._libraries), frozenset(self._missing))
 
@@ -185,7 +185,7 @@ class _Walk:
                 return  # built into Python
 
     def _library(self, names: Sequence[str]) -> None:
-        if names[0] not in _PYTHONS_OWN and names[0] != "deskgrid":
+        if names[0] not in PYTHONS_OWN and names[0] != "deskgrid":
             self._libraries.add(".".join(names))
 
 
@@ -213,15 +213,15 @@ def _package_of(function: FunctionType) -> tuple[str, ...]:
 def is_local(file: Path) -> bool:
     """Whether ``file`` is the user's own module: neither part of Python nor installed."""
     # The target of a symbolic link counts, too: virtual environments and editable installs use links.
-    return _is_module(file.name) and not _is_foreign(file) and not _is_foreign(file.resolve())
+    return is_module(file.name) and not is_foreign(file) and not is_foreign(file.resolve())
 
 
-def _is_module(name: str) -> bool:
+def is_module(name: str) -> bool:
     """Whether a file has source, or a module compiled for this Python."""
     return name.endswith((".py", *EXTENSION_SUFFIXES))
 
 
-def _is_foreign(file: Path) -> bool:
+def is_foreign(file: Path) -> bool:
     if not _INSTALLED.isdisjoint(file.parts):
         return True
     return any(file.is_relative_to(folder) for folder in _library_folders())
@@ -235,10 +235,11 @@ def _library_folders() -> frozenset[Path]:
     return frozenset([*folders, *(folder.resolve() for folder in folders)])
 
 
-def _sources_of(module: ModuleType) -> Sequence[ModuleSource]:
-    """Return the files of a loaded module; none for the program itself and for modules that are not local."""
+def _sources_of(module: ModuleType | None) -> Sequence[ModuleSource]:
+    """Return the files of a loaded module; none for a program, which runs under any name, and for what is not local."""
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
-    return () if name == "__main__" or not isinstance(file, str) else _files_of(name, file)
+    is_imported = getattr(getattr(module, "__spec__", None), "name", None) == name
+    return _files_of(name, file) if is_imported and isinstance(file, str) else ()
 
 
 @lru_cache(maxsize=4096)
@@ -246,19 +247,19 @@ def _files_of(name: str, file: str) -> Sequence[ModuleSource]:
     """Return the file of a local module and those of the packages around it, which are imported with it."""
     path = Path(os.path.abspath(file))
     parts = name.split(".")
-    if parts[0] == "deskgrid":
+    if parts[0] == "deskgrid" or not is_local(path):
         return ()
     compiled = path.name.partition(".")[0] == parts[-1] and path.suffix != ".py"
     tail = [*parts[:-1], path.name if compiled else f"{parts[-1]}.py"]
     if path.name == "__init__.py":
         tail = [*parts, "__init__.py"]
-    # A module loaded under a name that differs from its file's name cannot be imported on a worker either.
-    if not is_local(path) or path.parts[-len(tail) :] != tuple(tail):
-        return ()
-    root = path.parents[len(tail) - 1]
-    folders = list(accumulate(tail[:-1], lambda folder, part: folder / part, initial=root))[1:]
-    packages = [folder / "__init__.py" for folder in folders if is_source(folder / "__init__.py")]
-    return [ModuleSource(root, each) for each in {*packages, path}]
+    place = PurePosixPath(*tail)
+    if path.parts[-len(tail) :] != tuple(tail):  # a program may load a file under any name
+        return [ModuleSource(place, path), *_sources_of(sys.modules.get(name.rpartition(".")[0]))]
+    # The packages that it is in.
+    around = [(up / "__init__.py", path.parents[nr] / "__init__.py") for nr, up in enumerate(place.parents[:-1])]
+    packages = [ModuleSource(place, file) for place, file in around if is_source(file)]
+    return [*{*packages, ModuleSource(place, path)}]
 
 
 def _whole(name: str) -> list[ModuleSource]:
@@ -274,41 +275,40 @@ def _whole(name: str) -> list[ModuleSource]:
         for source in _files_of(each, spec.origin)
     ]
     for folder in [Path(os.path.abspath(place)) for place in spec.submodule_search_locations or ()]:
-        root = folder.parents[len(parts) - 1]
-        found += [ModuleSource(root, file) for file in _below(folder) if parts[0] != "deskgrid" and is_local(file)]
+        if parts[0] != "deskgrid":
+            found += [each for each in _below(PurePosixPath(*parts), folder) if is_local(each.path)]
     if not found:
         raise BagRejected(f"modules: {name!r} is not a module of your own: libraries belong into env=[...]")
     return found
 
 
-def _below(package: Path) -> Iterator[Path]:
+def _below(place: PurePosixPath, package: Path) -> Iterator[ModuleSource]:
     """Yield the source files in a package's folder."""
-    for path in sorted(package.iterdir()):
-        if path.is_dir():
-            if path.name not in _NOT_SOURCE and not path.name.startswith("."):
-                yield from _below(path)
-        elif _is_module(path.name):
-            yield path
+    for each in entries(package):
+        name = each.path.name
+        if not each.is_folder and is_module(name):
+            yield ModuleSource(place / name, each.path)
+        elif each.is_folder and name not in _NOT_SOURCE and not name.startswith("."):
+            yield from _below(place / name, each.path)
 
 
-def _data_of(package: Path) -> list[Path]:
+def _data_of(place: PurePosixPath, package: Path) -> list[ModuleSource]:
     """Return the files of data in a package's folder, and in folders below that are no packages; none if too much."""
-    found, size, folders = list[Path](), 0, [package]
+    found, size, folders = list[ModuleSource](), 0, [(place, package)]
     while folders:
-        folder = folders.pop()
-        with suppress(OSError):
-            for path in sorted(folder.iterdir()):
-                if path.name.startswith(".") or path.name in _NOT_SOURCE:
-                    continue
-                if path.is_dir():
-                    if not path.is_symlink() and not (path / "__init__.py").exists():
-                        folders.append(path)
-                elif path.suffix not in _CODE and path.is_file() and not wrong_with_place(path.name):
-                    found.append(path)
-                    size += path.stat().st_size
-                if size > _DATA_BYTES or len(found) > _DATA_FILES:
-                    _tell_of_data(package)
-                    return []
+        place, folder = folders.pop()
+        for path, is_folder, length in entries(folder):
+            if path.name.startswith(".") or path.name in _NOT_SOURCE:
+                continue
+            if is_folder:
+                if not path.is_symlink() and not is_source(path / "__init__.py"):
+                    folders.append((place / path.name, path))
+            elif path.suffix not in _CODE and not wrong_with_place(path.name):
+                found.append(ModuleSource(place / path.name, path))
+                size += length
+            if size > _DATA_BYTES or len(found) > _DATA_FILES:
+                _tell_of_data(package)
+                return []
     return found
 
 

@@ -17,22 +17,27 @@ from types import FunctionType
 from typing import Any
 
 from deskgrid.client.generators import hidden_generator
+from deskgrid.client.only_here import only_here
 from deskgrid.files import note_function
 from deskgrid.rebuilt import MAIN, PLAIN_OBJECT, pickler
 from deskgrid.rebuilt_types import Done
 
 
 def has_to_travel_by_value(pickled: bytes | bytearray) -> bool:
-    """Whether a pickle refers to the user's program, which a worker cannot import.
+    """Whether a pickle refers to the user's program, or to a module that is only here: a worker cannot import these.
 
     Or whether it has a method of an object: that may be ``random.random``, whose object is not to bring its state; or
     a plain object, which may be a sentinel of the program.
     """
-    return b"__main__" in pickled or b"getattr" in pickled or PLAIN_OBJECT in pickled
+    if b"__main__" in pickled or b"getattr" in pickled or PLAIN_OBJECT in pickled:
+        return True
+    names = only_here()
+    return names is not None and names.search(pickled) is not None
 
 
 def pickle_by_value(value: object, apart: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
     """Pickle ``value`` with cloudpickle, which may raise anything. ``apart``: takes large buffers out of the pickle."""
+    only_here()  # it tells cloudpickle
     buffer = io.BytesIO()
     _pickler()(buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=apart).dump(value)
     return buffer.getvalue()
@@ -75,12 +80,16 @@ def _pickler() -> Any:
         def _function_getnewargs(self, function: FunctionType) -> Any:
             """Have functions of the script share the globals of `__main__`, whichever pickle they are in."""
             code, space, *rest = super()._function_getnewargs(function)
-            return code, self._globals if function.__globals__ is self._main else space, *rest
+            return code, self._globals if self._is_main(function.__globals__) else space, *rest
+
+        def _is_main(self, space: dict[str, Any]) -> bool:
+            """Whether globals are those of `__main__`, or those that it has a copy of: `multiprocessing` made it."""
+            return space is self._main or space.get("__name__") == "__mp_main__"
 
         def _dynamic_function_reduce(self, function: FunctionType) -> Any:
             """Have a function of the script be found there by its name."""
             reduced = super()._dynamic_function_reduce(function)
-            if self._main.get(function.__name__) is function and function.__globals__ is self._main:
+            if self._main.get(function.__name__) is function and self._is_main(function.__globals__):
                 reduced[2][1]["__globals__"][function.__name__] = function
             return reduced
 

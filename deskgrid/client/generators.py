@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from deskgrid.client.bundle import is_local
+from deskgrid.rebuilt_types import tracker
 
 log = logging.getLogger("deskgrid.client")
 
@@ -75,7 +76,7 @@ def _found(value: object, what: str) -> Iterator[tuple[str, bool]]:
 
 def importable(value: object) -> bool:
     """Whether ``value`` is a function that a worker imports."""
-    return type(value) is FunctionType and value.__module__ != "__main__" and "<locals>" not in value.__qualname__
+    return type(value) is FunctionType and bool(tracker()._should_pickle_by_reference(value))
 
 
 def _is_generator(value: object) -> bool:
@@ -91,7 +92,7 @@ def within(value: Any, name: str) -> Iterator[tuple[object, str]]:
     """Yield what a value refers to, with names. Its type counts: a stand-in may say that it is of another class."""
     kind = type(value)
     if kind is FunctionType:
-        if _is_mine(value.__module__, value.__code__.co_filename):
+        if not importable(value) or is_local(Path(value.__code__.co_filename)):
             yield from _of_function(value)
     elif issubclass(kind, (MethodType, BuiltinMethodType)):
         yield value.__self__, type(value.__self__).__name__

@@ -3,6 +3,7 @@
 import ast
 import dis
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -10,6 +11,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
+from zipfile import BadZipFile, ZipFile
 from zipimport import zipimporter
 
 
@@ -45,7 +47,7 @@ def source_in(file: Path) -> bytes:
             raise
     try:
         data: bytes = zipimporter(str(archive)).get_data(str(file))
-    except ImportError as error:
+    except (ImportError, EOFError) as error:  # the archive has changed since
         raise FileNotFoundError(f"{file}: {error}") from error
     return data
 
@@ -53,6 +55,35 @@ def source_in(file: Path) -> bytes:
 def _archive_of(file: Path) -> Path:
     """Return the file that a path leads through; the path itself if it leads through none."""
     return next((each for each in file.parents if each.is_file()), file)
+
+
+class Entry(NamedTuple):
+    """A file or a folder in a folder. ``size``: bytes of the file."""
+
+    path: Path
+    is_folder: bool
+    size: int
+
+
+def entries(folder: Path) -> list[Entry]:
+    """Return what is in a folder, on the disk or inside a zip archive; nothing if it cannot be read."""
+    archive = _archive_of(folder)
+    with suppress(OSError, BadZipFile):
+        if archive != folder:
+            stat = archive.stat()
+            return [each for each in _archived(archive, stat.st_mtime_ns, stat.st_size) if each.path.parent == folder]
+        with os.scandir(folder) as found:
+            known = [each for each in found if each.is_dir() or each.is_file()]
+            return sorted([Entry(Path(each.path), each.is_dir(), each.stat().st_size) for each in known])
+    return []
+
+
+@lru_cache(maxsize=8)
+def _archived(archive: Path, _changed_ns: int, _size: int) -> list[Entry]:
+    with ZipFile(archive) as opened:
+        files = [(archive / info.filename, info.file_size) for info in opened.infolist() if not info.is_dir()]
+    folders = {folder for path, _ in files for folder in path.parents if archive in folder.parents}
+    return sorted([*(Entry(path, False, size) for path, size in files), *(Entry(each, True, 0) for each in folders)])
 
 
 def is_source(file: Path) -> bool:

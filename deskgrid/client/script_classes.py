@@ -16,6 +16,7 @@ from typing import Any
 
 from deskgrid.client.by_value import pickle_by_value
 from deskgrid.client.generators import names_in
+from deskgrid.client.only_here import only_here
 from deskgrid.rebuilt import MAIN, sentinel
 
 # How functions that unpickle are called; and the bytes of a class for them. More is data.
@@ -139,4 +140,5 @@ def _named_in(value: object) -> tuple[bytes, Mapping[str, type]]:
         finder.dump(value)
     except Exception:  # code of the value runs
         return b"", {}
-    return file.getvalue(), finder.found
+    others = only_here()
+    return (b"", {}) if others and others.search(file.getvalue()) else (file.getvalue(), finder.found)

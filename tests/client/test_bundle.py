@@ -7,7 +7,7 @@ import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -228,6 +228,42 @@ def test_modules_in_a_zip_archive_travel_with_what_they_import(tmp_path: Path) -
     assert json.loads(ran.stdout) == expected
 
 
+def test_a_package_in_a_zip_archive_travels_with_its_data_and_whole_if_it_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "lib.zip", "w") as made:
+        for name in ("__init__.py", "table.csv", "deep/table.csv", "sub/__init__.py", "sub/unused.py", "sub/other.csv"):
+            made.writestr(f"lab/{name}", "")
+        made.writestr("beside.csv", "")
+    files = ["lab/__init__.py", "lab/deep/table.csv", "lab/table.csv"]
+    assert travelling(tmp_path, using("lab"), {}, path=str(tmp_path / "lib.zip")) == files
+    whole = sorted([*files, "lab/sub/__init__.py", "lab/sub/other.csv", "lab/sub/unused.py"])
+    assert travelling(tmp_path, "f = len", {}, path=str(tmp_path / "lib.zip"), modules=["lab"]) == whole
+
+
+def test_an_archive_that_is_broken_since_it_was_imported_stops_nothing(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "lib.zip", "w") as made:
+        made.writestr("lab/__init__.py", "")
+    program = f"{using('lab')}open({str(tmp_path / 'lib.zip')!r}, 'w').close()\n"
+    assert travelling(tmp_path, program, {}, path=str(tmp_path / "lib.zip")) == []
+
+
+LOAD = """
+import importlib.util, sys
+def loaded(name, file, **places):
+    spec = importlib.util.spec_from_file_location(name, file, **places)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+"""
+
+
+def test_a_file_that_is_loaded_under_another_name_travels_under_that(tmp_path: Path) -> None:
+    files = {"plugins/v2.py": "import helper\ndef f(item): pass", "helper.py": ""}
+    assert travelling(tmp_path, f"{LOAD}f = loaded('plugin', 'plugins/v2.py').f", files) == ["helper.py", "plugin.py"]
+    files = {"v3/__init__.py": "from .inner import f", "v3/inner.py": "def f(item): pass", "v3/table.csv": ""}
+    program = f"{LOAD}f = loaded('plug', 'v3/__init__.py', submodule_search_locations=['v3']).f"
+    assert travelling(tmp_path, program, files) == ["plug/__init__.py", "plug/inner.py", "plug/table.csv"]
+
+
 def test_a_program_run_as_a_module_finds_its_neighbours(tmp_path: Path) -> None:
     assert travelling(tmp_path, "def f(item):\n    import helper", {"helper.py": ""}, how="module") == ["helper.py"]
 
@@ -324,11 +360,11 @@ def test_data_that_is_too_much_stays_and_is_named(tmp_path: Path, caplog: pytest
     package = tmp_path / "lab"
     package.mkdir()
     (package / "table.bin").write_bytes(b"1")
-    assert bundle._data_of(package) == [package / "table.bin"]
+    assert [each.path for each in bundle._data_of(PurePosixPath("lab"), package)] == [package / "table.bin"]
     with open(package / "table.bin", "wb") as file:
         file.truncate(bundle._DATA_BYTES + 1)
-    assert bundle._data_of(package) == []
-    assert bundle._data_of(package) == []
+    assert bundle._data_of(PurePosixPath("lab"), package) == []
+    assert bundle._data_of(PurePosixPath("lab"), package) == []
     (said,) = [record.getMessage() for record in caplog.records]
     assert str(package) in said
     assert "File(path)" in said

@@ -60,6 +60,8 @@ class Scripts:
     def __init__(self, folder: Path, rig: Rig) -> None:
         self.rig = rig
         self.path = folder / "script.py"
+        # A program that runs the script, which is its argument; empty: Python itself does.
+        self.launcher = ""
 
     def sent(self, more: str, items: str = "[1]") -> tuple[bytes, list[bytes]]:
         """The template and the payloads of a script that defines ``f``."""
@@ -69,7 +71,7 @@ class Scripts:
     def printed(self, text: str, given: bytes = b"") -> bytes:
         """What a script prints. ``given``: its stdin."""
         self.path.write_text(text, encoding="utf-8")
-        command = [sys.executable, str(self.path)]
+        command = [sys.executable, *(["-c", self.launcher] if self.launcher else []), str(self.path)]
         variables = os.environ | {"PYTHONPATH": str(ROOT)}
         ran = subprocess.run(command, env=variables, input=given, capture_output=True, timeout=30, check=False)
         assert ran.returncode == 0, ran.stderr.decode()

@@ -3,6 +3,8 @@
 Each test runs a script, which makes the template and the payloads as a client does, and then its tasks.
 """
 
+import pickle
+import textwrap
 from typing import Any
 
 import msgpack
@@ -11,7 +13,7 @@ import pytest
 from deskgrid.errors import RemoteError
 from deskgrid.raised import put_together
 from tests.executor.rig import Rig, call, error, python_template, value
-from tests.executor.scripts import Scripts
+from tests.executor.scripts import SCRIPT, SEND, Scripts
 
 
 def test_what_is_pickled_by_name_in_a_task_is_found(scripts: Scripts) -> None:
@@ -205,3 +207,43 @@ def test_a_path_of_another_system_is_explained(rig: Rig) -> None:
 def test_a_module_that_is_compiled_for_another_system_is_named(rig: Rig) -> None:
     (ended,) = rig.run(rig.know(python_template(lambda: __import__("fast"), {"fast.cp311-win_arm64.pyd": b""})), call())
     assert error(ended)[1].startswith("module 'fast' is compiled, and not for ")
+
+
+USED = """
+@functools.cache
+def cached(x):
+    return helper(x)
+
+def f(given):
+    found = pickle.loads(pickle.dumps(Row(1))) if "main" in __name__ else Row(1)
+    return cached(given.a), square(2), found == Row(1), isinstance(given, Row), given.more()
+"""
+ITEMS = "[Row(2)]"
+
+
+@pytest.mark.parametrize("name", ["<run_path>", "chosen", "__main__"])
+def test_a_script_that_another_program_runs_works_under_any_name(scripts: Scripts, name: str) -> None:
+    scripts.launcher = f"import runpy, sys; runpy.run_path(sys.argv[1], run_name={name!r})"
+    assert scripts.values(USED, ITEMS) == [(6, 12, True, True, 6)]
+
+
+def test_a_script_works_in_a_process_that_multiprocessing_has_started_anew(scripts: Scripts) -> None:
+    body = textwrap.indent(f"ITEMS = {ITEMS}\n{SEND}", "    ")
+    start = 'if __name__ == "__main__":\n    multiprocessing.get_context("spawn").Process(target=send).start()\n'
+    template, payloads = pickle.loads(scripts.printed(f"{SCRIPT}\n{USED}\ndef send():\n{body}\n{start}"))
+    (ended,) = scripts.rig.run(scripts.rig.know(template), *payloads)
+    assert value(ended) == (6, 12, True, True, 6)
+
+
+def test_what_a_module_defines_that_only_the_program_has_travels(scripts: Scripts) -> None:
+    made = """
+import types
+made = sys.modules["made"] = types.ModuleType("made")
+exec("import functools\\n@functools.cache\\ndef twice(x):\\n    return 2 * x\\nclass Row: a = 4", vars(made))
+from made import twice
+
+def f(row):
+    return twice(3), made.twice(row.a), type(row) is made.Row
+"""
+    assert scripts.values(made, "[made.Row()]") == [(6, 8, True)]
+    assert scripts.values(f"{made}\nf = twice", "[1, 2]") == [2, 4]

@@ -22,6 +22,8 @@ from typing import Any
 
 HIGHEST = pickle.HIGHEST_PROTOCOL
 NAME = "__main__"
+# What `multiprocessing` calls the script in processes that it starts anew.
+_STARTED = "__mp_main__"
 # The folder, in that for temporary files, with what other processes load instead of the script; and what they run.
 _FOLDER = "deskgrid-script"
 # The module, of `multiprocessing` or of others alike, that prepares what a new process is told.
@@ -64,7 +66,7 @@ class Script(types.ModuleType):
 
     def begin(self) -> None:
         """From now on, this is `__main__`."""
-        sys.modules[NAME] = self
+        sys.modules[NAME] = sys.modules[_STARTED] = self
 
     @property
     def __spec__(self) -> None:  # type: ignore[override]  # elsewhere it is no property
@@ -184,7 +186,7 @@ def dumps(value: object) -> bytes:
 
 def may_name_script(pickled: bytes) -> bool:
     """Whether a pickle names what the script has, or has a plain object, which may be a sentinel of it."""
-    return b"__main__" in pickled or rebuilt().PLAIN_OBJECT in pickled
+    return NAME.encode() in pickled or _STARTED.encode() in pickled or rebuilt().PLAIN_OBJECT in pickled
 
 
 def naming_sentinels(value: object) -> bytes:
