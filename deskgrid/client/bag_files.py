@@ -9,7 +9,8 @@ import os
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from types import FunctionType
 from typing import Any
@@ -109,9 +110,7 @@ class Noted:
 
     def pack_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> wire.Payload:
         """Make the payload of a call. Raises `PicklingFailed` or `BagRejected`."""
-        if self.trees:
-            self.trees = {}
-        before = collect(self)
+        self.trees, before = {}, collect(self)  # a new one: who has the last one keeps it
         try:
             payload = pack_call(args, kwargs, what, self.classes)
         finally:
@@ -212,17 +211,28 @@ class BagFiles:
         try:
             while lacking or flying:
                 if lacking and not ahead:
-                    ahead = self._unsent[lacking[0]].read()
+                    with self._given_up(lacking[0]):
+                        ahead = self._unsent[lacking[0]].read()
                 if ahead and len(flying) < WINDOW and size < self._window:
                     flying.append((lacking[0], len(ahead), self._begin(lacking.popleft(), ahead)))
                     size, ahead = size + len(ahead), b""
                     continue
                 digest, its, waiter = flying.popleft()
                 size -= its
-                _expect(waiter.get(), wire.Kept, f"{self._unsent[digest].path}: ")
+                with self._given_up(digest):
+                    _expect(waiter.get(), wire.Kept, f"{self._unsent[digest].path}: ")
                 self._confirmed([digest])
         except TransferCut:
             return  # what was not confirmed is offered again
+
+    @contextmanager
+    def _given_up(self, digest: bytes) -> Iterator[None]:
+        """Forget a part that cannot be sent: later calls of the function do not need it."""
+        try:
+            yield
+        except BagRejected:
+            del self._unsent[digest]
+            raise
 
     def _offered(self, digests: Sequence[bytes]) -> list[bytes]:
         """Offer parts; return those that the broker lacks."""

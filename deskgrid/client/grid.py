@@ -414,8 +414,9 @@ class Grid(Executor):
             try:
                 while futures:
                     if (args := next(calls, None)) is not None:
-                        self._check_open()
-                        futures.append(self._submit(job, args, {}))
+                        with Interruptible():
+                            self._check_open()
+                            futures.append(self._submit(job, args, {}))
                     left = None if end is None else end - time.monotonic()
                     with Interruptible():
                         result = [_result_of(futures.popleft(), left)]

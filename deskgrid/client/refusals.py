@@ -26,7 +26,8 @@ _MAKE_IT = "it belongs to this process: make one in the task, or leave it out"
 # Types by their names, so that nothing is imported for them; what people call them, and what to do.
 _KINDS = (
     (
-        "_thread.LockType _thread.RLock threading.Condition threading.Event threading.Semaphore threading.Barrier",
+        "_thread.LockType _thread.RLock threading.Condition threading.Event threading.Semaphore threading.Barrier "
+        "multiprocessing.synchronize.SemLock multiprocessing.synchronize.Condition multiprocessing.synchronize.Event",
         "a lock",
         "it does not reach tasks on other PCs: leave it out, or make one in the task",
     ),
@@ -44,7 +45,9 @@ _KINDS = (
     ),
     ("concurrent.futures._base.Executor multiprocessing.pool.Pool", "a pool of workers", "make one in the task"),
     ("io.IOBase", "an open file", "pass deskgrid.File(path), and open it in the task"),
-    ("socket.socket", "an open connection", "open one in the task"),
+    ("socket.socket sqlite3.Connection sqlite3.Cursor", "an open connection", "open one in the task"),
+    ("asyncio.AbstractEventLoop", "an event loop", "call asyncio.run(...) in the task"),
+    ("multiprocessing.sharedctypes.SynchronizedBase", "memory that processes share", "pass the values in it"),
     (
         "threading.Thread multiprocessing.process.BaseProcess subprocess.Popen",
         "a thread or a process",
@@ -98,6 +101,8 @@ def _calls_of(kind: type) -> Iterator[object]:
 
 def not_picklable(what: str, parts: Mapping[str, object], error: Exception) -> PicklingFailed:
     """Return the error for what cannot be pickled. ``parts``: all of it by name; ``error``: what pickle said."""
+    if isinstance(error, RecursionError) or "deep recursion" in str(error):
+        return PicklingFailed(f"{what} cannot be pickled: it is nested too deeply: pass a flat list, or an array")
     for name, value in parts.items():
         if (found := _culprit(value, name, set(), 0)) is not None:
             kind, advice = _described(found)

@@ -23,6 +23,8 @@ WAITS = {
     "grid.submit(abs, -1).exception()": CANCELLED,
     "list(grid.map(abs, [-1]))": "",
     "list(grid.map(abs, [-1], chunksize=2))": "",
+    "list(grid.map(abs, [-1, Slow()], buffersize=1))": "",
+    "grid.submit(abs, Slow())": "",
     "grid.submit(abs, -1) and grid.shutdown()": CANCELLED,
     "grid.bag(abs, iter(lambda: time.sleep(0.05), 1))": "",
 }
@@ -34,6 +36,10 @@ def test_an_interrupt_shows_the_line_of_the_program_and_a_sentence(fake: FakeGri
     program = f"""
 import os, signal, sys, threading, time
 from deskgrid import Grid
+
+class Slow:
+    def __reduce__(self):
+        time.sleep(60)
 
 def interrupted():
     time.sleep(0.5)

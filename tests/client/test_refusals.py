@@ -1,10 +1,14 @@
 """What cannot be sent is refused in one sentence: where it is, what it is, and what to do."""
 
+import asyncio
+import contextlib
 import contextvars
 import ctypes
 import functools
+import multiprocessing
 import os
 import queue
+import sqlite3
 import sys
 import threading
 import weakref
@@ -42,6 +46,8 @@ def refused(item: object) -> str:
         (threading.Event, "it is a lock"),
         (Holder, r"item.data['k'][1] is a lock"),
         (lambda: [1, {"a": threading.Condition()}], "item[1]['a'] is a lock"),
+        (multiprocessing.Lock, "it is a lock"),
+        (lambda: multiprocessing.Value("i"), "it is memory that processes share: pass the values in it"),
         (threading.local, "it is data of a thread"),
         (lambda: contextvars.ContextVar("v"), "it is a ContextVar: it has its value only in this program"),
         (contextvars.copy_context, "it is a context of variables"),
@@ -92,6 +98,25 @@ def test_a_pointer_is_refused_with_what_to_pass_instead(make: Callable[[], objec
 
 def test_a_structure_with_a_pointer_is_refused_with_what_to_do() -> None:
     assert "Linked: make it in the task, or pass what it is made of" in refused(Linked())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (asyncio.new_event_loop, "it is an event loop: call asyncio.run(...) in the task"),
+        (lambda: sqlite3.connect(":memory:"), "it is an open connection"),
+    ],
+)
+def test_what_is_to_be_closed_is_named(make: Callable[[], Any], words: str) -> None:
+    with contextlib.closing(make()) as item:
+        assert words in refused(item)
+
+
+def test_what_is_nested_too_deeply_says_so() -> None:
+    deep: list[object] = []
+    for _ in range(20_000):
+        deep = [deep]
+    assert refused(deep) == "item 3 cannot be pickled: it is nested too deeply: pass a flat list, or an array"
 
 
 def test_arguments_of_a_call_are_named() -> None:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from deskgrid import File, wire
+from deskgrid.client import carried
 from deskgrid.client.grid import Grid
 from deskgrid.client.link import Link
+from deskgrid.client.template import Template, python_template
 from deskgrid.errors import BagRejected, RemoteError, RequestFailed
 from deskgrid.homes import this_host
 from tests.files.fakes import content
@@ -171,6 +173,43 @@ def test_an_input_that_changes_while_it_is_sent_refuses_the_bag(
     with pytest.raises(BagRejected, match=r"data\.csv: .*the file changed while it was sent"):
         grid.command(["true"], [""], inputs=["data.csv"])
     assert grid.bags() == []
+
+
+def test_a_file_that_changes_while_it_is_sent_refuses_only_its_call(
+    grid: Grid, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Link.send
+
+    def changing(link: Link, message: Any, *args: Any, **more: Any) -> None:
+        if isinstance(message, wire.Offer):
+            (here / "log.txt").write_text("other")
+        send(link, message, *args, **more)
+
+    def read(file: File) -> str:
+        return str(file.open().read())
+
+    (here / "log.txt").write_text("first")
+    (here / "quiet.txt").write_text("quiet")
+    monkeypatch.setattr(Link, "send", changing)
+    with pytest.raises(BagRejected, match=r"log\.txt: .*the file changed while it was sent"):
+        grid.submit(read, File("log.txt"))
+    assert grid.submit(read, File("quiet.txt")).result(PATIENCE_S) == "quiet"
+
+
+def test_a_pc_fetches_no_file_of_another_call(grid: Grid, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(file: File) -> str:
+        return str(file.open().read())
+
+    inputs = []
+
+    def noting(*args: Any, **more: Any) -> Template:
+        inputs.append(args[3])
+        return python_template(*args, **more)
+
+    (here / "one.txt").write_text("one")
+    monkeypatch.setattr(carried, "python_template", noting)
+    assert grid.submit(read, File("one.txt")).result(PATIENCE_S) == "one"
+    assert inputs == [b""]
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
