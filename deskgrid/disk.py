@@ -13,6 +13,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+# What NTFS gives a file at a time, on nearly every disk.
+_CLUSTER = 4096
+
 if sys.platform == "win32":
     import _winapi
     import ctypes
@@ -63,6 +66,14 @@ def set_times(descriptor: int, used_ns: int, changed_ns: int) -> None:
 def stat_of(entry: "os.DirEntry[str]") -> os.stat_result:
     """What the system tells about a file of a folder's list, the number of its names included. Raises OSError."""
     return os.lstat(entry.path) if sys.platform == "win32" else entry.stat(follow_symlinks=False)
+
+
+def size_on_disk(found: os.stat_result) -> int:
+    """How many bytes of the disk a file takes; where the system does not tell, its size in whole clusters."""
+    if sys.platform == "win32":
+        return -(-found.st_size // _CLUSTER) * _CLUSTER
+    else:
+        return found.st_blocks * 512
 
 
 def remove_tree(folder: Path) -> None:

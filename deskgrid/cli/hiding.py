@@ -18,7 +18,8 @@ def hide(join: str | None) -> None:
     """Execute this process again if ``join`` is a join line and is among its arguments; otherwise return."""
     if join is None or not _is_line(join) or not os.path.isdir(_OPEN_FILES):
         return
-    if {join, f"--join={join}"} & {*sys.orig_argv}:
+    # On Windows, a program that executes itself again has ended for whoever has started it.
+    if sys.platform != "win32" and {join, f"--join={join}"} & {*sys.orig_argv}:
         readable, writable = os.pipe()
         os.write(writable, join.encode())  # never blocks: a pipe holds far more than a line
         os.close(writable)

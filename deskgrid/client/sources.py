@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from deskgrid.errors import BagRejected
@@ -240,7 +241,7 @@ def _walked(root: str) -> Iterator[tuple[str, str, bool]]:
 def _check_link(path: str, root: str) -> None:
     """Refuse a link that leads out of ``root``, nowhere, or to a folder."""
     target = os.path.realpath(path)
-    if os.path.commonpath([target, root]) != root:
+    if not Path(target).is_relative_to(root):
         raise BagRejected(f"{path} is a link that leads out of its folder, to {target}")
     if not os.path.isfile(target):
         raise BagRejected(f"{path} is a link to {target}, which is not a file")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
+from deskgrid.disk import size_on_disk
 from deskgrid.worker.files.cache import ContentMismatch, FileCache, Partial, link
 from tests.files.fakes import digest, entry, parts_of
 
@@ -113,7 +114,7 @@ def test_the_least_used_files_go_and_those_in_use_stay(tmp_path: Path) -> None:
     entries = {name: entry(name, data) for name, data in files.items()}
     paths = {name: fetch(cache, entries[name], data) for name, data in files.items() if name != "i"}
     for place, name in enumerate("bcahgfed"):
-        os.utime(paths[name], ns=(place, paths[name].stat().st_mtime_ns))
+        os.utime(paths[name], ns=(1000 * place, paths[name].stat().st_mtime_ns))
     link(paths["b"], tmp_path / "used", executable=False)
     fetch(cache, entries["i"], files["i"])
     assert all(path.exists() for path in paths.values()), "what a task uses does not count"
@@ -136,7 +137,7 @@ def test_the_files_are_looked_at_now_and_then_only(tmp_path: Path, monkeypatch: 
         data = str(number).encode() * 100
         fetch(cache, entry("x", data), data)
     assert len(looks) < 20
-    held = sum(path.stat().st_blocks * 512 for path in (tmp_path / "cache").iterdir())
+    held = sum(size_on_disk(path.stat()) for path in (tmp_path / "cache").iterdir())
     assert held < 2**20 + 2**20 // 16
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.disk import open_shared, remove_tree, set_times, stat_of
+from deskgrid.disk import open_shared, remove_tree, set_times, size_on_disk, stat_of
 
 
 def test_an_open_file_can_be_renamed_replaced_and_removed(tmp_path: Path) -> None:
@@ -18,9 +18,9 @@ def test_an_open_file_can_be_renamed_replaced_and_removed(tmp_path: Path) -> Non
         one.replace(other)
         assert other.read_bytes() == b"1\n2\r\n\x1a", "no line end is translated"
         other.unlink()
-        assert list(tmp_path.iterdir()) == []
     finally:
         os.close(descriptor)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,13 @@ def test_the_number_of_names_of_a_file_is_told(tmp_path: Path) -> None:
     os.link(tmp_path / "one", tmp_path / "two")
     with os.scandir(tmp_path) as found:
         assert [stat_of(each).st_nlink for each in found] == [2, 2]
+
+
+def test_a_small_file_takes_a_cluster_where_the_system_does_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {0: 0, 1: 4096, 4096: 4096, 4097: 8192}
+    for size in sizes:
+        (tmp_path / str(size)).write_bytes(bytes(size))
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert {size: size_on_disk((tmp_path / str(size)).stat()) for size in sizes} == sizes

@@ -18,6 +18,7 @@ from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused, matches, prepare
 from deskgrid.worker.run import beneath
 from deskgrid.worker.run.accounts import UserAccount
+from deskgrid.worker.run.child import TaskFiles
 from tests.files.fakes import content, digest, entry
 from tests.files.test_cache import fetch
 
@@ -549,3 +550,17 @@ def test_a_second_name_for_a_file_of_root_is_not_handed_over(area: Path, work: P
     with pytest.raises(NotADirectoryError):
         beneath.hand_over(area, [f"in/{X}/work/mine"], 65534, 65534)
     assert (area.parent / "secret").stat().st_uid == 0
+
+
+def test_a_file_on_another_drive_is_kept_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, path = TaskFiles(str(tmp_path / "area")), tmp_path / "elsewhere" / "found"
+    path.parent.mkdir()
+    path.write_bytes(b"data")
+    files.begin(5, 7)
+
+    def on_another_drive(path: str, start: str) -> str:
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setattr(os.path, "relpath", on_another_drive)
+    assert files.leave(str(path)) == "found"
+    assert (tmp_path / "area" / "left" / X / "out" / "found").read_bytes() == b"data"

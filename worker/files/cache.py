@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
-from deskgrid.disk import open_shared, set_times, stat_of
+from deskgrid.disk import open_shared, set_times, size_on_disk, stat_of
 from deskgrid.wire import PART_BYTES, Payload, TreeFile, sha256_of, split_digests
 from deskgrid.worker.run.beneath import is_hole
 from deskgrid.worker.run.folders import taken
@@ -219,8 +219,7 @@ class FileCache:
                 with suppress(OSError):
                     row = stat_of(each)
                     if stat.S_ISREG(row.st_mode) and row.st_nlink == 1:
-                        used = getattr(row, "st_blocks", row.st_size // 512) * 512
-                        yield row.st_atime_ns, used, each.path
+                        yield row.st_atime_ns, size_on_disk(row), each.path
 
     @staticmethod
     def _remove(path: str) -> bool:

@@ -475,7 +475,10 @@ class TaskFiles:
         if not self._left:
             flush_files()
         path = os.path.abspath(path)
-        inside = os.path.relpath(path, self.folder())
+        try:
+            inside = os.path.relpath(path, self.folder())
+        except ValueError:  # it is on another drive
+            inside = os.pardir
         name = os.path.basename(path) if inside.startswith("..") or os.path.isabs(inside) else inside
         name = name.replace(os.sep, "/")
         if self._left.setdefault(name, path) != path:
