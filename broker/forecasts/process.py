@@ -240,7 +240,7 @@ def main() -> None:
         try:
             sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
             sys.stdout.buffer.flush()
-        except BrokenPipeError:  # the broker was killed
+        except OSError:  # the broker was killed: EPIPE, and EINVAL on Windows
             os._exit(1)
         rows = []
 

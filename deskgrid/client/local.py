@@ -6,6 +6,7 @@ keeper ends all processes and removes the home. Each process watches its own inp
 if the keeper is killed.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -246,5 +247,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _terminated)
     try:
         keep(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:])
-    except BrokenPipeError:  # the program went while its grid started
-        os._exit(1)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EINVAL):  # the latter on Windows
+            raise
+        os._exit(1)  # the program went while its grid started
