@@ -1,6 +1,7 @@
 """Code that the broker's and the worker's processes share: they run until they are told to stop, and write a log.
 
 Rule 1: the first Ctrl-C or SIGTERM (Ctrl-Break on Windows) stops them cleanly, with exit code 0; the second at once.
+When the console of Windows is closed, and at log-off and shutdown, they stop cleanly, too.
 Rule 2: stdout has only lines to be copied; the log goes to stderr, one line for each event.
 """
 
@@ -15,6 +16,16 @@ from types import FrameType
 
 import click
 
+if sys.platform == "win32":
+    import ctypes
+
+    _Handler = ctypes.WINFUNCTYPE(ctypes.c_int, ctypes.c_uint32)
+    _SetHandler = ctypes.windll.kernel32.SetConsoleCtrlHandler
+
+# What Windows says to a console's programs before it ends them: it was closed, log-off, shutdown.
+CLOSING = (2, 5, 6)
+# It ends them after five seconds all the same.
+_CLOSING_S = 4.5
 LEVELS = ("debug", "info", "warning", "error")
 
 level_option = click.option(
@@ -39,6 +50,7 @@ class Stopping:
     def __init__(self, with_stdin: bool = False) -> None:
         self._asked = threading.Event()
         self._with_stdin = with_stdin
+        self._over = threading.Event()
         self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __call__(self) -> bool:
@@ -49,12 +61,29 @@ class Stopping:
             number = getattr(signal, name, None)  # SIGBREAK: Windows only
             if number is not None:
                 self._before[number] = signal.signal(number, self._on_signal)
+        if sys.platform == "win32":
+            self._handler = _Handler(self.console_says)
+            _SetHandler(self._handler, True)
         if self._with_stdin:
             threading.Thread(target=self._read_to_end, name="stdin", daemon=True).start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._restore()
+        self._over.set()
+        if sys.platform == "win32":
+            _SetHandler(self._handler, False)
+
+    def console_says(self, event: int) -> bool:
+        """Handle an event of a console of Windows, in a thread of the system; return whether that is all.
+
+        After an event of `CLOSING`, the system ends the process when this returns: so it waits until all has stopped.
+        """
+        if event not in CLOSING:
+            return False
+        self._asked.set()
+        self._over.wait(_CLOSING_S)
+        return True
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._asked.set()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from deskgrid.cli.lifetime import LogFormat, Stopping
+from deskgrid.cli.lifetime import CLOSING, LogFormat, Stopping
 from tests.waiting import eventually
 
 
@@ -46,6 +46,23 @@ def test_the_end_of_stdin_asks_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not stopping()
         held.set()
         assert eventually(stopping)
+
+
+def test_a_console_that_closes_ends_the_process_only_when_all_has_stopped() -> None:
+    said: list[bool] = []
+    with Stopping() as stopping:
+        system = threading.Thread(target=lambda: said.append(stopping.console_says(CLOSING[0])))
+        system.start()
+        assert eventually(stopping)
+        assert said == []
+    system.join(10)
+    assert said == [True]
+
+
+def test_what_else_a_console_says_is_left_to_others() -> None:
+    with Stopping() as stopping:
+        assert not stopping.console_says(0), "Ctrl-C is a signal"
+        assert not stopping()
 
 
 def test_a_log_line_has_the_local_time_with_its_offset_the_level_and_the_event() -> None:
