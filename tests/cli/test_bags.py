@@ -639,14 +639,14 @@ def test_an_exception_that_cannot_be_shown_is_told_by_its_type(monkeypatch: pyte
 def test_the_files_that_were_fetched_are_named(grid: FakeGrid) -> None:
     grid.bag.ended = [(0, "a"), (1, "b")]
     result = deskgrid("fetch", BAG, "--to", "x")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "x/0/out\nx/1/out\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{Path('x/0/out')}\n{Path('x/1/out')}\n", "")
     assert deskgrid("fetch", BAG, "0").stdout == "out\n"
 
 
 def test_a_fetch_of_a_bag_of_which_tasks_failed_says_so(grid: FakeGrid) -> None:
     grid.bag.ended = [(0, "a"), (1, RemoteError("no such star"))]
     result = deskgrid("fetch", BAG)
-    assert (result.exit_code, result.stdout) == (1, "0/out\n")
+    assert (result.exit_code, result.stdout) == (1, f"{Path('0/out')}\n")
     assert result.stderr == "deskgrid: 1 of 2 tasks done, 1 failed; only tasks that are done have files\n"
     assert deskgrid("fetch", BAG, "0").exit_code == 0
 

@@ -1,6 +1,7 @@
 """A broker's host with several addresses: it is found on whichever of them it listens."""
 
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +74,7 @@ def test_the_diagnosis_names_each_address_that_was_tried(named: dict[str, list[s
         Grid(f"client@nobody:{port}/insecure", timeout=0.1)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such sockets there")
 def test_a_socket_that_is_not_there_is_told() -> None:
     with pytest.raises(GridUnreachable, match=r"ipc:/nowhere/socket: No such file"):
         Grid("client@ipc:/nowhere/socket", timeout=0.1)

@@ -25,28 +25,39 @@ from tests.waiting import eventually
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 NAME = "lab3-07"
+# What a process of Windows is opened for, to see whether it has ended.
+_SYNCHRONIZE = 0x100000
 
 
 def alive(pid: int) -> bool:
     """Whether the process exists and is more than a zombie that its new parent has not buried yet."""
-    if Path("/proc/self/stat").exists():
+    if sys.platform == "linux":
         with suppress(FileNotFoundError, ProcessLookupError):
             return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
         return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    else:
+        return not buried(pid)
 
 
 def buried(pid: int) -> bool:
     """Whether nothing is left of the process, not even a zombie; for children of this process."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
+    if sys.platform == "win32":  # no number is a harmless signal there: 0 is Ctrl-C, and all others end the process
+        import _winapi
+
+        try:
+            process = _winapi.OpenProcess(_SYNCHRONIZE, False, pid)
+        except OSError:
+            return True
+        try:
+            return _winapi.WaitForSingleObject(process, 0) == _winapi.WAIT_OBJECT_0
+        finally:
+            _winapi.CloseHandle(process)
+    else:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
 
 
 def written(path: Path) -> str:

@@ -313,6 +313,7 @@ def test_a_task_can_ask_whether_it_is_due(rig: Rig) -> None:
     assert value(ended) == (True, False, False)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no forks there")
 def test_a_copy_of_the_process_does_not_save(rig: Rig) -> None:
     def forks() -> object:
         import os
@@ -486,6 +487,7 @@ def test_the_inputs_of_a_command_are_saved_only_if_it_replaced_them_and_are_repl
     assert (stored / "replaced").read_text() == "input", "other tasks have it"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 @pytest.mark.parametrize("name", ["../outside", "a/../../outside", "{}/outside", "link/outside", ".", ".."])
 def test_a_checkpoint_that_leads_out_of_the_folder_changes_nothing_there(tmp_path: Path, name: str) -> None:
     (tmp_path / "outside").write_text("mine")
@@ -512,6 +514,7 @@ def test_a_checkpoint_has_nothing_but_files_and_folders(tmp_path: Path, kind: by
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such modes there")
 def test_files_come_back_with_their_times_and_whether_they_are_programs_also_links_to_one_file(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()

@@ -1,5 +1,6 @@
 """Tasks that are commands."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -28,8 +29,8 @@ SHOW = (sys.executable, "-c", "import sys; print(sys.argv[1:])")
 )
 def test_the_item_goes_where_the_braces_are(rig: Rig, argv: tuple[str, ...], item: bytes, seen: list[str]) -> None:
     (ended,) = rig.run(rig.know(command_template(*SHOW, *argv)), item)
-    assert value(ended) == f"{seen}\n"
-    assert ended.stdout == f"{seen}\n".encode()
+    assert value(ended) == f"{seen}{os.linesep}"
+    assert ended.stdout == f"{seen}{os.linesep}".encode()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there a command gets text")

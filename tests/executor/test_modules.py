@@ -1,6 +1,7 @@
 """The user's modules: they may have any name, and those of two bags do not mix."""
 
 import errno
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -62,7 +63,7 @@ def test_a_command_in_between_does_not_make_a_process_forget_its_bundle(rig: Rig
     two = rig.know(python_template(b"cmine\nread\n.", {"mine.py": b"def read(): return 2"}))
     command = rig.know(command_template(sys.executable, "-c", "print('between')"))
     ended = [rig.run(digest, payload)[0] for digest, payload in ((one, call()), (command, b""), (two, call()))]
-    assert [value(one) for one in ended] == [1, "between\n", 2]
+    assert [value(one) for one in ended] == [1, f"between{os.linesep}", 2]
 
 
 def test_templates_with_the_same_bundle_and_commands_share_a_process(rig: Rig) -> None:

@@ -1,6 +1,7 @@
 """Work with files is done in steps and in turns: what one attempt left, however much, holds up no other."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,6 +205,7 @@ def test_parts_of_zeros_are_neither_fetched_nor_written(rig: Rig) -> None:
         assert (rig.work(0) / "a").stat().st_blocks * 512 <= 2 * wire.PART_BYTES
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no os.pwrite there")
 def test_what_was_written_where_zeros_should_be_is_written_over(rig: Rig) -> None:
     file = entry("a", ZEROS + b"1")
     partial = rig.cache.begin(file)
