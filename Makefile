@@ -29,7 +29,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick cover soak machines clients bench bench-scale bench-peers profile check docs types pictures format lock clean
+.PHONY: help demo test quick cover soak machines windows clients bench bench-scale bench-peers profile check docs types pictures format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a
 
 machines: ## the demo and the quick tests on bare machines of Debian 12, 13 and the next, as root; some: ARGS="bookworm"
 	tests/machines/run.sh $(ARGS)
+
+windows: $(READY) ## the demo and tests on Windows, as Wine plays it, for some minutes; some: ARGS=quick, or paths of tests
+	PYTHON=$(abspath $(BIN))/python tests/machines/windows.sh tests $(ARGS)
 
 CLIENTS := .venv-clients$(VENV:.venv%=%)
 
