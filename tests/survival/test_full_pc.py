@@ -10,12 +10,13 @@ import pytest
 from deskgrid import File, Grid, checkpoint
 from deskgrid.client.bag import Bag
 from deskgrid.scheduler.state import avoided
+from deskgrid.scheduler.state.timers import Backoff
 from deskgrid.worker.run.child import pack_files, unpack_files
 from tests.live import LiveGrid, live_grid
 from tests.survival.conftest import fill
 from tests.waiting import PATIENCE_S, eventually
 
-REST_S = 0.3
+REST_S, LONGEST_REST_S = 0.3, 2.0
 # What a worker needs for itself, and the least that a disk has whose files cannot be written.
 LITTLE = 20_000
 
@@ -23,7 +24,7 @@ LITTLE = 20_000
 @pytest.fixture
 def lab(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveGrid]:
     """A broker, and a PC "full" whose files are all on the small file system; its rests are short."""
-    monkeypatch.setattr(avoided, "FIRST_REST_S", REST_S)
+    monkeypatch.setattr(avoided, "_BACKOFF", Backoff(REST_S, LONGEST_REST_S))
     with live_grid(tmp_path / "home") as live:
         with monkeypatch.context() as patch:
             patch.setattr(tempfile, "tempdir", str(small))
