@@ -20,7 +20,7 @@ from tests.chaos.storm import CLIENT_PATIENCE_S, stormed
 from tests.counting import COUNTS
 from tests.live import ROOT
 
-STORM_S = float(os.environ.get("CHAOS_S", "8"))
+STORM_S = float(os.environ.get("CHAOS_S", "5"))
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 
 pytestmark = pytest.mark.timeout(STORM_S + 2 * CLIENT_PATIENCE_S)

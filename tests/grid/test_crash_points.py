@@ -1,6 +1,6 @@
 """The broker is killed at a step of a scripted run, in a run for each; at every third, again after its restart.
 
-`make test` tries one step in four, `make soak` every step.
+`make test` tries one step in seven, `make soak` every step.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 # Fewer would mean that the script does not do what it says.
 ENOUGH_STEPS = 150
 # Of the steps, `make test` tries one in so many.
-ONE_IN = 4
+ONE_IN = 7
 # At every step of so many, the broker is killed again after its restart.
 AGAIN = 3
 

@@ -29,7 +29,7 @@ HEARTBEAT_S = 0.5
 # After a failure that is nobody's the broker is careful for a while, and would blame whoever is there at the next one.
 CAREFUL_S = 12.0
 # Of the methods, `make test` lets one in so many raise, and `make soak` each.
-ONE_IN = 3
+ONE_IN = 5
 # Honest work of each episode, and how long it may take: a PC that is refused keeps its work until its lease is over.
 WORK = [0.1, 0.3, 0.2, 1.2]
 DONE_S = 90.0

@@ -12,7 +12,7 @@ from tests.counting import COUNTS
 from tests.grid.sweep import all_cores, said, seeds_of, sweep
 
 # `make soak` tries 20,000.
-SEEDS = 120
+SEEDS = 60
 # Several times what they take, for machines that are busy.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

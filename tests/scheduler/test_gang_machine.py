@@ -488,4 +488,4 @@ class GangMachine(RuleBasedStateMachine):
 
 
 TestGangs = pytest.mark.timeout(300)(GangMachine.TestCase)
-TestGangs.settings = settings(max_examples=settings().max_examples, stateful_step_count=40)
+TestGangs.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
