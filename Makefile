@@ -38,9 +38,12 @@ demo: $(READY) ## a broker, four workers that come and go, and a real bag of tas
 	$(BIN)/deskgrid demo $(ARGS)
 
 # What has a bound of time runs alone, and is tried twice: the first time, another program may have had the machine.
+# Their files: to collect all others takes ten seconds.
+ALONE = $(shell grep -rlE 'mark\.alone\b' tests --include='test_*.py')
+
 test: $(READY) types ## all tests; then that the pure parts are covered completely
 	$(BIN)/python -m pytest $(if $(COVER),-m 'not alone' --cov --cov-report= --numprocesses $(BESIDE) --dist worksteal) $(ARGS)
-	$(if $(COVER),$(BIN)/python -m pytest -m alone || $(BIN)/python -m pytest -m alone --last-failed)
+	$(if $(COVER),$(BIN)/python -m pytest -m alone $(ALONE) || $(BIN)/python -m pytest -m alone --last-failed $(ALONE))
 	$(if $(COVER),@$(MAKE) --no-print-directory cover)
 
 # Generated tests try the same examples on each Python, and those with a bound of time need a quiet machine. With LESS=1,

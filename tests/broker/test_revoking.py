@@ -188,9 +188,10 @@ def test_strangers_make_room_for_each_other_and_keep_nobody_out(
 def test_who_says_nothing_is_cut_off_in_time(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FIRST_WORD_S", 0.3)
     with closing(stranger(grid)) as silent, closing(SocketLine(grid.broker.line("client"), monitored=True)) as mute:
-        assert mute.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        assert eventually(lambda: mute.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED)
         assert has_ended(silent)
-        assert mute.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED  # it was cut off, and dialled again
+        # It was cut off, and dialled again; on a busy machine it may be cut off before it has shaken hands.
+        assert eventually(lambda: mute.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
 
 def test_one_address_that_dials_on_and_on_is_turned_away_until_the_second_is_over(

@@ -10,7 +10,8 @@ from tests.hostile.lab import Lab, Raw
 from tests.hostile.limits import GROWTH, LARGE, size_of, unharmed
 from tests.peers import COMMAND
 
-pytestmark = pytest.mark.alone
+# Seconds of large messages, which would find little more on a second Python.
+pytestmark = pytest.mark.slow
 
 TEMPLATE_DIGEST = hashlib.sha256(COMMAND).hexdigest()
 LONG = 60 * 2**20
@@ -63,6 +64,7 @@ def test_a_worker_name_of_5_000_digits_does_not_keep_anybody_from_seeing_the_sta
     shown(place)
 
 
+@pytest.mark.alone
 def test_workers_with_60_mib_of_plan_are_not_remembered_by_the_broker(place: Lab) -> None:
     with place.pinging() as pings:
         for number, raw in enumerate(joining(place, PLANS)):
@@ -90,6 +92,7 @@ def test_no_text_of_a_worker_makes_the_log_long(place: Lab) -> None:
     assert len(place.said) < LOG
 
 
+@pytest.mark.alone
 def test_a_worker_with_two_million_windows_is_refused_at_no_cost(place: Lab) -> None:
     (raw,) = joining(place, 1)
     windows = [[float(number) for number in range(WINDOWS)], [0.5]]
@@ -100,7 +103,6 @@ def test_a_worker_with_two_million_windows_is_refused_at_no_cost(place: Lab) -> 
     unharmed(place, pings, f"a worker of {WINDOWS:,} windows, then a question")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mib", [7, 60])  # which is refused; which no message of a peer may have
 def test_mebibytes_of_claimed_output_do_not_keep_its_owner_from_reading_the_log(place: Lab, mib: int) -> None:
     client = place.client()

@@ -20,7 +20,7 @@ CONNECTIONS, LOGS = (40 if LARGE else 8), 400
 OUTPUT = 60 * 1024
 # Bags of which the answers are read together: who sends far more, and reads nothing, is cut off.
 AT_ONCE = 500
-BAGS, MANY_BAGS = 400, (60_000 if LARGE else 3_000)
+BAGS, MANY_BAGS = (400, 60_000) if LARGE else (150, 3_000)
 QUESTIONS, STATUSES = 1_000, 320
 # Submissions as long as a message may be: of gigabytes, a submitter is over its quota.
 LONG_ONES = 100 if LARGE else 20

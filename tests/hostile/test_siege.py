@@ -8,7 +8,7 @@ from tests.counting import COUNTS
 from tests.hostile.limits import GROWTH, P99, SLACK, WORST
 from tests.hostile.siege import ROLES, siege
 
-COUNT, PER_S = 4_000, 1_000.0
+COUNT, PER_S = 2_500, 1_000.0
 
 
 @pytest.mark.alone
