@@ -43,8 +43,9 @@ sys.meta_path.insert(0, OneName())
 FOLDERS = ("scheduler", "wire", "broker", "client", "cli", "screen", "worker", "papers/policies")
 COVERING = tuple(f"tests/{folder}/" for folder in FOLDERS)
 
-# Folders whose tests only compute: they need no process, socket or package whose behaviour depends on the Python.
-PURE = tuple(f"tests/{folder}/" for folder in ("scheduler", "papers", "sleepbench", "architecture", "mutations"))
+# Tests that only compute, on virtual time if any: nothing in them depends on the Python that runs them.
+COMPUTING = ("scheduler/", "papers/", "sleepbench/", "architecture/", "mutations/", "grid/", "docs/test_pages.py")
+PURE = tuple(f"tests/{place}" for place in COMPUTING)
 
 settings.register_profile(
     "fixed",

@@ -125,6 +125,7 @@ def test_a_pass_looks_at_some_attempts_and_the_next_at_the_others() -> None:
     assert grid.scheduler.wakes_at == DUE_S + AGAIN_S
 
 
+@pytest.mark.no_cover
 def test_looks_that_are_out_of_date_do_not_pile_up() -> None:
     grid = Tail()
     grid.pc("a", slots=2)

@@ -145,6 +145,7 @@ def test_a_pass_costs_the_same_however_many_can_never_start(need: Need) -> None:
     assert costs[1] <= costs[0] + 10
 
 
+@pytest.mark.no_cover
 def test_those_that_are_submitted_again_and_again_do_not_delay_others(lab: Lab) -> None:
     for bag in range(0, 60, 2):
         lab.submit(*[1.0] * 20, need=NOBODY, bag=bag)
@@ -218,6 +219,7 @@ def test_a_gang_that_comes_back_when_it_can_start_no_longer_is_left_out(lab: Lab
     assert list(lab.starts()) == [task]
 
 
+@pytest.mark.no_cover
 def test_of_very_many_that_come_back_the_first_are_first_and_none_is_forgotten(lab: Lab) -> None:
     """Also those that came later, and never had to be left out."""
     long = lab.submit(*[1000.0 + number % 7 for number in range(40)])

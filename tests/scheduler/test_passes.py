@@ -89,6 +89,7 @@ def test_a_pass_may_decide_something(most: float) -> None:
         grid.tell(ev.PassDue(most))
 
 
+@pytest.mark.no_cover
 def test_a_bounded_pass_postpones_some_of_many_tasks_and_the_next_ones_the_others() -> None:
     grid, count = Grid(packing()), 2 * POSTPONED_RUNS + 10
     grid.pc("pc0", slots=5)

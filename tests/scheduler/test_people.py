@@ -52,6 +52,7 @@ def test_who_is_further_ahead_waits_until_nothing_of_the_others_fits() -> None:
     grid.expect(a=short, a_1=longer[:1])
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", [pgs(0), fcfs(), packing()])
 @pytest.mark.parametrize("before_s", [0.0, 1e6])
 def test_who_has_nothing_on_a_slot_gets_the_next_free_one_beside_somebody_who_is_busy(
@@ -188,6 +189,7 @@ def test_of_ones_own_bags_those_of_a_higher_priority_come_first_and_the_others_f
     grid.expect(a=high[:1], a_1=low)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", [pgs(queue_length=0), fcfs(), packing()])
 def test_many_categories_have_their_turns_in_one_pass(policy: Any) -> None:
     grid = Grid(policy)

@@ -342,6 +342,7 @@ def test_what_is_known_of_a_bag_goes_with_it() -> None:
     grid.expect()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", [make_policy("pgs"), make_policy("fcfs")], ids=["pgs", "fcfs"])
 def test_one_broken_pc_among_many_costs_a_bag_a_few_crashes(policy: Policy) -> None:
     """It is always idle, so without a rest it would eat the bag: 3 crashes each for most of its tasks."""

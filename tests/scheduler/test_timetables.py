@@ -292,6 +292,7 @@ def test_what_has_not_begun_when_its_window_closes_is_not_killed() -> None:
     assert (run.counters.kills, run.counters.wasted_s) == (0, 0)
 
 
+@pytest.mark.no_cover
 def test_jitter_only_delays_by_the_seed_and_as_much_as_it_says() -> None:
     def taken(seed: int, jitter: float) -> list[float]:
         conditions = Conditions(jitter=jitter, seed=seed)

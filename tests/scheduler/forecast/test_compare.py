@@ -51,6 +51,7 @@ def medians(picture: Picture, *changes: ImaginedChange) -> list[float]:
     return [answer.when.median / HOUR if answer.when else inf for answer in compare(picture, 1, changes, PACKING, DICE)]
 
 
+@pytest.mark.no_cover
 def test_answers_stand_beside_each_other() -> None:
     found = medians(
         GRID,
@@ -181,6 +182,7 @@ def test_pcs_that_can_never_have_the_environment_of_tasks_do_not_count() -> None
 # --- another policy --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 def test_another_policy_is_tried_by_the_simulator() -> None:
     # One PC is about to close. FCFS does not know that, and gives it tasks that it cannot end.
     pcs = (

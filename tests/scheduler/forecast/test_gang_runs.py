@@ -354,6 +354,7 @@ def test_of_those_whose_patience_has_ended_that_with_the_earliest_end_comes_firs
     assert ends(Picture(pcs(4), (small, patient(-9.0, 2, 1, FOUR)))) == {1: 2_010.0, 2: 10.0}
 
 
+@pytest.mark.no_cover
 def test_a_gang_that_is_overtaken_begins_when_the_scheduler_would_begin_it() -> None:
     small = [300.0] * 40
     stream = [Arrival(small, small, need=TWO, at=20.0 + 1_500.0 * batch) for batch in range(11)]
