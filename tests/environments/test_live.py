@@ -15,7 +15,7 @@ from deskgrid import File, Grid, task, wire
 from deskgrid.client.link import Link
 from deskgrid.errors import BagRejected, RequestFailed
 from tests.environments.tasks import by_value, measured, total
-from tests.live import ROOT, LiveGrid, live_grid
+from tests.live import ROOT, WORKER, LiveGrid, live_grid
 from tests.waiting import eventually
 from tests.wheels import installed_wheel, make_wheel
 
@@ -161,7 +161,7 @@ def test_a_pc_without_numpy_and_without_any_index_runs_a_bag_that_uses_numpy(
             str(pc),
             "-m",
             "deskgrid.cli",
-            "worker",
+            *WORKER,
             "--join",
             ready.worker_line,
             "--home",

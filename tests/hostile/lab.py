@@ -28,7 +28,7 @@ from deskgrid.wire.joinline import JoinLine, Keys, Side, parse_join_line
 from deskgrid.wire.key_pair import new_pair
 from tests.commands import Command
 from tests.hostile.forging import Frames, packed
-from tests.live import ROOT
+from tests.live import ROOT, WORKER
 from tests.memory import most_resident, resident, swapped
 from tests.pace import typical
 from tests.peers import BareWorker, Client, Peer, SocketLine
@@ -283,7 +283,7 @@ class Lab:
         """An honest PC, in a process of its own, which has joined."""
         line = self.home / "worker.join"
         own = ["--home", str(self._folder / "pcs"), "--name", name]
-        arguments = ["worker", "--join", f"@{line}", *own, "--slots", str(slots)]
+        arguments = [*WORKER, "--join", f"@{line}", *own, "--slots", str(slots)]
         worker = self._stack.enter_context(closing(Command(arguments, self._place, self._folder / f"{name}.log")))
         self.workers.append(worker)
         client = self.client()
