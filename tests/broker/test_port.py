@@ -330,4 +330,4 @@ def test_who_connects_while_another_is_let_in_is_heard(tmp_path: Path, monkeypat
                 heard.add(message[2])
             return heard == {b"1", b"2"}
 
-        assert eventually(both_are_heard, 5.0), f"heard are {heard}"
+        assert eventually(both_are_heard), f"heard are {heard}"

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from deskgrid.cli.lifetime import CLOSING, LogFormat, Stopping
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def test_nothing_asks_to_stop_at_first() -> None:
@@ -38,7 +38,7 @@ def test_the_end_of_stdin_asks_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def read(descriptor: int, size: int) -> bytes:
         assert descriptor == 0
-        assert held.wait(10)
+        assert held.wait(PATIENCE_S)
         return next(chunks)
 
     monkeypatch.setattr("deskgrid.cli.lifetime.os.read", read)

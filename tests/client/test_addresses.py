@@ -12,6 +12,7 @@ from deskgrid.client.grid import Grid
 from deskgrid.errors import GridUnreachable
 from deskgrid.wire.joinline import JoinLine
 from tests.client.fakebroker import FakeGrid
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_a_grid_is_found_on_the_second_address_although_something_listens_on_the
     named["both"] = ["127.0.0.2", "127.0.0.1"]
     port = fake.broker.port
     with socket.create_server(("127.0.0.2", port)), Grid(f"client@both:{port}/insecure") as grid:
-        assert grid.submit(abs, -1).result(10) == 1
+        assert grid.submit(abs, -1).result(PATIENCE_S) == 1
 
 
 def test_the_diagnosis_names_each_address_that_was_tried(named: dict[str, list[str]]) -> None:

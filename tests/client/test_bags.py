@@ -26,7 +26,7 @@ from deskgrid.client.whatif import Change
 from deskgrid.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
 from deskgrid.wire import Outcome
 from tests.client.fakebroker import FakeGrid
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def double(x: int) -> int:
@@ -228,7 +228,7 @@ def test_a_task_brings_its_prediction(fake: FakeGrid, grid: Grid) -> None:
 def test_a_generator_is_taken_no_faster_than_the_broker_accepts(fake: FakeGrid, grid: Grid) -> None:
     taken = 0
     accepting = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not accepting.wait(10)
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not accepting.wait(PATIENCE_S)
 
     def items() -> Iterator[int]:
         nonlocal taken
@@ -243,7 +243,7 @@ def test_a_generator_is_taken_no_faster_than_the_broker_accepts(fake: FakeGrid, 
     submitting.join(0.3)  # time enough to take them all, if it would
     ahead = taken
     accepting.set()
-    submitting.join(10)
+    submitting.join(PATIENCE_S)
     assert ahead <= (submission.WINDOW + 1) * wire.BATCH_ROWS
     assert taken == 20 * wire.BATCH_ROWS - 1
 

@@ -14,7 +14,7 @@ from deskgrid.client.task import task
 from deskgrid.errors import BagRejected, GridClosed
 from tests.client.fakebroker import FakeGrid
 from tests.client.test_futures import double
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 class Model:
@@ -31,7 +31,7 @@ def said(fake: FakeGrid) -> tuple[Any, ...]:
 
 def test_a_grid_has_defaults_for_calls_bags_and_commands(fake: FakeGrid) -> None:
     with Grid(fake.line, runtime="1min", retries=2, priority=3, name="sweep") as grid:
-        assert grid.submit(double, 1).result(10) == 2
+        assert grid.submit(double, 1).result(PATIENCE_S) == 2
         assert said(fake) == (60.0, 2, 3, None)
         assert list(grid.map(double, [1])) == [2]
         assert said(fake) == (60.0, 2, 3, None)
@@ -44,7 +44,7 @@ def test_a_grid_has_defaults_for_calls_bags_and_commands(fake: FakeGrid) -> None
 
 def test_what_is_said_of_a_task_or_a_bag_comes_before_the_defaults(fake: FakeGrid) -> None:
     with Grid(fake.line, runtime=60, retries=2) as grid:
-        grid.submit(task(double, runtime=5, retries=0, timeout=9), 1).result(10)
+        grid.submit(task(double, runtime=5, retries=0, timeout=9), 1).result(PATIENCE_S)
         assert said(fake) == (5.0, 0, 0, 9.0)
         grid.bag(task(double, timeout=7), [1], runtime=6, retries=1, name="mine")
         assert said(fake) == (6.0, 1, 0, 7.0)
@@ -55,9 +55,9 @@ def test_what_is_said_of_a_task_or_a_bag_comes_before_the_defaults(fake: FakeGri
 def test_a_view_has_the_defaults_of_its_grid_and_its_own(fake: FakeGrid, grid: Grid) -> None:
     view = grid.using(runtime=60, timeout=90).using(retries=4)
     assert isinstance(view, Executor)
-    assert view.submit(double, 1).result(10) == 2
+    assert view.submit(double, 1).result(PATIENCE_S) == 2
     assert said(fake) == (60.0, 4, 0, 90.0)
-    assert grid.submit(double, 1).result(10) == 2
+    assert grid.submit(double, 1).result(PATIENCE_S) == 2
     assert said(fake) == (None, 0, 0, None)
     assert grid.attach(view.bag(double, [3]).id).results() == [6]
 
@@ -75,7 +75,7 @@ def test_leaving_a_view_waits_for_its_calls_and_leaves_the_grid_open(fake: FakeG
     with pytest.raises(GridClosed):
         view.submit(double, 1)
     fake.broker.run(next(iter(fake.memory.bags)), 0)
-    assert other.result(10) == 10
+    assert other.result(PATIENCE_S) == 10
 
 
 def _program(fake: FakeGrid, place: int) -> str | None:
@@ -88,7 +88,7 @@ def test_views_end_with_their_grid(fake: FakeGrid, wait: bool) -> None:
     view = grid.using(runtime=1)
     future = view.submit(double, 2)
     grid.shutdown(wait=wait)
-    assert future.result(10) == 4
+    assert future.result(PATIENCE_S) == 4
     assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)
     with pytest.raises(GridClosed):
         view.submit(double, 1)
@@ -96,7 +96,7 @@ def test_views_end_with_their_grid(fake: FakeGrid, wait: bool) -> None:
 
 def test_a_view_keeps_its_grid_open(fake: FakeGrid) -> None:
     view = Grid(fake.line).using(runtime=1)
-    assert view.submit(double, 2).result(10) == 4
+    assert view.submit(double, 2).result(PATIENCE_S) == 4
     assert fake.memory.of(wire.Goodbye) == []
     view.shutdown()
     del view
@@ -104,7 +104,7 @@ def test_a_view_keeps_its_grid_open(fake: FakeGrid) -> None:
 
 
 def test_a_view_that_nobody_holds_lives_until_its_calls_have_ended(fake: FakeGrid, grid: Grid) -> None:
-    assert grid.using(retries=1).submit(double, 2).result(10) == 4
+    assert grid.using(retries=1).submit(double, 2).result(PATIENCE_S) == 4
     assert list(grid.using(retries=1).map(double, range(5))) == [0, 2, 4, 6, 8]
 
 
@@ -131,21 +131,21 @@ def forgotten(fake: FakeGrid) -> list[str]:
 def test_calls_are_forgotten_when_they_have_ended_and_bags_are_not(fake: FakeGrid) -> None:
     with Grid(fake.line) as grid:
         bag = grid.bag(double, [1])
-        assert grid.submit(double, 1).result(10) == 2
+        assert grid.submit(double, 1).result(PATIENCE_S) == 2
         assert forgotten(fake) == []  # more may come
     assert forgotten(fake) == [id for id in fake.memory.bags if id != bag.id]
 
 
 def test_calls_that_somebody_wants_to_keep_are_kept(fake: FakeGrid) -> None:
     with Grid(fake.line, keep=True) as grid:
-        assert grid.submit(double, 1).result(10) == 2
+        assert grid.submit(double, 1).result(PATIENCE_S) == 2
     assert [bag.options.keep for bag in fake.memory.bags.values()] == [True]
     assert forgotten(fake) == []
 
 
 def test_calls_of_a_view_are_forgotten_when_it_is_left(fake: FakeGrid, grid: Grid) -> None:
     with grid.using(runtime=1) as view:
-        assert view.submit(double, 1).result(10) == 2
+        assert view.submit(double, 1).result(PATIENCE_S) == 2
     assert len(forgotten(fake)) == 1
 
 
@@ -154,7 +154,7 @@ def test_a_broker_that_does_not_answer_holds_nobody_up_for_long(
 ) -> None:
     monkeypatch.setattr("deskgrid.client.futures.CANCEL_S", 0.05)
     with Grid(fake.line) as grid:
-        assert grid.submit(double, 1).result(10) == 2
+        assert grid.submit(double, 1).result(PATIENCE_S) == 2
         fake.broker.lose = lambda message: True
 
 
@@ -165,7 +165,7 @@ def test_calls_have_names_for_people(fake: FakeGrid, grid: Grid) -> None:
     here = test_calls_have_names_for_people.__code__.co_firstlineno
     functions: list[Callable[..., Any]] = [inner, lambda x: x, partial(double), partial(lambda x: x), Model(), abs]
     for function in functions:
-        grid.submit(function, 1).result(10)
+        grid.submit(function, 1).result(PATIENCE_S)
     list(grid.map(double, range(4), chunksize=2))
     names = [bag.name for bag in fake.memory.bags.values()]
     assert names[0] == "test_calls_have_names_for_people.inner"

@@ -30,7 +30,7 @@ from deskgrid.errors import (
 from deskgrid.wire import VALUE_BYTES
 from tests.architecture.reading import ROOT
 from tests.live import LiveGrid, live_grid
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 # A user's program, beside modules of its own, most of which have names of our folders.
 PROJECT = {
@@ -212,7 +212,7 @@ def test_what_waits_is_explained_and_can_be_cancelled(grid: Grid) -> None:
     assert "task" in bag.explain()
     assert not bag.wait(0)
     assert bag.cancel() == 6
-    assert bag.wait(10)
+    assert bag.wait(PATIENCE_S)
     assert {type(error) for error in bag.results(errors="return")} == {TaskCancelled}
     bag.forget()
     assert bag.id not in [row["bag"] for row in grid.bags()]

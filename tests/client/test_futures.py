@@ -32,7 +32,7 @@ from deskgrid.errors import (
 )
 from deskgrid.wire import Outcome, batches
 from tests.client.fakebroker import FakeGrid
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def double(x: int) -> int:
@@ -91,8 +91,8 @@ def fill(fake: FakeGrid, grid: Grid) -> list[Future[int]]:
 
 
 def test_a_call_has_its_result(grid: Grid) -> None:
-    assert grid.submit(double, 21).result(10) == 42
-    assert grid.submit(keyed, 1, y=2).result(10) == (1, 2)
+    assert grid.submit(double, 21).result(PATIENCE_S) == 42
+    assert grid.submit(keyed, 1, y=2).result(PATIENCE_S) == (1, 2)
 
 
 def test_an_exception_is_the_calls_own_with_its_remote_traceback(grid: Grid) -> None:
@@ -126,7 +126,7 @@ def test_a_callback_may_ask_the_grid(fake: FakeGrid, grid: Grid) -> None:
         asked.set()
 
     grid.submit(double, 1).add_done_callback(callback)
-    assert asked.wait(10)
+    assert asked.wait(PATIENCE_S)
     assert told == [(2, {"schema": 1})]
 
 
@@ -138,10 +138,10 @@ def test_a_callback_that_exits_leaves_the_other_futures_alone(
 
     # A future that has ended would call back at once, in this thread.
     added = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not added.wait(10)
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not added.wait(PATIENCE_S)
     grid.submit(double, 1).add_done_callback(leave)
     added.set()
-    assert grid.submit(negated, 1).result(10) == -1
+    assert grid.submit(negated, 1).result(PATIENCE_S) == -1
     assert eventually(lambda: "a callback of a future failed" in caplog.text)
 
 
@@ -151,7 +151,7 @@ def test_a_grid_that_only_its_future_holds_stays_open(fake: FakeGrid) -> None:
     gc.collect()
     assert eventually(lambda: bool(fake.memory.bags))
     fake.broker.run(next(iter(fake.memory.bags)), 0)
-    assert future.result(10) == 8
+    assert future.result(PATIENCE_S) == 8
     assert eventually(lambda: gc.collect() >= 0 and len(fake.memory.of(wire.Goodbye)) == 1)
 
 
@@ -162,7 +162,7 @@ def test_the_first_calls_leave_at_once_and_those_that_follow_together(fake: Fake
     futures = fill(fake, grid)
     futures += [grid.submit(double, n) for n in range(WINDOW, 100)]
     fake.broker.withhold = False
-    assert [future.result(10) for future in futures] == [2 * n for n in range(100)]
+    assert [future.result(PATIENCE_S) for future in futures] == [2 * n for n in range(100)]
     assert sent_calls(fake) == [*[1] * WINDOW, 100 - WINDOW]
     assert [submit.first for submit in fake.memory.of(wire.Submit)] == [*range(WINDOW), WINDOW]
 
@@ -170,7 +170,7 @@ def test_the_first_calls_leave_at_once_and_those_that_follow_together(fake: Fake
 def test_calls_of_a_function_are_in_one_open_bag_that_closes_with_the_grid(fake: FakeGrid) -> None:
     with Grid(fake.line) as grid:
         for n in range(3):
-            grid.submit(double, n).result(10)
+            grid.submit(double, n).result(PATIENCE_S)
         (bag,) = fake.memory.bags.values()
         assert (len(bag.payloads), bag.name, bag.closed) == (3, "double", False)
     assert eventually(lambda: bag.closed)
@@ -179,7 +179,7 @@ def test_calls_of_a_function_are_in_one_open_bag_that_closes_with_the_grid(fake:
 def test_results_are_asked_for_once_and_no_more_after_the_last(fake: FakeGrid) -> None:
     with Grid(fake.line) as grid:
         for n in range(3):
-            grid.submit(double, n).result(10)
+            grid.submit(double, n).result(PATIENCE_S)
         asked = fake.memory.asked_for_results
         assert eventually(lambda: len(asked()) == 4)
     assert asked() == [0, 1, 2, 3]
@@ -188,16 +188,16 @@ def test_results_are_asked_for_once_and_no_more_after_the_last(fake: FakeGrid) -
 def test_a_result_is_unpickled_once_and_by_whoever_wants_it(fake: FakeGrid, grid: Grid) -> None:
     future = grid.submit(Made, Unpickled)
     assert eventually(future.done)
-    value = future.result(10)
+    value = future.result(PATIENCE_S)
     assert value.thread is threading.current_thread()
     assert future.exception(10) is None
-    assert future.result(10) is value
+    assert future.result(PATIENCE_S) is value
 
 
 def test_a_result_that_cannot_be_unpickled_is_an_error_whichever_way_one_asks(grid: Grid) -> None:
     future = grid.submit(Made, unreadable)
     with pytest.raises(ResultUnreadable, match="cannot be unpickled") as caught:
-        future.result(10)
+        future.result(PATIENCE_S)
     assert future.exception(10) is caught.value
     assert wait([future], 10).done == {future}
 
@@ -210,7 +210,7 @@ def test_callbacks_do_not_run_on_the_thread_that_talks_with_the_broker(fake: Fak
     future.add_done_callback(lambda done: names.append(threading.current_thread().name))
     (bag,) = fake.memory.bags
     fake.broker.run(bag, 0)
-    assert future.result(10) == 4
+    assert future.result(PATIENCE_S) == 4
     assert eventually(lambda: len(names) == 1)
     assert names == ["deskgrid-futures"]
 
@@ -231,22 +231,22 @@ def test_a_callback_can_still_ask_when_the_last_future_is_settled_beside_it(fake
     grid.shutdown(wait=False)
     calls = list(fake.memory.bags)[1]
     fake.broker.run(calls, 0)
-    assert asking.wait(10)
+    assert asking.wait(PATIENCE_S)
     fake.broker.run(calls, 1)
-    assert eventually(lambda: told == [1], 3)
+    assert eventually(lambda: told == [1])
     assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)
 
 
 def test_a_prediction_goes_with_its_call(fake: FakeGrid, grid: Grid) -> None:
     for runtime in (10, 20, 30):
-        grid.submit(task(double, runtime=runtime), 1).result(10)
+        grid.submit(task(double, runtime=runtime), 1).result(PATIENCE_S)
     (bag,) = fake.memory.bags.values()
     assert bag.runtimes == [10.0, 20.0, 30.0]
 
 
 def test_other_options_make_another_bag(fake: FakeGrid, grid: Grid) -> None:
     for job in (double, task(double, 1), task(double, 1, timeout=9), task(double, 1, retries=2)):
-        grid.submit(job, 1).result(10)
+        grid.submit(job, 1).result(PATIENCE_S)
     assert len(fake.memory.bags) == 4
     programs = {submit.options.program for submit in fake.memory.of(wire.Submit)}
     assert len(programs) == 1, "all calls of one Grid are of one program"
@@ -266,21 +266,21 @@ def test_what_a_function_refers_to_is_as_it_is_at_each_call(grid: Grid) -> None:
 
     first = grid.submit(scaled, 10)
     factor[0] = 2
-    assert (first.result(10), grid.submit(scaled, 10).result(10)) == (10, 20)
+    assert (first.result(PATIENCE_S), grid.submit(scaled, 10).result(PATIENCE_S)) == (10, 20)
 
 
 def test_a_function_made_for_each_call_makes_no_bag_for_each(fake: FakeGrid, grid: Grid) -> None:
     futures = [grid.submit(lambda n=n: n + 1) for n in range(OWN_BAGS + 30)]
-    assert [future.result(10) for future in futures] == [n + 1 for n in range(OWN_BAGS + 30)]
+    assert [future.result(PATIENCE_S) for future in futures] == [n + 1 for n in range(OWN_BAGS + 30)]
     more = [grid.submit(partial(double, n)) for n in range(5)]
-    assert [future.result(10) for future in more] == [2 * n for n in range(5)]
+    assert [future.result(PATIENCE_S) for future in more] == [2 * n for n in range(5)]
     assert len(fake.memory.bags) <= OWN_BAGS + 2
 
 
 def test_a_bag_that_is_full_is_followed_by_another(fake: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_stream, "BAG_CALLS", 3)
     with Grid(fake.line) as grid:
-        assert [grid.submit(double, n).result(10) for n in range(7)] == [2 * n for n in range(7)]
+        assert [grid.submit(double, n).result(PATIENCE_S) for n in range(7)] == [2 * n for n in range(7)]
         assert [len(bag.payloads) for bag in fake.memory.bags.values()] == [3, 3, 1]
     assert eventually(lambda: all(bag.closed for bag in fake.memory.bags.values()))
 
@@ -291,7 +291,7 @@ def test_a_message_keeps_to_the_limits_of_a_batch(fake: FakeGrid, grid: Grid, mo
     numbers = [256**size for size in (4_000, 4_000, 4_000, 20_000, 1)]
     futures = [grid.submit(double, number) for number in numbers]
     fake.broker.withhold = False
-    assert [future.result(10) for future in futures] == [2 * number for number in numbers]
+    assert [future.result(PATIENCE_S) for future in futures] == [2 * number for number in numbers]
     assert sent_calls(fake) == [*[1] * WINDOW, 2, 1, 1, 1]
 
 
@@ -315,7 +315,7 @@ def test_a_bag_that_the_broker_does_not_take_fails_its_calls_and_the_next_makes_
     fake.broker.lose = lambda message: isinstance(message, wire.Blob)
     assert isinstance(grid.submit(double, 1).exception(10), BagRejected)
     fake.broker.lose = lambda message: False
-    assert grid.submit(double, 1).result(10) == 2
+    assert grid.submit(double, 1).result(PATIENCE_S) == 2
 
 
 def test_a_bag_that_the_broker_no_longer_has_fails_its_calls(fake: FakeGrid, grid: Grid) -> None:
@@ -344,7 +344,7 @@ def test_a_call_that_was_sent_is_cancelled_on_the_grid(fake: FakeGrid, grid: Gri
         futures[1].result()
     assert eventually(lambda: fake.memory.asked("cancel") == [{"bag": bag_id, "items": [1]}])
     fake.broker.run(bag_id, 0, 2)
-    assert [futures[0].result(10), futures[2].result(10)] == [0, 4]
+    assert [futures[0].result(PATIENCE_S), futures[2].result(PATIENCE_S)] == [0, 4]
     assert not futures[0].cancel()
 
 
@@ -359,7 +359,7 @@ def test_a_call_that_waits_here_never_leaves(fake: FakeGrid, grid: Grid) -> None
     second, third = grid.submit(double, 8), grid.submit(double, 9)
     assert second.cancel()
     fake.broker.withhold = False
-    assert [future.result(10) for future in (*before, third)] == [*range(0, 2 * WINDOW, 2), 18]
+    assert [future.result(PATIENCE_S) for future in (*before, third)] == [*range(0, 2 * WINDOW, 2), 18]
     (bag,) = fake.memory.bags.values()
     assert len(bag.payloads) == WINDOW + 1
     assert fake.memory.asked("cancel") == []
@@ -378,7 +378,7 @@ def test_many_cancelled_calls_make_few_messages(fake: FakeGrid, grid: Grid) -> N
     futures = [grid.submit(double, n) for n in range(200)]
     _bag_ids(fake, 200)
     answered = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(10)
+    fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(PATIENCE_S)
     assert all(future.cancel() for future in futures)
     answered.set()
     assert eventually(lambda: sum(len(args["items"]) for args in fake.memory.asked("cancel")) == 200)
@@ -391,7 +391,7 @@ def test_a_call_that_somebody_else_cancels_is_cancelled(fake: FakeGrid, grid: Gr
     (bag_id,) = _bag_ids(fake, 1)
     grid.attach(bag_id).cancel()
     with pytest.raises(CancelledError):
-        future.result(10)
+        future.result(PATIENCE_S)
 
 
 # --- map -------------------------------------------------------------------------------------------------------------
@@ -515,7 +515,7 @@ def test_shutdown_without_waiting_returns_and_closes_when_all_is_settled(fake: F
     with pytest.raises(GridClosed):
         grid.bag(double, [1])
     fake.broker.run(bag_id, 0)
-    assert future.result(10) == 4
+    assert future.result(PATIENCE_S) == 4
     assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)
 
 
@@ -561,7 +561,7 @@ def test_calls_cancelled_one_by_one_are_cancelled_on_the_grid_before_the_connect
     futures = [grid.submit(double, n) for n in range(6)]
     (bag_id,) = _bag_ids(fake, 6)
     answered = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(10)
+    fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(PATIENCE_S)
     threading.Timer(0.05, answered.set).start()
     with pytest.raises(KeyboardInterrupt), grid:
         interrupted()
@@ -578,7 +578,7 @@ def test_an_interrupt_waits_until_the_broker_has_answered_its_orders(fake: FakeG
     grid.submit(negated, 2)
     _bag_ids(fake, 2)
     answered = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(10)
+    fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(PATIENCE_S)
     threading.Timer(0.3, answered.set).start()
     with pytest.raises(KeyboardInterrupt), grid:
         raise KeyboardInterrupt
@@ -615,7 +615,7 @@ def test_calls_that_have_not_left_when_the_program_ends_still_leave(fake: FakeGr
     fake.memory.hold = True
     grid = Grid(fake.line)
     answered = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(PATIENCE_S)
     futures = [grid.submit(double, n) for n in range(5)]
     threading.Timer(0.05, answered.set).start()
     release: Callable[[], object] = grid._release
@@ -636,13 +636,13 @@ def test_a_function_that_is_called_again_has_a_bag_of_its_own_however_many_there
     fake: FakeGrid, grid: Grid
 ) -> None:
     for number in range(OWN_BAGS):
-        grid.submit(numbered(number)).result(10)
+        grid.submit(numbered(number)).result(PATIENCE_S)
     late = numbered(-1)
     for _ in range(3):
-        assert grid.submit(late).result(10) == -1
+        assert grid.submit(late).result(PATIENCE_S) == -1
     before = len(fake.memory.templates)
     for _ in range(5):
-        assert grid.submit(late).result(10) == -1
+        assert grid.submit(late).result(PATIENCE_S) == -1
     assert len(fake.memory.templates) == before
     (bag,) = [bag for bag in fake.memory.bags.values() if len(bag.payloads) > 2]
     assert len(bag.payloads) == 7  # all but the first, which went with others of its kind
@@ -651,10 +651,10 @@ def test_a_function_that_is_called_again_has_a_bag_of_its_own_however_many_there
 def test_the_bag_of_the_function_that_nobody_called_for_longest_is_closed(fake: FakeGrid, grid: Grid) -> None:
     functions = [numbered(number) for number in range(OWN_BAGS)]
     for function in [*functions, functions[0]]:
-        grid.submit(function).result(10)
+        grid.submit(function).result(PATIENCE_S)
     late = numbered(-1)
     for _ in range(2):
-        grid.submit(late).result(10)
+        grid.submit(late).result(PATIENCE_S)
     assert eventually(lambda: [bag.closed for bag in fake.memory.bags.values()].count(True) == 1)
     assert [bag.closed for bag in fake.memory.bags.values()][:2] == [False, True]
 
@@ -665,7 +665,7 @@ def test_a_large_function_that_changes_between_calls_is_named_with_its_size(
     data = bytearray(400_000)
     for place in range(10):
         data[place] = 1
-        grid.submit(lambda: len(data)).result(10)
+        grid.submit(lambda: len(data)).result(PATIENCE_S)
     (warning,) = caplog.messages
     assert "is sent again and again, 391 K each time" in warning
     assert "changes between calls" in warning
@@ -679,7 +679,7 @@ def test_more_large_functions_in_turn_than_have_bags_are_named(grid: Grid, caplo
         function.__qualname__ = f"f{n}"
     for _ in range(10):
         for function in functions:
-            grid.submit(function).result(10)
+            grid.submit(function).result(PATIENCE_S)
     assert any(f"calls more than {OWN_BAGS} functions in turn" in message for message in caplog.messages)
     assert len(caplog.messages) <= len(functions)
 

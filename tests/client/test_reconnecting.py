@@ -8,7 +8,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.client.grid import Grid
 from tests.client.fakebroker import FakeGrid
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def double(x: int) -> int:
@@ -33,9 +33,9 @@ def test_a_future_survives_a_restart(fake: FakeGrid, grid: Grid, impatient: None
     fake.restart()
     (bag,) = fake.memory.bags
     fake.broker.run(bag, 0)
-    assert future.result(10) == 8
+    assert future.result(PATIENCE_S) == 8
     fake.memory.hold = False
-    assert grid.submit(double, 5).result(10) == 10
+    assert grid.submit(double, 5).result(PATIENCE_S) == 10
 
 
 def test_a_loop_that_was_left_is_not_asked_for_again(fake: FakeGrid, grid: Grid) -> None:
@@ -94,7 +94,7 @@ def test_a_message_that_gets_lost_costs_time_only(fake: FakeGrid, impatient: Non
     fake.broker.lose = lose_the_first
     with Grid(fake.line) as grid:
         assert grid.bag(double, [1, 2]).results() == [2, 4]
-        assert [future.result(10) for future in [grid.submit(double, 3)]] == [6]
+        assert [future.result(PATIENCE_S) for future in [grid.submit(double, 3)]] == [6]
     assert len(lost) == 1
     assert sum(len(bag.payloads) for bag in fake.memory.bags.values()) == 3
 
@@ -111,7 +111,7 @@ def test_a_silent_broker_is_told_of_once_and_again_when_it_is_back(
     fake.broker.lose = lambda message: False
     assert eventually(lambda: "is back" in caplog.text)
     fake.broker.run(bag.id, 0)
-    waiting.join(10)
+    waiting.join(PATIENCE_S)
     assert not waiting.is_alive()
     assert caplog.text.count("no answer from the broker at") == 1
 

@@ -12,6 +12,7 @@ import pytest
 from deskgrid.client import sources
 from deskgrid.client.sources import stored_pieces
 from deskgrid.wire import LARGE_BYTES, PART_BYTES, Chunks, Payload
+from tests.waiting import PATIENCE_S
 
 
 def sent(pieces: list[memoryview]) -> list[Payload]:
@@ -49,7 +50,7 @@ def test_a_large_object_is_hashed_on_several_threads(monkeypatch: pytest.MonkeyP
 
     def noted(part: Iterable[memoryview]) -> bytes:
         if next(calls) < 2:
-            at_once.wait(10)
+            at_once.wait(PATIENCE_S)
         threads.add(threading.current_thread().name)
         return digest_of(part)
 

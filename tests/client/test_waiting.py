@@ -8,7 +8,7 @@ from deskgrid import wire
 from deskgrid.client.grid import Grid
 from deskgrid.errors import BagRejected
 from tests.client.fakebroker import FakeGrid
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def double(x: int) -> int:
@@ -51,13 +51,13 @@ def test_two_threads_that_wait_are_both_told(fake: FakeGrid, grid: Grid) -> None
     bag = grid.bag(double, [1])
     assert not bag.wait(0)
     told: list[bool] = []
-    threads = [threading.Thread(target=lambda: told.append(bag.wait(10))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: told.append(bag.wait(PATIENCE_S))) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert eventually(lambda: len({watch.request for watch in fake.memory.of(wire.Watch)}) == 2)
     fake.broker.run(bag.id, 0)
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert told == [True, True]
 
 

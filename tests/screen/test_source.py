@@ -28,7 +28,7 @@ from deskgrid.screen.source import AnswerSource
 from deskgrid.screen.view import Page, PendingOrder, ScreenQuestion, ScreenView, progress_of
 from deskgrid.wire.status import StatusDocument
 from tests.screen.builders import BAG, asked, bag, lab, seen, snapshot, worker
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 Answer = dict[str, Any]
 
@@ -172,7 +172,7 @@ def test_an_error_that_is_not_the_brokers_is_not_hidden(opened: Open) -> None:
 def test_a_first_answer_is_news_and_answers_that_nobody_wants_any_more_are_forgotten(opened: Open) -> None:
     broker = Broker(lab(3), worker={"name": "pc"})
     source = opened(broker, worker_of("pc"))
-    assert source.news.wait(10)
+    assert source.news.wait(PATIENCE_S)
     assert eventually(lambda: source.seen().answer(worker_of("pc")) == {"name": "pc"})
     source.want([WantedAnswer(STATUS, 0.01)])
     assert worker_of("pc") not in source.seen().told
@@ -254,7 +254,7 @@ def test_what_came_of_an_order_is_said_once(opened: Open) -> None:
     broker = Broker(lab(3), cancel={"cancelled": 1204})
     source = opened(broker)
     source.order(PendingOrder(cancel_of(BAG, 3), "cancel task 3"))
-    assert source.news.wait(10)
+    assert source.news.wait(PATIENCE_S)
     assert source.said() == "cancel task 3: 1,204 cancelled"
     assert source.said() == ""
     assert ("cancel", {"bag": BAG, "items": (3,)}) in broker.heard
@@ -263,5 +263,5 @@ def test_what_came_of_an_order_is_said_once(opened: Open) -> None:
 def test_a_refused_order_says_why(opened: Open) -> None:
     source = opened(Broker(lab(3), cancel="bag a belongs to ann"))
     source.order(PendingOrder(cancel_of(BAG), "cancel bag a"))
-    assert source.news.wait(10)
+    assert source.news.wait(PATIENCE_S)
     assert source.said() == "bag a belongs to ann"

@@ -79,7 +79,7 @@ def test_pcs_that_stay_are_up_for_the_whole_run() -> None:
     scenario = Scenario(0, tasks=(20.0,) * 8, uptimes=(float("inf"),) * 2, restart=0.0)
     measured = run_live(scenario, SCALE, "pgs", seed=0, progress=lambda done: None).measured
     # Windows are counted from just before the bag is submitted to just after its end.
-    assert 0.0 <= measured.window_s - 2 * measured.makespan_s < 1.0
+    assert 0.0 <= measured.window_s - 2 * measured.makespan_s < measured.makespan_s
     assert measured.kills == 0
 
 

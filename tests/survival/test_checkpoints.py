@@ -177,5 +177,5 @@ def test_a_worker_that_is_stopped_twice_ends_at_once(tmp_path: Path) -> None:
             assert eventually(lambda: grid.status()["workers"][0]["plan"] == "until its tasks have saved", 30.0)
             assert first.poll() is None
             first.terminate()
-            assert first.wait(5.0) == -signal.SIGTERM
+            assert first.wait(30.0) == -signal.SIGTERM
         bag.cancel()

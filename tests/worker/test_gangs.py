@@ -235,7 +235,7 @@ def test_nothing_runs_before_all_are_ready_and_slots_are_given_up_when_the_lease
     again = broker.gang(waits(), call(str(tmp_path)), (pc, [0]), (pc, [1]))
     assert [value(row) for row in broker.ran(again)] == [0, 1]
     assert not gang.results
-    assert eventually(lambda: len([pid for pid in pids if alive(pid)]) <= 2, 5.0)
+    assert eventually(lambda: len([pid for pid in pids if alive(pid)]) <= 2)
 
 
 def test_slots_that_are_given_up_before_the_start_are_free(broker: FakeBroker, tmp_path: Path) -> None:
@@ -510,7 +510,7 @@ def test_each_rank_of_a_command_has_a_folder_with_its_files_and_leaves_others(br
         assert broker.store.files(left) == {f"out-{rank}": b"hello"}
     assert sorted({offer.holder for offer in broker.store.offers}) == ["1.1.0", "1.1.1", "1.1.2"]
     for pc in (a, b):
-        assert eventually(lambda: not list((pc.place / "area").glob("*/1.1.*")), 5.0)  # noqa: B023
+        assert eventually(lambda: not list((pc.place / "area").glob("*/1.1.*")))  # noqa: B023
 
 
 def test_files_that_cannot_come_are_the_error_of_the_rank(broker: FakeBroker) -> None:
