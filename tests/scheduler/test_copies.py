@@ -196,6 +196,15 @@ def test_few_tasks_say_nothing_about_a_pc() -> None:
     assert grid.decide() == ({}, {})
 
 
+def test_tasks_of_bags_without_copies_say_nothing_about_a_pc() -> None:
+    grid = paced(3.0, 1.0, ENOUGH - 1)
+    (task,) = grid.tasks(RUNTIME, bag=1)
+    _, handed = grid.decide()
+    (name,) = handed
+    grid.end(task)
+    assert grid.inside.slots.workers[name].done == ENOUGH - 1
+
+
 def test_the_fastest_pc_gets_the_copy() -> None:
     grid = paced(1.0, 0.5)
     grid.pc("third")
