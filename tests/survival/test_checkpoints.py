@@ -129,6 +129,7 @@ def test_what_is_done_twice_after_a_worker_and_a_broker_are_killed_is_a_period_a
 
 
 @pytest.mark.skipif(os.name != "posix", reason="stops as POSIX does")
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_lets_its_tasks_save_first(tmp_path: Path) -> None:
     log, count = tmp_path / "log", int(6.0 / STEP_S)
     with live_grid(tmp_path / "home") as live, Grid(str(live.broker.line("client"))) as grid:

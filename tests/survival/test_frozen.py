@@ -20,7 +20,10 @@ from tests.waiting import PATIENCE_S, eventually
 # Short, so that the test is; many heartbeats all the same, so that a busy machine loses nobody else.
 LEASE_S = 4.0
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals that stop and continue are POSIX's")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="signals that stop and continue are POSIX's"),
+]
 
 
 @pytest.fixture

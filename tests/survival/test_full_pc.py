@@ -16,6 +16,8 @@ from tests.live import LiveGrid, live_grid
 from tests.survival.conftest import fill
 from tests.waiting import PATIENCE_S, eventually
 
+pytestmark = pytest.mark.slow
+
 REST_S, LONGEST_REST_S = 0.3, 2.0
 # What a worker needs for itself, and the least that a disk has whose files cannot be written.
 LITTLE = 20_000
