@@ -61,18 +61,19 @@ class State(IntEnum):
 
 
 ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+# What may become of a task with an attempt: the attempt goes on or ends, or it fails and the task is tried again. That
+# holds wherever the task is, because the attempt may be one that was given up for lost.
+_ANSWERED = frozenset({State.WAITING, State.BARRED, State.PAUSED, State.SENT, *ENDED})
 # What may become of a task, by where it is. Tests watch every change (see tests/scheduler/conftest.py). An answer that
 # comes late may end a task wherever it is by then; a task that has ended stays so.
 NEXT: dict[State, frozenset[State]] = {
-    # A task whose category changes joins another queue. A restored one is held by the worker that has it. Only an
-    # attempt is paused.
-    State.WAITING: frozenset(State) - {State.PAUSED},
-    State.BARRED: frozenset({State.WAITING, *ENDED}),
-    State.PAUSED: frozenset({State.WAITING, State.BARRED, State.PAUSED, State.SENT, *ENDED}),
-    State.QUEUED: frozenset({State.WAITING, State.BARRED, State.SENT, *ENDED}),
-    # An attempt may be replaced by its copy.
-    State.SENT: frozenset({State.WAITING, State.BARRED, State.PAUSED, State.SENT, *ENDED}),
-    State.HELD: frozenset({State.WAITING, State.BARRED, State.SENT, *ENDED}),
+    # A task whose category changes joins another queue. A restored one is held by the worker that has it.
+    State.WAITING: frozenset(State),
+    State.BARRED: _ANSWERED,
+    State.PAUSED: _ANSWERED,
+    State.QUEUED: _ANSWERED,
+    State.SENT: _ANSWERED,  # an attempt may be replaced by its copy
+    State.HELD: _ANSWERED,
     **dict.fromkeys(ENDED, frozenset[State]()),
 }
 

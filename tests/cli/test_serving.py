@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -316,7 +317,7 @@ def test_for_a_broker_of_another_machine_the_join_line_is_asked_for(agent: Worke
 def test_on_windows_the_line_for_clients_comes_in_the_forms_of_its_shells(
     serve: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr("deskgrid.cli.broker.sys", SimpleNamespace(platform="win32", stdout=sys.stdout))
     lines = deskgrid("broker").stdout.splitlines()
     assert f"set DESKGRID_JOIN={CLIENT_LINE}" in lines
     assert f"$env:DESKGRID_JOIN = '{CLIENT_LINE}'" in lines

@@ -303,7 +303,7 @@ HANGING_WORKERS = {
 from tests.executor.rig import *
 from deskgrid.worker.environments.site import EnvironmentSite
 rig = Rig()
-rig.executor.sites = {"key": EnvironmentSite("identity", sys.argv[1], sys.argv[2], sys.argv[1])}
+rig.executor.sites = {"key": EnvironmentSite("identity", sys.argv[2], sys.argv[1], sys.argv[1])}
 (job,) = rig.jobs(rig.know(python_template(lambda: 1)), call())
 rig.executor.run(0, [job._replace(environment="key")])
 """,

@@ -129,7 +129,7 @@ def test_the_environment_of_a_spare_process_is_in_use(
     rig = rigs(accounts=accounts)
     monkeypatch.setattr(accounts, "count", 1)
     monkeypatch.setattr(accounts, "take", lambda person: accounts.places[0])
-    rig.executor.sites = {"key": EnvironmentSite("identity", str(tmp_path), sys.executable, str(tmp_path))}
+    rig.executor.sites = {"key": EnvironmentSite("identity", sys.executable, str(tmp_path), str(tmp_path))}
     (job,) = rig.jobs(rig.know(python_template(forever())), call())
     rig.executor.run(0, [job._replace(environment="key")])
     rig.until_running()

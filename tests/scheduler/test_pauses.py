@@ -5,6 +5,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.retrying import AT_ONCE, LEAST_PAUSE_S, MOST_PAUSE_S, pause_after
 from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.queues.task_ranges import spans_of
 from tests.scheduler.builders import Grid
 from tests.scheduler.test_views import explained
 
@@ -91,3 +92,19 @@ def test_it_says_when_it_is_tried_again() -> None:
     task = erring(grid, AT_ONCE + 1)
     assert explained(grid.scheduler, task, grid.now + 0.25).again_s == pytest.approx(0.75)
     assert explained(grid.scheduler, task, grid.now + 1.25).again_s == 0.0
+
+
+@pytest.mark.parametrize("barred", [False, True])
+def test_a_task_whose_lost_attempt_erred_after_all_pauses_or_stays_barred(barred: bool) -> None:
+    grid = Grid()
+    grid.pc("a")
+    grid.pc("b")
+    (task,) = grid.tasks(1, retries=1)
+    (worker,) = grid.tell_pass()
+    attempt = grid.inside.bound[task].attempt
+    grid.tell(ev.WorkerLeft(worker, planned=False))
+    if barred:
+        grid.tell(ev.BagGated(0, barred=True))
+        grid.tell(ev.TasksRouted(spans_of([task])))
+    grid.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(attempt, Outcome.ERROR, 1.0)]))
+    assert grid.state(task) == (State.BARRED if barred else State.PAUSED)
