@@ -11,6 +11,7 @@ from deskgrid import Grid, task
 from deskgrid.client.environments import made as module
 from deskgrid.client.environments.made import Made
 from deskgrid.client.sources import stored_pieces
+from deskgrid.client.template import PYTHON
 from deskgrid.errors import BagRejected
 from deskgrid.wire import Build, Environment, System, read_template, this_system
 from tests.client.fakebroker import FakeGrid
@@ -100,14 +101,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 def test_an_environment_is_made_for_the_sorts_of_pcs_that_the_broker_knows(
     fake: FakeGrid, grid: Grid, asked: list[Any]
 ) -> None:
-    windows = System("3.11", "win_amd64", 0, 0)
-    fake.broker.answers["systems"] = {"systems": [[*windows, 7]]}
+    windows, newer = System(PYTHON, "win_amd64", 0, 0), System("3.99", "win_amd64", 0, 0)
+    fake.broker.answers["systems"] = {"systems": [[*windows, 0], [*newer, 7]]}
     grid.bag(abs, [1], runtime=1, env=["numpy"])
-    assert asked == [(("numpy",), [], [windows])]
+    assert asked == [(("numpy",), [], [windows])], "where its Python is, also as that of no worker itself"
     (template,) = templates(fake)
     assert [build.system for build in template["environment"].builds] == [windows]
     # It is no input of every task, and the broker has it before the task.
     assert "inputs" not in template
+    grid.command(["run"], ["1"], env=["numpy"])
+    assert asked[1:] == [(("numpy",), [], [newer])], "commands have the Python of each worker"
 
 
 def test_without_a_known_worker_it_is_made_for_this_machine_and_once(
