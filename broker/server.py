@@ -2,7 +2,6 @@
 
 import errno
 import logging
-import platform
 import secrets
 import socket
 import sqlite3
@@ -27,6 +26,7 @@ from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.private_files import is_private_folder, write_private
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.policies import DEFAULT, make_policy
+from deskgrid.wire import this_system
 from deskgrid.wire.joinline import LOCAL, JoinLine, JoinLineError, Side, parse_address
 
 log = logging.getLogger("deskgrid.broker")
@@ -140,18 +140,13 @@ def _bind(sockets: Sockets, host: str, port: int) -> str:
 def _facts(options: BrokerOptions, address: str) -> GridFacts:
     return GridFacts(
         id=secrets.token_hex(6),
-        python=python_minor(),
+        python=this_system().python,
         address=address,
         encrypted=not options.insecure,
         heartbeat_s=options.heartbeat_s,
         lease_s=options.lease_s,
         wall=WallClock(time.time()),
     )
-
-
-def python_minor() -> str:
-    """The version of Python that clients must make functions in bags with, for example "3.11"."""
-    return ".".join(platform.python_version_tuple()[:2])
 
 
 def _own_address() -> str:

@@ -18,7 +18,7 @@ from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from deskgrid import wire
-from deskgrid.broker.server import python_minor
+from deskgrid.client.template import PYTHON
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.wire.key_pair import new_pair
 from tests.waiting import PATIENCE_S
@@ -247,7 +247,7 @@ class BareWorker(Peer):
         self.opening += 1
         fields: dict[str, Any] = {
             "version": wire.VERSION,
-            "pythons": (python_minor(),),
+            "pythons": (PYTHON,),
             "name": self.name,
             "session": self.session,
             "opening": self.opening,

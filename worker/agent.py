@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -232,7 +233,6 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
         nice=options.nice,
         groups=groups,
-        interpreters=sites_of(options.interpreters, sites.path),
     )
 
     def renew() -> None:
@@ -247,7 +247,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
     }
     stage = FileStage(executor, cache, tasks.path, wake, wheels=wheels, sites=sites.path, **how)
     assert stage.environments is not None
-    executor.sites = stage.environments.ready
+    executor.sites = ChainMap(stage.environments.ready, sites_of(options.interpreters, sites.path))
     try:
         with BrokerLink(options.join) as link:
             pc = ThisPc(address, measurement)

@@ -4,7 +4,7 @@ A PC counts whether its window is open or not, as long as the broker knows it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from deskgrid import wire
 from deskgrid.broker.model.needs import PYTHON
@@ -20,17 +20,20 @@ def need_note(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
     return f"{why}; {WAIT}" if why else ""
 
 
-def pythons_text(pcs: Sequence[wire.Join]) -> str:
-    """Say which versions of Python these PCs have."""
-    found = sorted({python for pc in pcs for python in pc.pythons}, key=lambda python: [*map(int, python.split("."))])
-    return f"they have {_listed(found)}" if found else "they have none for calls"
+def python_missing(options: TaskOptions, pcs: Collection[wire.Join]) -> str:
+    """Return why none of ``pcs`` has the Python of these tasks; empty if one has it, or if there are no PCs at all."""
+    python = options.python
+    if python is None or not pcs or any(python in pc.pythons for pc in pcs):
+        return ""
+    found = sorted({each for pc in pcs for each in pc.pythons}, key=lambda each: [*map(int, each.split("."))])
+    return f"no PC has Python {python}: {f'they have {_listed(found)}' if found else 'they have none for calls'}"
 
 
 def _why(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
     python = options.python
+    if missing := python_missing(options, pcs):
+        return missing
     mine = pcs if python is None else [pc for pc in pcs if python in pc.pythons]
-    if not mine:
-        return f"no PC has Python {python}: {pythons_text(pcs)}"
     which = "" if len(mine) == len(pcs) else f" with Python {python}"
     found = [pc for pc in mine if set(options.labels) <= set(pc.labels)]
     if not found:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.model.need_notes import need_note, pythons_text
+from deskgrid.broker.model.need_notes import need_note, python_missing
 from deskgrid.broker.model.needs import labels_of
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.worker_session import WorkerSession
@@ -60,10 +60,9 @@ class WorkerSessions:
 
     def python_missing(self, options: wire.TaskOptions) -> str:
         """Why no worker that is known has the Python of these tasks; empty if one has it, or if there are none."""
-        python, pcs = options.python, self.by_name.values()
-        if python is None or not pcs or any(python in pc.join.pythons for pc in pcs):
+        if any(options.python in session.join.pythons for session in self.by_name.values()):  # nearly always the first
             return ""
-        return f"no PC has Python {python}: {pythons_text([pc.join for pc in pcs])}"
+        return python_missing(options, [session.join for session in self.by_name.values()])
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def _archive_of(file: Path) -> Path:
     return next((each for each in file.parents if each.is_file()), file)
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """A file or a folder in a folder. ``size``: bytes of the file."""
 
     path: Path
@@ -65,7 +65,7 @@ class Entry(NamedTuple):
     size: int
 
 
-def entries(folder: Path) -> list[Entry]:
+def entries(folder: Path) -> list[FolderEntry]:
     """Return what is in a folder, on the disk or inside a zip archive; nothing if it cannot be read."""
     archive = _archive_of(folder)
     with suppress(OSError, BadZipFile):
@@ -74,16 +74,18 @@ def entries(folder: Path) -> list[Entry]:
             return [each for each in _archived(archive, stat.st_mtime_ns, stat.st_size) if each.path.parent == folder]
         with os.scandir(folder) as found:
             known = [each for each in found if each.is_dir() or each.is_file()]
-            return sorted([Entry(Path(each.path), each.is_dir(), each.stat().st_size) for each in known])
+            return sorted([FolderEntry(Path(each.path), each.is_dir(), each.stat().st_size) for each in known])
     return []
 
 
 @lru_cache(maxsize=8)
-def _archived(archive: Path, _changed_ns: int, _size: int) -> list[Entry]:
+def _archived(archive: Path, _changed_ns: int, _size: int) -> list[FolderEntry]:
     with ZipFile(archive) as opened:
         files = [(archive / info.filename, info.file_size) for info in opened.infolist() if not info.is_dir()]
     folders = {folder for path, _ in files for folder in path.parents if archive in folder.parents}
-    return sorted([*(Entry(path, False, size) for path, size in files), *(Entry(each, True, 0) for each in folders)])
+    return sorted(
+        [FolderEntry(path, False, size) for path, size in files] + [FolderEntry(each, True, 0) for each in folders]
+    )
 
 
 def is_source(file: Path) -> bool:

@@ -133,7 +133,7 @@ class Placing:
             self._place_pieces(pieces, categories, longer=False)
 
     def _place_pieces(self, pieces: Sequence[Category], categories: Sequence[Category], *, longer: bool) -> None:
-        for alike in by_needs(pieces, self._grid.avoided):
+        for alike in by_needs(pieces, self._grid):
             environment = alike[0].key.environment
             with only_suitable(self._grid, alike[0].key) as ready:
                 if ready:
@@ -164,7 +164,7 @@ class Placing:
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
             if len(categories) > 1:
-                categories = by_needs(categories, grid.avoided)[0]
+                categories = by_needs(categories, grid)[0]
             # A plan for all tasks of one person no longer holds when only some of them have their turn.
             grid.changes += not turns.contested and len(categories) < len(turns.categories)
             with only_suitable(grid, categories[0].key) as ready:
@@ -188,7 +188,7 @@ class Placing:
 
     def _serve_claims(self, turns: PassTurns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        for categories in by_needs(turns.categories[:CATEGORIES], self._grid.avoided):
+        for categories in by_needs(turns.categories[:CATEGORIES], self._grid):
             with only_suitable(self._grid, categories[0].key) as ready:
                 if ready:
                     self._serve_claims_of(categories, turns)

@@ -21,8 +21,8 @@ from deskgrid.scheduler.policies.planning.turn import Turn
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.shares import LEAD_S, PLANNED_LEAD_S, GridShare
 from deskgrid.scheduler.queues.waiting import ReadableQueue
-from deskgrid.scheduler.state.avoided import Avoided
 from deskgrid.scheduler.state.grid import SchedulerState
+from deskgrid.scheduler.state.suitable import scarce
 
 # The most categories in one turn: a policy asks each of them for every task that it places.
 CATEGORIES = 32
@@ -107,14 +107,14 @@ class PassTurns:
 
     def turn(self, categories: Sequence[Category], rare: float) -> Turn:
         """What a plan may choose when ``categories`` have their turn, if it is contested. ``rare``: as in `Turn`."""
-        (served, least), avoided = self._contenders[0].turn, self._grid.avoided
-        needs = _needs(categories[0], avoided)
+        served, least = self._contenders[0].turn
+        needs = _needs(categories[0], self._grid)
         # Who has nothing on a slot waits for nobody's plan.
         most = served, least + (PLANNED_LEAD_S * len(self._grid.slots.slots) if served else 0.0)
         near, others = list[ReadableQueue](), list[ReadableQueue]()
         for contender in self._contenders:
             for category in contender.top():
-                if category not in categories and _needs(category, avoided) == needs:
+                if category not in categories and _needs(category, self._grid) == needs:
                     (near if contender.turn <= most else others).append(category.priority)
         return Turn([category.priority for category in categories], near, others, rare if served else math.inf)
 
@@ -152,20 +152,20 @@ def _turn(contender: _WaitingShare) -> tuple[bool, float]:
     return contender.turn
 
 
-def by_needs(categories: Sequence[Category], avoided: Avoided) -> list[list[Category]]:
+def by_needs(categories: Sequence[Category], grid: SchedulerState) -> list[list[Category]]:
     """Categories that need the same of PCs together, and first those whose next task is the longest."""
     found: dict[tuple[str, Need | None, CategoryKey | None], list[Category]] = {}
     for category in categories:
-        found.setdefault(_needs(category, avoided), []).append(category)
+        found.setdefault(_needs(category, grid), []).append(category)
     if len(found) < 2:
         return list(found.values())
     return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)
 
 
-def _needs(category: Category, avoided: Avoided) -> tuple[str, Need | None, CategoryKey | None]:
-    """What its tasks need of PCs; if some PC rests from them, no other category needs the same."""
+def _needs(category: Category, grid: SchedulerState) -> tuple[str, Need | None, CategoryKey | None]:
+    """What its tasks need that not every PC has; if some PC rests from them, no other category needs the same."""
     key = category.key
-    return key.environment, key.need, key if avoided.is_scarce(key) else None
+    return key.environment, scarce(grid, key.need), key if grid.avoided.is_scarce(key) else None
 
 
 def _longest(category: Category) -> float:

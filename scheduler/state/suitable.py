@@ -34,7 +34,7 @@ def only_suitable(grid: SchedulerState, key: CategoryKey) -> Iterator[bool]:
     """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, memory and
     labels; and of those that rest from them. Yields whether others have room; if not, none is hidden.
     """
-    if not key.environment and not grid.avoided.is_scarce(key) and _has_all(grid, key.need):
+    if not key.environment and not grid.avoided.is_scarce(key) and scarce(grid, key.need) is None:
         yield True
         return
     others = list[Worker]()
@@ -54,9 +54,9 @@ def only_suitable(grid: SchedulerState, key: CategoryKey) -> Iterator[bool]:
         grid.slots.index(slot, grid.now)
 
 
-def _has_all(grid: SchedulerState, need: Need | None) -> bool:
-    """Whether every PC has what tasks need, as far as they need labels, such as the Python that most have."""
-    return need is None or (not need.memory and grid.slots.all_have(need.labels))
+def scarce(grid: SchedulerState, need: Need | None) -> Need | None:
+    """What tasks need, unless every PC has it, as it may have the Python of all; None: nothing that a PC may lack."""
+    return None if need is None or (not need.memory and grid.slots.all_have(need.labels)) else need
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.state import BrokerState, GridFacts, Leaving
 from deskgrid.broker.peers.sessions import Sessions
-from deskgrid.broker.server import python_minor
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.broker.work.live_output import PATIENCE_S
+from deskgrid.client.template import PYTHON
 from deskgrid.scheduler.policies import make_policy
 from tests.forecaster import InlineForecaster
 from tests.peers import BareWorker, Client
@@ -70,7 +70,7 @@ class Office:
         self.connections = 0
         self.windows = Windows()
         self.journal = Journal(home)
-        facts = GridFacts("b" * 12, python_minor(), "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, WallClock(wall))
+        facts = GridFacts("b" * 12, PYTHON, "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, WallClock(wall))
         state = BrokerState(facts, self.journal, self.windows, make_policy(policy, **options))
         state.forecaster = InlineForecaster()
         self.sessions = Sessions(state, keep_days)

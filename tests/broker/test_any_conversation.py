@@ -16,7 +16,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
-from deskgrid.broker.server import python_minor
+from deskgrid.client.template import PYTHON
 from deskgrid.wire import annotations, fields, needs
 from deskgrid.wire.task_options import PackedOptions
 from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine
@@ -41,7 +41,7 @@ FEW: dict[type, list[Any]] = {
 }
 NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
 # What the broker looks at first is as it should be, or nothing would come of it.
-RIGHT = {"version": wire.VERSION, "pythons": (python_minor(),), "template": DIGEST, "digest": DIGEST}
+RIGHT = {"version": wire.VERSION, "pythons": (PYTHON,), "template": DIGEST, "digest": DIGEST}
 QUESTIONS = [
     *"status bags progress cancel cancel pause pause resume shares systems environments release".split(),
     *"explain logs logs forget forget policy runtimes weather".split(),

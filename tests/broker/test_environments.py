@@ -10,9 +10,9 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.forecasts.etas import KEEP_S, NO_ENVIRONMENT
-from deskgrid.broker.server import python_minor
 from deskgrid.broker.work import environments as module
 from deskgrid.broker.work.environments import AGAIN_MOST_S, AGAIN_S, ANYWAY_S, BYTES_PER_S, LOOK_S, RETURNED
+from deskgrid.client.template import PYTHON
 from deskgrid.wire.questions import QUESTIONS
 from tests.broker.office import ADMIN, Office, OfficeLine, OpenOffice
 from tests.peers import BareWorker, Client
@@ -27,7 +27,7 @@ ANN, BEN = Credential("ann", "submitter"), Credential("ben", "submitter")
 
 def template(label: str = "mine", size: int = 10 * MEGABYTE, tree: bytes = TREE) -> bytes:
     """A template of a command with an environment for two sorts of Linux."""
-    python = python_minor()
+    python = PYTHON
     builds = (
         wire.Build(python, "linux_x86_64", 2, 35, tree, size, 0),
         wire.Build(python, "linux_x86_64", 2, 28, OLDER, size, 0),
@@ -139,7 +139,7 @@ def test_each_sort_of_pc_gets_its_build_and_one_without_a_build_nothing(office: 
     assert [pc.told() for pc in (other, unknown, oldest)] == [None, None, None]
     text = explained(client, bag)
     assert "its environment numpy==1 is ready on 0 of 4 PCs" in text
-    assert f"on mac: it has no wheels for Python {python_minor()} on macosx_arm64 (macOS 2.35)" in text
+    assert f"on mac: it has no wheels for Python {PYTHON} on macosx_arm64 (macOS 2.35)" in text
     assert "on bare: it has no wheels for this kind of PC" in text
     assert "on old: being prepared, which takes about 2.5 s in all" in text
 
@@ -283,7 +283,7 @@ def test_a_bag_is_held_when_two_pcs_refuse_its_environment_for_the_same_reason(o
     pcs[1].refuse(key, "another reason")
     assert not office.bag(bag).held
     pcs[2].refuse(key)
-    why = f"2 PCs cannot prepare its environment: bad-1.0.whl: it is bad (Python {python_minor()} on linux_x86_64"
+    why = f"2 PCs cannot prepare its environment: bad-1.0.whl: it is bad (Python {PYTHON} on linux_x86_64"
     assert why in explained(client, bag)
     row = client.ask("progress", bag=bag)
     assert (row["failed"], row["done"]) == (0, 0)

@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.server import python_minor
+from deskgrid.client.template import PYTHON
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.wire.status import WINDOW_ROWS, CounterValues, RunningTask, StatusDocument
 from tests.broker.office import LEASE_S, Office
@@ -68,7 +68,7 @@ def test_of_an_empty_grid(client: Client) -> None:
     assert snapshot["queues"] == {"regular": 0, "priority": 0, "longest_s": 0.0}
     broker = snapshot["broker"]
     assert (broker["policy"], broker["clients"], broker["address"]) == ("pgs", 1, "127.0.0.1:7077")
-    assert (broker["version"], broker["python"], broker["encrypted"]) == (wire.VERSION, python_minor(), True)
+    assert (broker["version"], broker["python"], broker["encrypted"]) == (wire.VERSION, PYTHON, True)
 
 
 def busy(office: Office, client: Client) -> None:

@@ -12,11 +12,10 @@ from deskgrid import wire
 from deskgrid.broker.answers.time_notes import NO_WORKER
 from deskgrid.broker.model.need_notes import WAIT
 from deskgrid.broker.peers.watchers import RECEIPT_S
-from deskgrid.broker.server import python_minor
 from tests.broker.office import ADMIN, Office
 from tests.peers import COMMAND, Client
 
-PYTHON: bytes = msgpack.packb({"kind": "python", "python": python_minor(), "function": b"", "bundle": {}})
+PYTHON: bytes = msgpack.packb({"kind": "python", "python": wire.this_system().python, "function": b"", "bundle": {}})
 DIGEST = sha256(COMMAND).hexdigest()
 
 

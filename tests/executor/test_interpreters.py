@@ -114,7 +114,8 @@ def test_a_task_on_another_python_finds_what_its_process_needs_and_nothing_else_
     copy_libraries(tmp_path)  # again, as after the folder was removed in part
     libraries = tmp_path / "libraries"
     assert {path.suffix for path in libraries.rglob("*") if path.is_file()} == {".py"}
-    rig = rigs(interpreters=sites_of({HERE: bare}, tmp_path))
+    rig = rigs()
+    rig.executor.sites = sites_of({HERE: bare}, tmp_path)
     digest = rig.know(python_template(found))
     for python, has in ((HERE, (bare, [str(libraries)] * 2, False)), (None, (sys.executable, ANY, True))):
         (job,) = rig.jobs(digest, call())

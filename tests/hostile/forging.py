@@ -21,7 +21,7 @@ import msgpack
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Role
-from deskgrid.broker.server import python_minor
+from deskgrid.client.template import PYTHON
 from deskgrid.wire.questions import QUESTIONS
 from tests.fuzz.frames import CHANGES, NUMBERS, SECONDS, WRONG, declared, whole
 
@@ -165,7 +165,7 @@ class Forger:
         ]
         self._by_name: dict[str, Callable[[], Any]] = {
             "version": lambda: wire.VERSION,
-            "python": python_minor,
+            "python": lambda: PYTHON,
             "name": self._pc,
             "public": lambda: self.dice.randbytes(32),
             "session": lambda: self._session,
@@ -403,7 +403,7 @@ class Forger:
         dice = self.dice
         table = {
             "kind": self._one_of(("python", "command", "python", "x", 1, None)),
-            "python": self._one_of((python_minor(), "2.7", 3)),
+            "python": self._one_of((PYTHON, "2.7", 3)),
             "function": self._payload(),
             "bundle": self._one_of(({}, {"../x.py": b"x"}, {"a": {}}, {"/tmp/x": b""}, [], None, {1: 2})),
             "argv": self._one_of((["true"], [], [""], "true", [1], None, ["\0"], ["true"] * 5000)),

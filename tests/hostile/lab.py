@@ -22,7 +22,7 @@ import zmq
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Role
-from deskgrid.broker.server import python_minor
+from deskgrid.client.template import PYTHON
 from deskgrid.private_files import write_private
 from deskgrid.wire.joinline import JoinLine, Keys, Side, parse_join_line
 from deskgrid.wire.key_pair import new_pair
@@ -250,7 +250,7 @@ class Lab:
             "slots": 1,
             "uptime": None,
         }
-        fields |= {"version": wire.VERSION, "pythons": (python_minor(),), "host": "h", "site": "", "kind": "until"}
+        fields |= {"version": wire.VERSION, "pythons": (PYTHON,), "host": "h", "site": "", "kind": "until"}
         return wire.Join(**fields | {"plan": "", "windows": (), "running": ()} | changes)
 
     def bare_worker(self, name: str, claimed: str = "") -> BareWorker:

@@ -5,7 +5,8 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.placing.turns import by_needs
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.test_views import explained
 
@@ -52,3 +53,19 @@ def test_tasks_that_need_what_all_have_hide_nothing_and_others_get_what_they_nee
     commands = scheduler.handle(ev.PassDue(100), 0.0)
     found = {each.worker: [row.attempt.task for row in each.work] for each in commands if isinstance(each, cmd.Assign)}
     assert found == {"x": [2], "y": [4]}
+
+
+def test_tasks_that_need_what_every_pc_has_are_placed_together_with_those_that_need_nothing() -> None:
+    scheduler = Scheduler(make_policy("packing"))
+    scheduler.handle(ev.WorkerJoined("x", 2, 100.0, labels=frozenset({"Python 3.11"})), 0.0)
+    for bag, runtime, need in (
+        (1, 50.0, SINGLE),
+        (2, 40.0, Need(labels=frozenset({"Python 3.11"}))),
+        (3, 30.0, SINGLE),
+    ):
+        scheduler.handle(ev.TasksSubmitted(bag=bag, first=bag, count=1, runtimes=(runtime,), need=need), 0.0)
+    categories = [*scheduler.grid.categories.waiting.values()]
+    assert len(categories) == 2
+    assert by_needs(categories, scheduler.grid) == [categories]
+    scheduler.handle(ev.WorkerJoined("y", 2, 100.0), 0.0)
+    assert len(by_needs(categories, scheduler.grid)) == 2

@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from deskgrid.durations import precise
@@ -70,8 +69,7 @@ class Executor:
     limit. ``accounts``: the users that the processes run as, and where the folders of tasks are; None: they run as the
     worker's own user, with folders beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
     ``nice``: how far processes give way to others on this PC. ``groups``: how the kernel bounds what tasks asked for
-    that gave ``memory``; None: each of their processes is limited by itself. ``interpreters``: the other Pythons of
-    this PC, by version.
+    that gave ``memory``; None: each of their processes is limited by itself.
     """
 
     def __init__(
@@ -87,7 +85,6 @@ class Executor:
         mpi: Mpi | None = None,
         nice: int = 0,
         groups: Groups | None = None,
-        interpreters: Mapping[str, EnvironmentSite] = MappingProxyType({}),
     ) -> None:
         self._wake = wake
         self._woken = False
@@ -101,14 +98,7 @@ class Executor:
         self._saved: list[JobSaved] = []
         arguments = [name, str(result_limit), str(task_memory)]
         self._spawner = Spawner(
-            self.folder,
-            arguments,
-            capture_limit,
-            self._accounts,
-            self._keep,
-            nice=nice,
-            groups=groups,
-            interpreters=interpreters,
+            self.folder, arguments, capture_limit, self._accounts, self._keep, nice=nice, groups=groups
         )
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
@@ -124,7 +114,7 @@ class Executor:
 
     @property
     def sites(self) -> Mapping[str, EnvironmentSite]:
-        """The environments that are ready, by key."""
+        """The environments that are ready, by key, and the other Pythons of this PC, by version."""
         return self._spawner.sites
 
     @sites.setter
@@ -327,7 +317,7 @@ class Executor:
         """Start a process for a slot; not ahead of its jobs, if it has to run as the user of their owner."""
         if self._accounts.count and not slot.jobs:
             return
-        if self._spawner.site(slot.environment) is None:
+        if slot.environment not in self.sites:
             slot.environment = ""
         if slot.spare is not None and slot.spare.environment == slot.environment:
             slot.process, slot.spare = slot.spare, None

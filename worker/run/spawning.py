@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from deskgrid.worker.environments.site import EnvironmentSite
@@ -48,8 +47,9 @@ class Spawner:
 
     ``capture_limit``: bytes kept of what a task prints to stdout, and to stderr.
 
-    ``sites``: the environments that are ready, by key. ``nice``: how far they give way to others on this PC.
-    ``groups``: how the kernel bounds the memory of some. ``interpreters``: the other Pythons of this PC, by version.
+    ``sites``: the environments that are ready, by key, and the other Pythons of this PC, by version. ``nice``: how far
+    processes give way to others on this PC.
+    ``groups``: how the kernel bounds the memory of some.
     """
 
     def __init__(
@@ -62,10 +62,8 @@ class Spawner:
         *,
         nice: int = 0,
         groups: Groups | None = None,
-        interpreters: Mapping[str, EnvironmentSite] = MappingProxyType({}),
     ) -> None:
         self._groups = groups
-        self._interpreters = interpreters
         self._folder = folder
         self._arguments = arguments
         self._capture_limit = capture_limit
@@ -86,14 +84,10 @@ class Spawner:
         """The processes that have not ended, killed or not."""
         return set(self._owners)
 
-    def site(self, key: str) -> EnvironmentSite | None:
-        """Where the processes of `key_of` run; None: on the worker's own Python."""
-        return self.sites.get(key) or self._interpreters.get(key)
-
     def key_of(self, job: Job | RankJob) -> str:
-        """What a process has to run in for a job: the key of an environment, the version of another Python, or ""."""
+        """In which of the sites a job has to run; "": in none, but on the worker's own Python."""
         python = job.options.python or ""
-        return job.environment or (python if python in self._interpreters else "")
+        return job.environment or (python if python in self.sites else "")
 
     def warm(self) -> None:
         """Have what starts processes ready, before it is known whose they are to be."""
@@ -124,7 +118,7 @@ class Spawner:
         temporary = self._folder_of(place) / f"{slot}-{self._spawned}.tmp"
         try:
             temporary.mkdir(0o700)
-            site = self.site(environment_key)
+            site = self.sites.get(environment_key)
             if site is not None and site.folder:
                 self.accounts.let_in(owner, Path(site.folder).parent)
             how: dict[str, Any] = {"tell": tell, "rank": rank, "threads": threads, "inherited": inherited}
