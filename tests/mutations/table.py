@@ -417,7 +417,7 @@ MUTATIONS = (
     Mutation(
         "keep all work from a PC that has no room for some",
         "deskgrid.scheduler.placing.turns:_needs",
-        "key if avoided.is_scarce(key) else None",
+        "key if grid.avoided.is_scarce(key) else None",
         "None",
         "full pc",
     ),
