@@ -14,6 +14,7 @@ import decimal
 import faulthandler
 import fileinput
 import gc
+import gzip
 import importlib
 import json
 import locale
@@ -22,6 +23,7 @@ import multiprocessing
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -33,6 +35,7 @@ import tracemalloc
 import types
 import urllib.request
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing import resource_tracker, shared_memory
@@ -43,6 +46,7 @@ import pytest
 
 from deskgrid.wire import Outcome
 from deskgrid.worker.run import scope
+from deskgrid.worker.run.child import flush_files
 from deskgrid.worker.run.jobs import Program
 from deskgrid.worker.run.scope import mounts
 from deskgrid.worker.run.spawning import THREADS, variables_of
@@ -862,6 +866,47 @@ def test_exit_handlers_run_and_files_are_flushed_when_a_process_ends(
         rig.executor.close()
     assert written(handled) == "ran"
     assert written(flushed) == "line\n"
+
+
+def test_what_is_no_file_is_not_flushed_and_no_code_of_a_class_runs(tmp_path: Path) -> None:
+    """A pipe that nobody reads would hold the task for ever; a closed descriptor may belong to a socket by now."""
+
+    class Odd(type):
+        def __subclasscheck__(cls, kind: type) -> bool:
+            raise OSError("it runs")
+
+        def __getattribute__(cls, name: str) -> object:
+            raise OSError("it runs")
+
+    class Odder(metaclass=Odd):
+        def __getattribute__(self, name: str) -> object:
+            raise OSError("it runs")
+
+    kept = Odder()
+    reader, writer = os.pipe()
+    ours, theirs = socket.socketpair()
+    with ours, theirs, open(tmp_path / "file", "w") as file, gzip.open(tmp_path / "packed", "wt") as packed:
+        os.set_blocking(writer, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writer, bytes(65536))
+        os.set_blocking(writer, True)
+        pipe = os.fdopen(writer, "wb")
+        pipe.write(b"x")
+        reused = open(tmp_path / "reused", "wb")  # noqa: SIM115
+        reused.write(b"x")
+        os.dup2(theirs.fileno(), reused.fileno())
+        for text in (file, packed):
+            text.write("line\n")
+        flush_files()
+        assert (tmp_path / "file").read_text() == "line\n"
+        assert zlib.decompressobj(31).decompress((tmp_path / "packed").read_bytes()) == b"line\n"
+        assert not select.select([ours], [], [], 0)[0]
+    os.close(reader)
+    for broken in (pipe, reused):
+        with suppress(OSError):
+            broken.close()
+    assert type(kept) is Odder
 
 
 # --- temporary files -------------------------------------------------------------------------------------------------

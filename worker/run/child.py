@@ -47,6 +47,7 @@ import queue
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tarfile
@@ -519,11 +520,17 @@ class TaskFiles:
 
 
 def flush_files() -> None:
-    """Have the files that Python has open get what was written to them."""
+    """Have the files that Python has open get what was written to them.
+
+    Only files: to write to a pipe may take for ever, and a descriptor that was closed may be something else's now.
+    """
+    base = io.IOBase.mro()[1]  # the classes written in C have this one in common
     for each in gc.get_objects():
-        if issubclass(type(each), io.IOBase):  # `isinstance` would run code of anybody's class
+        # Neither `isinstance` nor `issubclass`, which run code of metaclasses: the objects are anybody's.
+        if type.__subclasscheck__(base, type(each)):
             with suppress(Exception):
-                each.flush()
+                if stat.S_ISREG(os.fstat(each.fileno()).st_mode):
+                    each.flush()
 
 
 def _link_all(source: str, target: str, around: Sequence[str]) -> None:
