@@ -47,7 +47,7 @@ test: $(READY) types ## all tests; then that the pure parts are covered complete
 	$(if $(COVER),@$(MAKE) --no-print-directory cover)
 
 # Generated tests try the same examples on each Python, and those with a bound of time need a quiet machine. With LESS=1,
-# tests of what only computes are left out, too: .ci/run tries them on the default Python only.
+# tests in which nobody's program runs are left out, too: .ci/run tries them on the default Python only.
 QUICK = not slow and not alone and not hypothesis$(if $(LESS), and not pure)
 
 quick: $(READY) ## all but the slowest tests, and those that find nothing more on another Python: PYTHON=python3.14

@@ -43,9 +43,10 @@ sys.meta_path.insert(0, OneName())
 FOLDERS = ("scheduler", "wire", "broker", "client", "cli", "screen", "worker", "papers/policies")
 COVERING = tuple(f"tests/{folder}/" for folder in FOLDERS)
 
-# Tests that only compute, on virtual time if any: nothing in them depends on the Python that runs them.
-COMPUTING = ("scheduler/", "papers/", "sleepbench/", "architecture/", "mutations/", "grid/", "docs/test_pages.py")
-PURE = tuple(f"tests/{place}" for place in COMPUTING)
+# Tests in which nobody's program runs: of what only computes, of the broker, of plans and screens. The Python that runs
+# them makes no difference that tests of a whole grid do not find.
+PLACES = ("scheduler", "papers", "sleepbench", "architecture", "mutations", "grid", "broker", "uptime", "screen")
+PURE = tuple(f"tests/{place}/" for place in (*PLACES, "hostile", "fuzz", "soak", "benchmarks", "docs"))
 
 settings.register_profile(
     "fixed",
@@ -90,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests that only compute."""
+    """Mark tests in which nobody's program runs."""
     if item.nodeid.startswith(PURE):
         item.add_marker("pure")
 
