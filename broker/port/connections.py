@@ -14,6 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port.receive_budget import CHATTER, SMALL, ReceiveBudget
 
 # Connections in all: several times the PCs of a university. Each costs a file descriptor and some kilobytes.
@@ -45,17 +46,26 @@ class Connection:
     """``read``: bytes read from it. ``since``: when we last saw that some had been read, or that nothing waited.
 
     ``handshakes``: how many handshakes of all connections had succeeded when it was accepted; its own succeeds later.
+    ``user``: how ZeroMQ names this handshake with each of its messages. ``who``: whose key it has; None if it was
+    revoked.
     """
 
     fd: int
     address: str
     began: float
     since: float
+    handshakes: int = 0
     key: bytes = b""
+    user: str = ""
+    who: Credential | None = None
     read: int = 0
     read_before: int = 0
     dismissed: bool = False
-    handshakes: int = 0
+
+    @property
+    def is_program(self) -> bool:
+        """Whether its key is known, and is not the key of one PC; always False without encryption."""
+        return bool(self.key) and self.who is not None and self.who.role != "worker"
 
     def backlog(self, received: int, now: float) -> ReceiveBudget | None:
         """The unread part of the ``received`` bytes; None if that is next to nothing."""
@@ -76,8 +86,8 @@ class Connections:
         self._on: dict[int, bytes] = {}
         self._by_key: Counter[bytes] = Counter()
         self._condemned: OrderedDict[int, float] = OrderedDict()
-        # Peers whose connections ended by themselves; some of their messages may be unread.
-        self._leaving: set[bytes] = set()
+        # Connections that ended by themselves, by peer; some of their messages may be unread.
+        self._leaving: dict[bytes, Connection] = {}
         # Peers whose connections ended before we read anything from them, and whose descriptors were reused.
         self._too_late: set[bytes] = set()
         # Handshakes from each address in the current second.
@@ -90,6 +100,20 @@ class Connections:
 
     def __contains__(self, peer: bytes) -> bool:
         return peer in self._peers
+
+    def of(self, peer: bytes) -> Connection | None:
+        """The connection of a peer that is here."""
+        return self._peers.get(peer)
+
+    def find(self, peer: bytes, user: str) -> Connection | None:
+        """The connection that a message came on, if anything was read from it before.
+
+        A peer may take the name of one that has left. So the name of the handshake has to be the same, too.
+        """
+        for connection in (self._peers.get(peer), self._leaving.get(peer)):
+            if connection is not None and connection.user == user:
+                return connection
+        return None
 
     def accepted(self, fd: int, address: str, now: float, handshakes: int = 0) -> None:
         """A new connection; ``handshakes``: how many have succeeded so far, of all connections."""
@@ -111,51 +135,51 @@ class Connections:
         self.turned_away += 1
         self._cut(fd)
 
-    def heard(self, peer: bytes, fd: int, key: bytes, most: int | None = None, handshake: int = 1) -> bool:
-        """Note the first message of a peer; return False if it must not be read.
+    def heard(
+        self,
+        peer: bytes,
+        fd: int,
+        key: bytes,
+        most: int | None = None,
+        handshake: int = 1,
+        *,
+        user: str = "",
+        who: Credential | None = None,
+    ) -> Connection | None:
+        """Note the first message of a peer, and return its connection; None if it must not be read.
 
         There are three such cases. The peer was cut off. Or its key has ``most`` connections already (None: the share
         of any key), and the peer is cut off now. Or its connection has ended, and a newer one has its descriptor: the
         newer one was accepted after this ``handshake`` of the peer (its number among all handshakes).
         """
-        if peer in self._leaving:
-            return True
+        if (left := self._leaving.get(peer)) is not None and left.user == user:
+            return left
         if peer in self._too_late:
-            return False
+            return None
         earlier = self._on.get(fd)
         connection = self._strangers.get(fd) or (self._peers[earlier] if earlier is not None else None)
         if connection is None:
-            return False
+            return None
         if handshake <= connection.handshakes:
             self._too_late.add(peer)
-            return False
+            return None
         self._strangers.pop(fd, None)
         if earlier is not None:
             self._drop(earlier)  # its end was not reported yet, and its descriptor was reused
         if self._by_key[key] >= self._most(most):
             self.turned_away += 1
             self._cut(fd)
-            return False
-        self._peers[peer] = replace(connection, key=key, read=0, read_before=0, dismissed=False)
+            return None
+        self._peers[peer] = found = replace(
+            connection, key=key, user=user, who=who, read=0, read_before=0, dismissed=False
+        )
         self._on[fd] = peer
         self._by_key[key] += 1
-        return True
+        return found
 
     def _most(self, most: int | None) -> int:
         share = max(1, self._limit // SHARE)
         return share if most is None else min(share, most)
-
-    def read(self, peer: bytes, size: int) -> bool:
-        """``size`` bytes were read from a peer; False when it was dismissed."""
-        if (connection := self._peers.get(peer)) is None:
-            return True
-        connection.read += size
-        return not connection.dismissed
-
-    def key_of(self, peer: bytes) -> bytes:
-        """The key of a connected peer; empty for others, and without encryption."""
-        connection = self._peers.get(peer)
-        return b"" if connection is None else connection.key
 
     def dismiss(self, peer: bytes, now: float) -> None:
         """Read nothing more from a peer, and cut it off in a moment, so that it can read why."""
@@ -174,8 +198,7 @@ class Connections:
         self._condemned.pop(fd, None)
         peer = self._on.get(fd)
         if peer is not None:
-            self._drop(peer)
-            self._leaving.add(peer)
+            self._leaving[peer] = self._drop(peer)
         return peer
 
     def _drop(self, peer: bytes) -> Connection:
@@ -201,10 +224,12 @@ class Connections:
             self.cut_off(peer)
         return peer
 
-    def condemn(self, known: Callable[[bytes], bool], now: float) -> None:
-        """Keys were revoked: cut off the peers whose key is not ``known`` any more."""
+    def look_up(self, who: Callable[[bytes], Credential | None], now: float) -> None:
+        """Keys have changed: look up whose each one is, and cut off the peers whose key is nobody's any more."""
+        for connection in (*self._peers.values(), *self._leaving.values()):
+            connection.who = who(connection.key)
         for connection in self._peers.values():
-            if not known(connection.key):
+            if connection.who is None:
                 self._condemned.setdefault(connection.fd, now + LAST_WORD_S)
 
     def cut_off(self, peer: bytes) -> None:

@@ -1,7 +1,8 @@
 """The broker's sockets: the ROUTER that all peers connect to, the REP that answers for their keys, and the monitor.
 
 Rule 1: an unknown key is turned away in the handshake (ZAP), before any message is read. The rights of a connection are
-looked up by its key for each message, so a revoked key is invalid at once.
+looked up by its key once, and again before anything is read after keys have changed. So a revoked key is invalid at
+once.
 Rule 2: nothing here blocks or grows without bound: connections, messages not read, bytes not taken by peers. The limits
 are below, and in `connections`, `receive_budget` and `send_queue` beside this file.
 """
@@ -21,7 +22,7 @@ from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import ANYBODY, Credential
 from deskgrid.broker.port import receive_budget, tcp_info
 from deskgrid.broker.port.allowed import connections_allowed
-from deskgrid.broker.port.connections import PC_LIMIT, PROGRAMS_LIMIT, Connections
+from deskgrid.broker.port.connections import PC_LIMIT, PROGRAMS_LIMIT, Connection, Connections
 from deskgrid.broker.port.send_queue import (
     ALL_WAITING_LIMIT,
     PROGRAMS_WAITING_LIMIT,
@@ -179,7 +180,7 @@ class Sockets:
         self._now = now
         if self._keys is not None and self._keys.changes != self._known_changes:
             self._known_changes = self._keys.changes
-            self.connections.condemn(lambda key: self._who(key) is not None, now)
+            self.connections.look_up(self._keys.who, now)
         if self._monitor_ready or now >= self._look_at:
             self._gone += self._follow_monitor()
         if now >= self._look_at:
@@ -226,7 +227,8 @@ class Sockets:
                 self._forget(peer)
                 self._gone.append(peer)
         if found:
-            who, size = self._who(found[0].key), sum(each.size for each in found) // 2**20
+            who = ANYBODY if self._keys is None else self._keys.who(found[0].key)
+            size = sum(each.size for each in found) // 2**20
             row = "-" if who is None else who.name, found[0].address, len(found), size
             log.warning("receive-limit first-of=%s address=%s cut-off=%d MiB=%d", *row)
 
@@ -286,25 +288,24 @@ class Sockets:
             return None
         first = frame = self.router.recv(copy=False)  # once its head has arrived, the whole message has
         chunks: list[memoryview] = []
-        size, whole, count = self._on_wire(frame), 0, 1
+        encrypted = self._keys is not None
+        size, whole, count = receive_budget.on_wire(len(frame), encrypted), 0, 1
         while frame.more:
             frame = self.router.recv(copy=False)
-            size, whole, count = size + self._on_wire(frame), whole + len(frame), count + 1
+            size += receive_budget.on_wire(len(frame), encrypted)
+            whole, count = whole + len(frame), count + 1
             if count <= FRAMES_LIMIT:
                 chunks.append(frame.buffer)
         peer = head.bytes
-        user = "" if self._keys is None else cast(str, head.get("User-Id"))
-        key = bytes.fromhex(user[:KEY_DIGITS])
-        if peer not in self.connections and not self._introduce(peer, head, key, int(user[KEY_DIGITS:] or "1", 16)):
+        user = cast(str, head.get("User-Id")) if encrypted else ""
+        connection = self.connections.find(peer, user) or self._introduce(peer, head, user)
+        if connection is None:
             return peer, None, b"", ()
-        readable = self.connections.read(peer, size)
+        connection.read += size
         if count > FRAMES_LIMIT or whole > wire.MESSAGE_LIMIT:
             self.give_up(peer)
-            readable = False
-        return (peer, self._who(key), first.bytes, chunks) if readable else (peer, None, b"", ())
-
-    def _on_wire(self, frame: zmq.Frame) -> int:
-        return receive_budget.on_wire(len(frame), self._keys is not None)
+            return peer, None, b"", ()
+        return peer, None if connection.dismissed else connection.who, first.bytes, chunks
 
     def _cut(self, fd: int) -> None:
         """End a connection. If it has ended by itself, and we have not seen that yet, nobody else is cut off."""
@@ -325,28 +326,28 @@ class Sockets:
 
     def who(self, peer: bytes) -> Credential | None:
         """The credential of a peer; None when it is gone, or its key was revoked."""
-        return self._who(self.connections.key_of(peer))
+        connection = self.connections.of(peer)
+        return None if connection is None else connection.who
 
-    def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes, handshake: int) -> bool:
+    def _introduce(self, peer: bytes, frame: zmq.Frame, user: str) -> Connection | None:
         # The monitor reports a connection, and the end of an earlier one with the same descriptor, before its first
         # message.
         self._gone += self._follow_monitor()
-        most = None if self._keys is None else PROGRAMS_LIMIT if self._is_program(key) else PC_LIMIT
-        return self.connections.heard(peer, int(frame.get("__fd")), key, most, handshake)
-
-    def _is_program(self, key: bytes) -> bool:
-        """Whether a key is known and is not the key of one PC; always False without encryption."""
-        who = self._who(key)
-        return self._keys is not None and who is not None and who.role != "worker"
-
-    def _who(self, key: bytes) -> Credential | None:
-        return ANYBODY if self._keys is None else self._keys.who(key)
+        fd = int(frame.get("__fd"))
+        if self._keys is None:
+            return self.connections.heard(peer, fd, b"", who=ANYBODY)
+        key, handshake = bytes.fromhex(user[:KEY_DIGITS]), int(user[KEY_DIGITS:], 16)
+        who = self._keys.who(key)
+        most = PC_LIMIT if who is None or who.role == "worker" else PROGRAMS_LIMIT
+        return self.connections.heard(peer, fd, key, most, handshake, user=user, who=who)
 
     def send(self, peer: bytes, parts: Parts) -> bool:
         """Send now or later; False when the peer is gone, or is cut off because too much waits for it."""
-        key = self.connections.key_of(peer)
-        if self._send_queue.put(peer, parts, key, PROGRAMS_WAITING_LIMIT if self._is_program(key) else WAITING_LIMIT):
-            return True
+        connection = self.connections.of(peer)
+        if connection is not None:
+            most = PROGRAMS_WAITING_LIMIT if connection.is_program else WAITING_LIMIT
+            if self._send_queue.put(peer, parts, connection.key, most):
+                return True
         self._cut_off(peer)
         return False
 
@@ -356,8 +357,10 @@ class Sockets:
 
     def crowded(self, peer: bytes) -> bool:
         """Whether too many bytes wait to make more for a peer: for the programs of its credential, or in all."""
-        key = self.connections.key_of(peer)
-        if self._is_program(key) and self._outstanding.of_key[key] >= PROGRAMS_ROOM:
+        connection = self.connections.of(peer)
+        if connection is None:
+            return False
+        if connection.is_program and self._outstanding.of_key[connection.key] >= PROGRAMS_ROOM:
             return True
         return self._outstanding.total >= ALL_ROOM and self._outstanding.of_peer(peer) > 0
 
@@ -374,7 +377,8 @@ class Sockets:
                 tracker = self.router.send(frames[-1], _NOBLOCK, copy=False, track=True)
                 self._large_taken(peer)
                 self._large[peer] = tracker, size
-                self._outstanding.add(peer, self.connections.key_of(peer), size)
+                connection = self.connections.of(peer)
+                self._outstanding.add(peer, b"" if connection is None else connection.key, size)
             else:
                 self.router.send(frames[-1], _NOBLOCK)
         except zmq.ZMQError as error:

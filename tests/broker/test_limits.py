@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.auth.roles import ANYBODY, Credential
 from deskgrid.broker.peers import clients as clients_module
 from deskgrid.broker.peers import watchers as watchers_module
 from deskgrid.broker.port import connections as limits
@@ -123,8 +123,8 @@ def test_those_of_a_revoked_key_are_cut_off_after_a_last_word_and_no_others() ->
     connections = Cuts()
     for fd, key in ((1, b"revoked"), (2, b"good"), (3, b"revoked")):
         connections.let_in(fd, key)
-    connections.condemn(lambda key: key == b"good", 100.0)
-    connections.condemn(lambda key: key == b"good", 100.1)
+    for now in (100.0, 100.1):
+        connections.look_up(lambda key: ANYBODY if key == b"good" else None, now)
     connections.ended(3)
     connections.expire(100.0)
     assert connections.cuts == []
@@ -204,12 +204,40 @@ def test_what_one_said_that_ended_does_not_cut_off_the_next_with_its_number() ->
     assert (b"later" in connections, connections.cuts) == (True, [])
 
 
+def test_a_key_that_is_revoked_counts_no_more_for_what_was_said_before_its_connection_ended() -> None:
+    connections = Cuts()
+    for fd in (5, 6):
+        connections.accepted(fd, "10.0.0.1", 0.0)
+        assert connections.heard(b"peer %d" % fd, fd, b"k", user=f"k{fd}", who=ANYBODY)
+    connections.ended(5)
+    connections.look_up(lambda key: None, 1.0)
+    for fd in (5, 6):
+        found = connections.find(b"peer %d" % fd, f"k{fd}")
+        assert found is not None
+        assert (found.key, found.who) == (b"k", None)
+
+
+def test_who_takes_the_name_of_a_peer_that_left_is_not_taken_for_it() -> None:
+    connections = Cuts()
+    connections.accepted(5, "10.0.0.1", 0.0)
+    earlier = connections.heard(b"name", 5, b"k", user="k1", who=ANYBODY)
+    assert connections.find(b"name", "k1") is earlier is not None
+    assert connections.find(b"name", "other2") is None
+    connections.ended(5)
+    connections.accepted(6, "10.0.0.2", 0.0, handshakes=1)
+    later = connections.heard(b"name", 6, b"other", handshake=2, user="other2")
+    assert later is not earlier
+    assert (connections.find(b"name", "other2"), connections.find(b"name", "k1")) == (later, earlier)
+    connections.all_read()
+    assert connections.find(b"name", "k1") is None
+
+
 def test_a_submitter_has_fewer_connections_than_a_key_that_all_pcs_share() -> None:
     connections = Cuts()
     for fd in range(limits.PROGRAMS_LIMIT + 1):
         connections.accepted(fd, f"10.0.{fd}.1", 0.0)
         let_in = connections.heard(f"{fd}".encode(), fd, b"submitter", limits.PROGRAMS_LIMIT)
-        assert let_in == (fd < limits.PROGRAMS_LIMIT)
+        assert (let_in is not None) == (fd < limits.PROGRAMS_LIMIT)
     assert connections.cuts == [limits.PROGRAMS_LIMIT]
 
 
