@@ -331,3 +331,27 @@ def test_who_connects_while_another_is_let_in_is_heard(tmp_path: Path, monkeypat
             return heard == {b"1", b"2"}
 
         assert eventually(both_are_heard), f"heard are {heard}"
+
+
+def test_what_was_sent_before_a_key_was_revoked_and_is_read_after_it_counts_no_more(tmp_path: Path) -> None:
+    keys = KeyRing(tmp_path)
+    read: list[tuple[bytes, str | None]] = []
+    with Sockets(keys) as sockets:
+        host, _, port = sockets.bind("127.0.0.1", 0).removeprefix("tcp://").partition(":")
+        with closing(SocketLine(keys.line("client", host, int(port)))) as line:
+
+            def reads_one() -> bool:
+                arrived = sockets.wait(0.01)
+                sockets.tend(0.0)
+                if arrived and (message := sockets.receive()) is not None:
+                    _, who, data, _ = message
+                    read.append((data, None if who is None else who.name))
+                    return True
+                return False
+
+            line.send(b"before")
+            assert eventually(reads_one)
+            line.send(b"after")
+            keys.revoke("client")
+            assert eventually(reads_one)
+    assert read == [(b"before", "client"), (b"after", None)]
