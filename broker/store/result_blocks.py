@@ -79,40 +79,23 @@ def cancelled_block(bag: int, tasks: Sequence[int], items: Sequence[int], ended:
 
 def _block(rows: Sequence[ResultRow], cell: Callable[[Payload, int], StoredValue]) -> Block:
     tasks, bags, items, outcomes, elapsed, workers, numbers, payloads, stdouts, stderrs, ended = zip(*rows, strict=True)
-    cells = payloads if set(map(type, payloads)) == {bytes} else [cell(each, bags[0]) for each in payloads]
+    large: list[str] = []
+    told = payloads
+    if set(map(type, payloads)) != {bytes}:
+        cells = [cell(each, bags[0]) for each in payloads]
+        large = [each for each in cells if type(each) is str]
+        told = tuple(None if type(each) is str else each for each in cells)
     return Block(
-        bags[0],
-        min(tasks),
-        max(tasks),
-        len(tasks),
-        ended[0],
-        pack_columns((tasks, numbers, outcomes)),
-        pack_told(items, outcomes, elapsed, workers, cells),
-        pack_printed(stdouts, stderrs),
-        pack_names(cells),
+        bag=bags[0],
+        low=min(tasks),
+        high=max(tasks),
+        size=len(tasks),
+        ended=ended[0],
+        tasks=pack_columns((tasks, numbers, outcomes)),
+        told=pack_columns((items, outcomes, elapsed, workers, told)),
+        printed=pack_columns((stdouts, stderrs)) if any(stdouts) or any(stderrs) else None,
+        large=msgpack.packb(large) if large else None,
     )
-
-
-def pack_told(
-    items: Sequence[int],
-    outcomes: Sequence[int],
-    elapsed: Sequence[float],
-    workers: Sequence[str],
-    cells: Sequence[StoredValue],
-) -> bytes:
-    """``told`` of a block."""
-    return pack_columns((items, outcomes, elapsed, workers, [None if type(each) is str else each for each in cells]))
-
-
-def pack_names(cells: Sequence[StoredValue]) -> bytes | None:
-    """``large`` of a block."""
-    names = [each for each in cells if type(each) is str]
-    return msgpack.packb(names) if names else None
-
-
-def pack_printed(stdouts: Sequence[bytes], stderrs: Sequence[bytes]) -> bytes | None:
-    """``printed`` of a block."""
-    return pack_columns((stdouts, stderrs)) if any(stdouts) or any(stderrs) else None
 
 
 def rows_in(block: Block, payload: Callable[[StoredValue], Payload]) -> Iterator[ResultRow]:
