@@ -17,9 +17,9 @@ from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.prediction.runtimes import Prediction
-from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.queues.categories import CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
-from deskgrid.wire import SECONDS_LIMIT, Environment, Saved
+from deskgrid.wire import SECONDS_LIMIT, Environment, Saved, TaskOptions
 from deskgrid.wire.saving import FIRST_COST_S, reserve_s
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
@@ -244,15 +244,7 @@ class OpenBag:
         timeout = options.timeout
         if timeout is not None:
             timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
-        key = CategoryKey(
-            self.row.owner,
-            options.priority,
-            options.licence_needs(),
-            options.limit or 0,
-            None if options.limit is None else self.row.number,
-            environment=self.environment_key,
-            files=self.first_transfer_s > 0.0,
-        )
+        key = self.category._replace(files=self.first_transfer_s > 0.0)
         known |= {"need": self.need, "key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
         if self.row.predicted:
             known["names"] = [f"{self.row.owner}\n{name}" for name in (self.row.template, self.row.name)]
@@ -275,6 +267,11 @@ class OpenBag:
         each = runtimes if len(runtimes) == count or not first else runtimes * count
         more = (self.first_transfer_s if place < first else self.transfer_s for place in range(len(each)))
         return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
+
+    @property
+    def category(self) -> CategoryKey:
+        """The category of its tasks, but for files."""
+        return category_of(self.row.owner, self.row.options, self.environment_key, self.row.number)
 
     @property
     def parallel(self) -> bool:
@@ -390,6 +387,20 @@ class BagBook:
             del self._templates[its]
         drop_places([bisect_left(self._firsts, batch.first) for batch in bag.batches], self._firsts, self._where)
         self._journal.forget(bag.row.number)
+
+
+def category_of(owner: str, options: TaskOptions, environment: str, number: int | None = None) -> CategoryKey:
+    """The category of a bag with these options, but for files. ``number``: None for one that is not here yet."""
+    return CategoryKey(
+        owner,
+        options.priority,
+        options.licence_needs(),
+        options.limit or 0,
+        None if options.limit is None else number,
+        rounded_piece(options.min_piece) if options.checkpoint else None,
+        environment,
+        key_need(need_of(options)),
+    )
 
 
 def checked_runtimes(runtime: float | None, runtimes: tuple[float, ...], count: int) -> tuple[float, ...] | None:

@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from deskgrid import wire
-from deskgrid.broker.model.bags import OpenBag
-from deskgrid.broker.model.needs import need_of
+from deskgrid.broker.model.bags import OpenBag, category_of
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.store.rows import HOLD
 from deskgrid.broker.work.operations import AskError, Slices
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.queues.categories import key_need, rounded_piece
+from deskgrid.scheduler.queues.categories import CategoryKey, Needs
 
 # Tasks in one slice that leave their queues or come back, and the units of each.
 SLICE_TASKS = 2_500
@@ -29,19 +28,6 @@ BAG_UNITS = 50
 # Categories of one owner (`deskgrid.scheduler.queues.categories`) with bags that have not ended. A pass looks at each
 # of them, and at some of them for each task that it places.
 CATEGORIES_LIMIT = 64
-
-
-def _has_own_category(options: wire.TaskOptions, environment: str) -> bool:
-    needs = options.memory or options.labels or options.python or need_of(options).parallel
-    own = options.priority or options.limit or options.licences or options.checkpoint
-    return bool(environment or own or needs)
-
-
-def _category(options: wire.TaskOptions, environment: str, number: int | None) -> tuple[object, ...]:
-    """What tells the categories of one owner apart; ``number``: of a bag that is here, None for a new one."""
-    piece = rounded_piece(options.min_piece) if options.checkpoint else None
-    limit, need = options.limit and (number, options.limit), key_need(need_of(options))
-    return options.priority, options.licence_needs(), limit, piece, environment, need
 
 
 class CarriesOut(Protocol):
@@ -64,9 +50,9 @@ class Gates:
         self._followers: dict[int, set[int]] = {}
         # Called when a bag goes on that was held.
         self.resumed: Callable[[OpenBag], None] = lambda bag: None
-        # By owner and category: the bags that have categories of their own, by number. Some of them may have ended by
-        # now: they are dropped when the owner has too many categories, or when they are forgotten.
-        self._categories: dict[str, dict[tuple[object, ...], dict[int, OpenBag]]] = {}
+        # By owner and category: the bags that are not in the owner's plain category, by number. Some of them may have
+        # ended by now: they are dropped when the owner has too many categories, or when they are forgotten.
+        self._categories: dict[str, dict[CategoryKey, dict[int, OpenBag]]] = {}
         # Of a bag that others wait for: whether it was complete, and had failed, when these were last decided about.
         self._decided: dict[int, tuple[bool, bool]] = {}
 
@@ -74,15 +60,15 @@ class Gates:
 
     def refusal(self, bag_id: str, owner: str, options: wire.TaskOptions, environment: str = "") -> str:
         """Why a new bag with these options is refused; empty when it is not. ``environment``: its key."""
+        category = category_of(owner, options, environment)
         return (
-            self._refusal_by_licences(options)
+            self._refusal_by_licences(category.licences)
             or self._refusal_by_bags(bag_id, owner, options)
-            or self._refusal_by_categories(owner, options, environment)
+            or self._refusal_by_categories(category)
         )
 
-    def _refusal_by_licences(self, options: wire.TaskOptions) -> str:
+    def _refusal_by_licences(self, needs: Needs) -> str:
         total = self._state.scheduler.grid.categories.licences.total
-        needs = options.licence_needs()
         if len({name for name, _ in needs}) < len(needs):
             return "a licence is named twice"
         for name, many in needs:
@@ -104,16 +90,13 @@ class Gates:
                 return f"the bag cannot run: {why}"
         return ""
 
-    def _refusal_by_categories(self, owner: str, options: wire.TaskOptions, environment: str) -> str:
+    def _refusal_by_categories(self, category: CategoryKey) -> str:
+        owner = category.owner
         categories = self._categories.get(owner, {})
-        if (
-            not _has_own_category(options, environment)
-            or len(categories) < CATEGORIES_LIMIT
-            or _category(options, environment, None) in categories
-        ):
+        if len(categories) < CATEGORIES_LIMIT or category in categories or category == CategoryKey(owner):
             return ""
-        for category in list(categories):
-            self._drop_ended(owner, category)
+        for each in list(categories):
+            self._drop_ended(owner, each)
         if len(categories) < CATEGORIES_LIMIT:
             return ""
         return (
@@ -121,7 +104,7 @@ class Gates:
             f"environments and needs here, of {CATEGORIES_LIMIT}: try again when some have ended"
         )
 
-    def _drop_ended(self, owner: str, category: tuple[object, ...]) -> None:
+    def _drop_ended(self, owner: str, category: CategoryKey) -> None:
         """Do not count bags of a category that have ended, from the oldest to one that has not."""
         bags = self._categories[owner][category]
         while bags and (oldest := next(iter(bags.values()))).complete:
@@ -131,8 +114,7 @@ class Gates:
 
     def count(self, bag: OpenBag) -> None:
         """Count the category of a bag that has not ended."""
-        if _has_own_category(bag.row.options, bag.environment_key):
-            category = _category(bag.row.options, bag.environment_key, bag.row.number)
+        if (category := bag.category) != CategoryKey(bag.row.owner):
             self._categories.setdefault(bag.row.owner, {}).setdefault(category, {})[bag.row.number] = bag
 
     def enter(self, bag: OpenBag, restored: bool = False) -> None:
@@ -202,7 +184,7 @@ class Gates:
     def forget(self, bag: OpenBag) -> None:
         """A complete bag, for which none waits, is about to be forgotten: it waits no more."""
         categories = self._categories.get(bag.row.owner, {})
-        category = _category(bag.row.options, bag.environment_key, bag.row.number)
+        category = bag.category
         if categories.get(category, {}).pop(bag.row.number, None) is not None and not categories[category]:
             del categories[category]
         for before in bag.waits_for:
