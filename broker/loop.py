@@ -44,9 +44,7 @@ HEAVY_BYTES = 5 * wire.PAYLOAD_LIMIT // 4
 TURN_S = 0.01
 # A message of at least this size has a turn of its own: with its commit it takes ten milliseconds or more.
 LONG_BYTES = wire.BATCH_BYTES // 4
-# How long the loop waits for a message before it checks leases, the files in the home and whether to stop. Messages
-# without news, like nearly every heartbeat, are settled only this often: a thousand workers send 500 of them in a
-# second.
+# How long the loop waits for a message before it checks leases, the files in the home and whether to stop. Seconds.
 TICK_S = 0.2
 # Each kind of misbehaviour is logged at most once in this time, so that no peer can fill the disk. Seconds.
 TELL_S = 1.0
@@ -93,7 +91,6 @@ class Loop:
         self._short_at: list[float] = []
         self._start = time.monotonic()
         self._files_at = 0.0
-        self._settle_at = 0.0
         self._quiet_at = -OFTEN_S
         # When something other than a heartbeat was last handled.
         self._active_at = -math.inf
@@ -160,11 +157,7 @@ class Loop:
         self._drop_revoked()
         if self._now() >= self._files_at:
             self._look_at_files()
-        if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
-            self._settle_at = self._now() + TICK_S
-            self._finish(self._sessions.settle(self._now()))
-        elif handled and not self._fair_queue and self._now() >= self._active_at + SILENCE_S:
-            self._rest()
+        self._finish(self._sessions.settle(self._now()))
         if log_was_long:
             self._journal.commit()  # ends a waiting transaction; a log is shortened between transactions
             self._journal.shorten_log()
@@ -173,6 +166,13 @@ class Loop:
             self._gone = [peer for peer in self._gone if not self._let_go(peer)]
         if not self._careful:
             self._failures = 0
+        if handled and self._now() >= self._active_at + SILENCE_S and self._is_idle:
+            self._rest()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing waits: neither here nor for a peer to take it."""
+        return not (self._fair_queue or self._sockets.sending or self._sessions.unfinished or self._sessions.owing)
 
     def _drop_revoked(self) -> None:
         """Drop the messages of credentials that were revoked: in the last turn, or by a message of this one."""

@@ -216,11 +216,6 @@ class BrokerState:
         """Whether fewer than ``limit`` bytes wait for a peer: if not, no more messages are made for it yet."""
         return self.owed[peer] + self.waiting(peer) < limit and not self.crowded(peer)
 
-    @property
-    def speaks(self) -> bool:
-        """Whether there is something to send."""
-        return bool(self._work or self._words or self._receipts)
-
     def take_leaving(self) -> Leaving:
         """The messages queued since the last call."""
         leaving = Leaving(self._work, self._words + self._receipts)

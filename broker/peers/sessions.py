@@ -67,7 +67,6 @@ class Sessions:
         self.queries.environment_list.drop = self.transfers.release
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
-        self._news = True
         self._hold_until: float | None = None
         self._housekeeping_at = 0.0
 
@@ -173,7 +172,6 @@ class Sessions:
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """Handle a message of a peer with the credential ``who``."""
-        self._news = self._news or not isinstance(message, wire.Heartbeat)
         if not self.state.disk.takes(message):
             # A worker keeps its results, and sends them again when it is asked to.
             if isinstance(message, wire.Ask) or (isinstance(message, wire.FROM_BOTH) and peer in self.clients.by_peer):
@@ -227,25 +225,6 @@ class Sessions:
         self._enrolment.gone(peer)
 
     @property
-    def unsettled(self) -> bool:
-        """Whether `settle` has more to do at once than to note the heartbeats of known workers."""
-        state = self.state
-        return (
-            self._news
-            or self.owing
-            or state.speaks
-            or bool(state.fresh)
-            or self.clients.watchers.has_to_tell
-            or state.scheduler.unsettled
-            or self.queries.operations.waiting
-            or self.queries.operations.parked
-            or self.transfers.waiting
-            or self.workers.attempts.owes_checkpoints
-            or self.workers.owes_templates
-            or self._enrolment.pressing
-        )
-
-    @property
     def unfinished(self) -> bool:
         """Whether the next turn is due at once, even if no message arrives."""
         if self.queries.operations.waiting or self._enrolment.pressing:
@@ -269,7 +248,7 @@ class Sessions:
 
     def settle(self, now: float) -> Leaving:
         """Decide once for all messages received, and return the messages to send, most of them after the commit."""
-        self._news, self.state.now = False, now
+        self.state.now = now
         if keeps_house := now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_S
             self._keep_house(now)

@@ -227,11 +227,6 @@ class Transfers:
         if len(mine) < WANTED_LIMIT:
             mine.append(WantedPart(want, place.owner))
 
-    @property
-    def waiting(self) -> bool:
-        """Whether parts wait to be sent."""
-        return bool(self._wanted)
-
     def send_some(self) -> None:
         """Send parts to peers that have taken their earlier ones; credentials, and then their peers, take turns."""
         left, idle = TURN_PARTS, 0

@@ -87,11 +87,6 @@ class Watchers:
         self._new.append((bag.row.number, peer, watch.request))
         return ""
 
-    @property
-    def has_to_tell(self) -> bool:
-        """Whether `tell` would tell somebody who asked since the last time, or had no room then."""
-        return bool(self._new) or any(map(self._state.has_room, self._crowded))
-
     def tell(self, now: float) -> None:
         """Answer the watchers of bags with news, and send receipts."""
         fresh, self._state.fresh = self._state.fresh, set()

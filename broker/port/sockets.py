@@ -161,7 +161,7 @@ class Sockets:
 
     def wait(self, seconds: float) -> bool:
         """Wait at most ``seconds`` for something to do, and return whether there are messages."""
-        ready = dict(self._poller.poll(int(1000 * (FLUSH_S if self._send_queue or self._large else seconds))))
+        ready = dict(self._poller.poll(int(1000 * (FLUSH_S if self.sending else seconds))))
         if self._woken.fileno() in ready:
             self._woken.recv(4096)
         if self._zap in ready:
@@ -169,6 +169,11 @@ class Sockets:
         self._monitor_ready = self._monitor in ready
         self._asked = 0
         return self.router in ready
+
+    @property
+    def sending(self) -> bool:
+        """Whether messages wait until peers take them."""
+        return bool(self._send_queue or self._large)
 
     def wake(self) -> None:
         """End a `wait`; for any thread."""

@@ -333,11 +333,6 @@ class Attempts:
         if message.task < self._state.book.next_task and self.holders.its_own(worker, [attempt]):
             self._checkpoints.owe(worker.name, attempt, message)
 
-    @property
-    def owes_checkpoints(self) -> bool:
-        """Whether checkpoints wait to be sent."""
-        return self._checkpoints.owed
-
     def send_checkpoints(self) -> None:
         """Send a checkpoint to each of some workers that have taken what they were sent before; they take turns."""
         for name, attempt, request in self._checkpoints.next_owed(self._ready):

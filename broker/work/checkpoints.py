@@ -121,11 +121,6 @@ class CheckpointRecorder:
         """A worker that was given this attempt asks for the checkpoint that it goes on from."""
         self._owed.setdefault(worker, {})[attempt] = request
 
-    @property
-    def owed(self) -> bool:
-        """Whether checkpoints wait to be sent."""
-        return bool(self._owed)
-
     def next_owed(self, ready: Callable[[str], bool | None]) -> Iterator[tuple[str, Attempt, wire.Resume]]:
         """Take a request of each of some workers, in turns, and yield it with the worker's name and the attempt.
 

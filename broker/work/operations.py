@@ -80,11 +80,6 @@ class Operations:
         """Whether there is something to do."""
         return bool(self._by_owner)
 
-    @property
-    def parked(self) -> bool:
-        """Whether some questions wait for something outside."""
-        return bool(self._parked)
-
     def refusal(self, owner: str, size: int) -> str:
         """Why a credential may not ask anything more now; empty when it may."""
         mine = len(self._by_owner.get(owner, ())) + len(self._parked.get(owner, ()))

@@ -98,11 +98,6 @@ class WorkerSessions:
             if len(asked) < wire.HELD_ROWS:
                 asked[message.digest] = None
 
-    @property
-    def owes_templates(self) -> bool:
-        """Whether templates wait to be sent."""
-        return bool(self._fetched)
-
     def send_templates(self) -> None:
         """Send a template to each of some workers that have taken most of what they were sent; they take turns."""
         for _ in range(min(TURN_TEMPLATES, len(self._fetched))):

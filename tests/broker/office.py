@@ -147,10 +147,10 @@ class OfficeLine:
             self._office.settle()
         operations = self._office.sessions.queries.operations
         turns = 0
-        while not self.inbox and (operations.waiting or (operations.parked and turns < PARKED_TURNS)):
+        while not self.inbox and (operations.waiting or (operations._parked and turns < PARKED_TURNS)):
             self._office.settle()  # what is asked for takes more turns than one
-            turns += operations.parked
-        if not self.inbox and operations.parked and self.who.role != "worker":  # a worker is waited for, not for long
+            turns += bool(operations._parked)
+        if not self.inbox and operations._parked and self.who.role != "worker":  # a worker is waited for, not for long
             self._office.now += PATIENCE_S
             self._office.settle()
         return self.inbox.popleft() if self.inbox else None

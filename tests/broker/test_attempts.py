@@ -170,12 +170,12 @@ def test_a_template_that_a_worker_has_forgotten_is_sent_when_there_is_room(offic
     worker.send(wire.Fetch(work.template), wire.Fetch("0" * 64))
     office.settle()
     assert not worker.line.inbox  # type: ignore[attr-defined]
-    assert office.sessions.unsettled
+    assert office.sessions.workers._fetched
     state.waiting = lambda peer: 0
     office.settle()
     assert worker.expect(wire.Blob).digest == work.template
     office.settle()
-    assert not office.sessions.workers.owes_templates
+    assert not office.sessions.workers._fetched
 
 
 def test_templates_for_a_worker_that_has_gone_are_not_owed(office: Office) -> None:
@@ -184,4 +184,4 @@ def test_templates_for_a_worker_that_has_gone_are_not_owed(office: Office) -> No
     worker.send(wire.Fetch("0" * 64))
     worker.send(wire.Leave("its window closed", True, False, (), ()))
     office.settle()
-    assert not office.sessions.workers.owes_templates
+    assert not office.sessions.workers._fetched

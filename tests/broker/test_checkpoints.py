@@ -266,7 +266,7 @@ def test_a_worker_that_asks_again_and_again_and_reads_nothing_is_sent_its_checkp
     for _ in range(50):
         worker.send(wire.Resume(again.task, again.number, number, 0))
     office.settle()
-    assert office.sessions.workers.attempts.owes_checkpoints
+    assert office.sessions.workers.attempts._checkpoints._owed
     assert not worker.line.inbox  # type: ignore[attr-defined]
     state.waiting = lambda peer: 0
     office.settle()

@@ -362,14 +362,14 @@ def test_a_question_waits_for_a_forecast_without_keeping_others_waiting(
     bag = client.submit(tasks(3), runtime=10.0)
     number = pending(office, client, bag)
     operations = office.sessions.queries.operations
-    assert operations.parked
+    assert operations._parked
     assert not operations.waiting, "the loop may sleep"
     assert client.ask("ping") == {}
     slow.finish([5.0])
     office.settle()
     office.settle()
     assert client.expect(wire.Answer).request == number
-    assert not operations.parked
+    assert not operations._parked
 
 
 def test_who_asks_does_not_wait_for_ever(office: Office, client: Client, slow: Slow) -> None:
@@ -380,7 +380,7 @@ def test_who_asks_does_not_wait_for_ever(office: Office, client: Client, slow: S
     office.settle()
     office.settle()
     assert "there is no estimate yet" in str(client.receive())
-    assert not office.sessions.queries.operations.parked
+    assert not office.sessions.queries.operations._parked
 
 
 def test_who_hangs_up_waits_for_nothing(office: Office, slow: Slow) -> None:
@@ -391,7 +391,7 @@ def test_who_hangs_up_waits_for_nothing(office: Office, slow: Slow) -> None:
     client.line.close()
     office.sessions.gone(client.line.peer)  # type: ignore[attr-defined]
     office.settle()
-    assert not office.sessions.queries.operations.parked
+    assert not office.sessions.queries.operations._parked
 
 
 def test_a_view_of_the_grid_does_not_wait_long(office: Office, client: Client, slow: Slow) -> None:

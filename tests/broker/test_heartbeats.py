@@ -22,26 +22,30 @@ def coming(office: Office) -> list[tuple[float, float]]:
     return [(window.opens, window.lasts) for window in known.windows]
 
 
-def test_a_heartbeat_with_nothing_new_leaves_nothing_to_settle(office: Office, worker: BareWorker) -> None:
-    assert not office.sessions.unsettled
+def test_a_heartbeat_with_nothing_new_leaves_nothing_to_decide(office: Office, worker: BareWorker) -> None:
+    scheduler = office.sessions.state.scheduler
+    assert not scheduler.unsettled
     office.now = 2.0
     worker.send(wire.Heartbeat(98.0, None))
     worker.send(wire.Heartbeat(98.0, (wire.Window(198.0, 50.0),)))
-    assert not office.sessions.unsettled
+    assert not scheduler.unsettled
 
 
-@pytest.mark.parametrize("beat", [wire.Heartbeat(50.0, None), wire.Heartbeat(98.0, ()), wire.Heartbeat(0.0, None)])
-def test_one_with_news_is_settled_at_once(office: Office, worker: BareWorker, beat: wire.Heartbeat) -> None:
+@pytest.mark.parametrize("beat", [wire.Heartbeat(50.0, None), wire.Heartbeat(98.0, ())])
+def test_the_next_pass_decides_about_one_with_news(office: Office, worker: BareWorker, beat: wire.Heartbeat) -> None:
+    scheduler = office.sessions.state.scheduler
     office.now = 2.0
     worker.send(beat)
-    assert office.sessions.unsettled
+    assert scheduler.unsettled
     office.settle()
-    assert not office.sessions.unsettled
+    assert not scheduler.unsettled
 
 
-def test_whatever_else_is_said_is_settled_at_once(office: Office, worker: BareWorker) -> None:
-    worker.send(wire.Returned(()))
-    assert office.sessions.unsettled
+def test_one_whose_window_is_closed_for_the_broker_only_is_asked_who_it_is(office: Office, worker: BareWorker) -> None:
+    office.now = 2.0
+    worker.send(wire.Heartbeat(0.0, None))
+    office.settle()
+    assert isinstance(worker.receive(), wire.Rejoin)
 
 
 def test_windows_that_are_not_said_again_are_those_last_announced(office: Office, worker: BareWorker) -> None:

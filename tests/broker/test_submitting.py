@@ -455,7 +455,7 @@ def test_the_receipt_for_more_does_not_wait_long_for_results(office: Office, cli
     assert office.sessions.owing
     office.now += RECEIPT_S
     client.expect(wire.Accepted)
-    assert not office.sessions.unsettled
+    assert not office.sessions.owing
 
 
 def test_a_broker_that_stops_leaves_no_receipt_unsent(office: Office, client: Client) -> None:

@@ -212,7 +212,7 @@ def test_a_peer_that_asks_without_end_gets_a_few_parts_at_a_time(office: Office,
     for _ in range(100):
         client.send(wire.Want(3, "bag", digest(ONE)))
     office.settle()
-    assert transfers.waiting
+    assert transfers._wanted
     assert sum(len(wanted) for peers in transfers._wanted.values() for wanted in peers.values()) == 16
     ben = office.client(BEN)
     store(ben, "bens", ONE)
@@ -225,7 +225,7 @@ def test_a_peer_that_asks_without_end_gets_a_few_parts_at_a_time(office: Office,
     assert len(set(sent[:2])) == 2, "the other one is second at the latest"
     assert len(sent) == 16
     transfers.send_some()
-    assert not transfers.waiting
+    assert not transfers._wanted
 
 
 def test_nothing_waits_for_a_peer_that_is_gone(office: Office, client: Client) -> None:
@@ -235,7 +235,7 @@ def test_nothing_waits_for_a_peer_that_is_gone(office: Office, client: Client) -
     client.close()
     (peer,) = office.sessions.clients.by_peer
     office.sessions.gone(peer)
-    assert not office.sessions.transfers.waiting
+    assert not office.sessions.transfers._wanted
 
 
 def test_on_a_disk_without_room_a_client_is_told_and_a_worker_asks_again(office: Office, client: Client) -> None:

@@ -279,7 +279,7 @@ class Witness:
         state, scheduler = sessions.state, sessions.state.scheduler
         left: dict[str, object] = {
             "bags": state.book.by_id or state.book.by_number or state.book._where or state.book._firsts,
-            "news": state.fresh or state.pending or state.speaks,
+            "news": state.fresh or state.pending or state._work or state._words,
             "tasks": list(scheduler.grid.tasks.each()) or scheduler.grid.tasks.bags,
             "failures": scheduler.grid.tasks._errors or scheduler.grid.tasks._crashes,
             "bound": scheduler.grid.bound or scheduler.grid.lost,
