@@ -13,13 +13,13 @@ from dataclasses import asdict
 from deskgrid import wire
 from deskgrid.broker.answers.admission import Admission
 from deskgrid.broker.answers.environment_list import EnvironmentList
+from deskgrid.broker.answers.explaining import Explaining
 from deskgrid.broker.answers.overview import Overview
 from deskgrid.broker.answers.task_list import task_rows
 from deskgrid.broker.answers.task_logs import bag_output, printed_now, task_log
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
-from deskgrid.broker.gangs.explaining import Explaining
 from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.need_notes import lacks_text, which_pcs
 from deskgrid.broker.model.state import BrokerState

@@ -6,8 +6,8 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.model import quotas
+from deskgrid.broker.model.window_log import FIRST_LOSS_S
 from deskgrid.broker.peers.sessions import HOLD_LEASES
-from deskgrid.broker.store.window_log import FIRST_LOSS_S
 from deskgrid.broker.work.attempts import NO_PROGRESS
 from deskgrid.broker.work.checkpoints import EACH_S
 from deskgrid.scheduler.model import State

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.gangs.colocation import Colocation, Pc, most_together
+from deskgrid.broker.answers.colocation import Colocation, Pc, most_together
 from deskgrid.broker.model.need_notes import WAIT
 from deskgrid.scheduler.fitting import NO_MORE
 from deskgrid.scheduler.parallel.need import Need

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.gangs.explaining import LONGER
+from deskgrid.broker.answers.explaining import LONGER
 from deskgrid.broker.model.need_notes import WAIT, lacks_text, need_note
 from deskgrid.wire import TaskOptions
 from tests.broker.office import Office, OpenOffice

@@ -3,7 +3,7 @@
 import math
 from datetime import UTC, datetime
 
-from deskgrid.broker.gangs.colocation import Colocation, Pc, most_pcs, most_together
+from deskgrid.broker.answers.colocation import Colocation, Pc, most_pcs, most_together
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts

@@ -8,7 +8,7 @@ have run.
 
 import math
 
-from deskgrid.broker.auth.rate_limit import RateLimit
+from deskgrid.broker.model.rate_limit import RateLimit
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import How, WindowEnd, WindowRow
 from deskgrid.broker.store.wall_clock import WallClock
