@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deskgrid.broker.model.needs import need_of
-from deskgrid.broker.store.etas import estimates_in
 from deskgrid.broker.store.journal import NAME
 from deskgrid.broker.store.result_blocks import recorded
 from deskgrid.broker.store.rows import How, ToldEtaRow
 from deskgrid.broker.store.schema import FORMAT, format_of
+from deskgrid.broker.store.tables import estimates_in
 from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.wire import Outcome, read_task_options
 

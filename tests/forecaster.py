@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from deskgrid.broker.forecasts.tasks import TASKS
-from deskgrid.broker.model.ticket import Json, Ticket
+from deskgrid.broker.model.forecaster import Json, Ticket
 from deskgrid.scheduler.forecast.picture import Picture
 
 

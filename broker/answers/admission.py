@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from deskgrid.broker.auth.roles import Credential, CredentialError, Credentials, checked_credential
+from deskgrid.broker.model.forecaster import Json
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.model.ticket import Json
 
 # Rows in one answer.
 PAGE = 500

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential, owner_refusal
 from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.forecaster import Json
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.model.ticket import Json
 from deskgrid.broker.work.operations import AskError, Slices
 from deskgrid.broker.work.workers import WorkerSessions
 

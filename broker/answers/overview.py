@@ -14,10 +14,10 @@ from deskgrid import wire
 from deskgrid.broker.answers.time_notes import NO_WORKER, time_note
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.forecaster import Json
 from deskgrid.broker.model.need_notes import WAIT
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.throughput import SlidingCount
-from deskgrid.broker.model.ticket import Json
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.work.environments import EnvironmentTable
 from deskgrid.broker.work.operations import AskError, SharedResult, Slices

@@ -21,10 +21,10 @@ from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
 from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.forecaster import Json
 from deskgrid.broker.model.need_notes import lacks_text, which_pcs
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.throughput import SlidingCount
-from deskgrid.broker.model.ticket import Json
 from deskgrid.broker.work.environments import EnvironmentTable
 from deskgrid.broker.work.operations import CHARACTERS_A_UNIT, AskError, Operation, Operations, Slices
 from deskgrid.broker.work.orders import Orders

@@ -11,10 +11,9 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from deskgrid.broker.model.bags import OpenBag, ToldEstimate
-from deskgrid.broker.model.forecaster import Forecaster
+from deskgrid.broker.model.forecaster import LATE, Ends, Forecaster, Json, Ticket
 from deskgrid.broker.model.need_notes import WAIT
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.model.ticket import LATE, Ends, Json, Ticket
 from deskgrid.broker.store.rows import ToldEtaRow
 from deskgrid.broker.work.operations import PARKED, Operation, Operations, Slices
 from deskgrid.durations import precise

@@ -22,8 +22,8 @@ from time import monotonic, process_time, sleep
 from types import FrameType
 from typing import Any
 
-from deskgrid.broker.model.pending import LATER, pending
-from deskgrid.broker.model.ticket import LATE, Json, Ticket
+from deskgrid.broker.model.forecaster import LATE, Json, Ticket
+from deskgrid.broker.work.operations import LATER, pending
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from deskgrid.broker.model.ticket import LATE, Json
+from deskgrid.broker.model.forecaster import LATE, Json
 from deskgrid.scheduler.forecast.ahead import by_bag, played
 from deskgrid.scheduler.forecast.changes import ImaginedChange
 from deskgrid.scheduler.forecast.compare import (

@@ -13,10 +13,9 @@ from dataclasses import replace
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.forecasts.etas import NOTHING_KNOWN, PART, ROW_UNITS, Etas, answered, is_unknown, runs_for
 from deskgrid.broker.model.bags import OpenBag
-from deskgrid.broker.model.pending import LATER, pending
+from deskgrid.broker.model.forecaster import LATE, Json, Ticket
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.model.ticket import LATE, Json, Ticket
-from deskgrid.broker.work.operations import PARKED, AskError, Slices
+from deskgrid.broker.work.operations import LATER, PARKED, AskError, Slices, pending
 from deskgrid.broker.work.workers import WorkerSessions
 from deskgrid.scheduler.forecast.correction import Estimate, stage_of
 from deskgrid.scheduler.forecast.look import Look, predicted

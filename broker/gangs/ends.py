@@ -7,22 +7,25 @@ stopped them: a failure that happened earlier may arrive later, and a PC that do
 the second case the attempt is lost, which does not count against the task.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from deskgrid import wire
-from deskgrid.broker.gangs.ending import account_of, result_of
 from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankFailure
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts
-from deskgrid.broker.model.crash_report import with_crash_sites
+from deskgrid.broker.model.failed_attempts import with_crash_sites
 from deskgrid.broker.model.worker_session import WorkerSession
+from deskgrid.broker.store.large_values import OF_RANK, OF_RANKS
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, Outcome
 
 # A worker that is there gets this many leases of workers to stop ranks.
 STOP_LEASES = 2.0
+# Bytes that joining the results of ranks adds to each of them, and to all, at most.
+HEAD_BYTES = 16
 FAILED = (wire.Outcome.ERROR, wire.Outcome.CRASH, wire.Outcome.TIMEOUT)
 
 
@@ -201,3 +204,40 @@ class Ends:
         speedup = gang.bag.need.speedup
         faster = 1.0 if speedup is None else speedup.of(len(gang.ranks))
         gang.bag.runs.add([elapsed * slowest * faster], 0, gang.ranks[0].worker)
+
+
+class StoredRankResults(wire.Chunks):
+    """Stands for the results of the ranks of a task, which stay in the journal one by one."""
+
+    __slots__ = ("_length",)
+
+    def __init__(self, cell: str, length: int) -> None:
+        super().__init__((), cell)
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def result_of(gang: GangAttempt, payloads: Callable[[int], list[wire.Payload]]) -> wire.Payload | wire.Failure:
+    """The result of an attempt whose ranks have all succeeded. ``payloads``: their results, of a task."""
+    task, joins = gang.attempt.task, gang.bag.row.options.gang
+    size = gang.size + HEAD_BYTES * (1 + len(gang.ranks))
+    if joins and size > wire.PAYLOAD_LIMIT:
+        return wire.Failure(
+            "ResultTooLarge",
+            f"its {len(gang.ranks)} ranks return {gang.size:,} bytes together; the limit is {wire.PAYLOAD_LIMIT:,}",
+        )
+    if gang.size >= wire.LARGE_BYTES:
+        return StoredRankResults(f"{OF_RANKS if joins else OF_RANK}{task}", size)
+    its = payloads(task)
+    return wire.join_ranks(its) if joins else its[0]
+
+
+def account_of(gang: GangAttempt, failure: RankFailure) -> bytes:
+    """The account of a failure, with the rank that failed and its PC."""
+    told = wire.read_failure(failure.result.payload)
+    place = gang.place(failure.rank)
+    message = f"{place}: {told.message}" if told.message else place
+    trace = f"{place}:\n{told.trace}" if told.trace else ""
+    return replace(told, message=message, trace=trace, rank=failure.rank).packed()

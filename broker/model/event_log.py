@@ -11,7 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from deskgrid.broker.model.ticket import Json
+from deskgrid.broker.model.forecaster import Json
 from deskgrid.wire.details import EventRow
 
 # Who sees which events: everybody sees what the status document says of workers anyway. A note that is not listed here

@@ -1,8 +1,12 @@
-"""The last failed attempts of tasks that are tried again, in memory, so that people can see why. Pure."""
+"""What people are told of failures: the last failed attempts of tasks that are tried again, kept in memory; and where a
+task has crashed. Pure."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
 
 from deskgrid.broker.store.rows import ResultRow
+from deskgrid.wire import Payload, read_failure
 
 # The most bytes kept for all attempts together, the most for one attempt, and the bytes of a row besides its texts.
 KEPT_BYTES = 16 * 2**20
@@ -38,3 +42,10 @@ class FailedAttempts:
 
 def _size(row: ResultRow) -> int:
     return ROW_BYTES + len(row.payload) + len(row.stdout) + len(row.stderr)
+
+
+def with_crash_sites(payload: Payload, places: Sequence[str]) -> bytes:
+    """The failure in ``payload`` with the names of the workers added."""
+    failure = read_failure(payload)
+    where = f"(crashed {len(places)} times, on {', '.join(places)})"
+    return replace(failure, message=f"{failure.message} {where}").packed()

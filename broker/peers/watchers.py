@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from deskgrid import wire
 from deskgrid.broker.model.bags import OpenBag
-from deskgrid.broker.model.pending import LATER, pending
 from deskgrid.broker.model.state import BrokerState
+from deskgrid.broker.work.operations import LATER, pending
 
 # A client that waits for results gets the receipt for a batch with the next results, or after this time: waking up
 # costs a program more than reading a receipt. Seconds.

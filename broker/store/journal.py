@@ -23,7 +23,6 @@ from typing import Literal
 import msgpack
 
 from deskgrid.broker.store.checkpoints import CheckpointTable
-from deskgrid.broker.store.etas import EtaTable
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import (
     checksum,
@@ -37,7 +36,6 @@ from deskgrid.broker.store.integrity import (
     wrong_with_values,
 )
 from deskgrid.broker.store.large_values import LargeValues
-from deskgrid.broker.store.learned import Learned
 from deskgrid.broker.store.parts import Parts
 from deskgrid.broker.store.purge import Purge
 from deskgrid.broker.store.ranks import RankTable
@@ -53,7 +51,7 @@ from deskgrid.broker.store.result_blocks import (
 )
 from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, UsageRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of, refusal
-from deskgrid.broker.store.windows import WindowTable
+from deskgrid.broker.store.tables import EtaTable, Learned, WindowTable
 from deskgrid.private_files import make_private
 from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of
 

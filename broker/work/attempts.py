@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from deskgrid import wire
 from deskgrid.broker.gangs.gangs import GangParts
 from deskgrid.broker.model.bags import OpenBag
-from deskgrid.broker.model.crash_report import with_crash_sites
+from deskgrid.broker.model.failed_attempts import with_crash_sites
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.rows import ResultRow

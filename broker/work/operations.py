@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import CredentialError
-from deskgrid.broker.model.pending import LATER, pending
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.scheduler.model import SchedulerError
 
@@ -38,7 +37,16 @@ WAITING_CHARACTERS = 16 * 2**20
 # A failure is logged at most once in this time. Seconds.
 NOTED_S = 1.0
 
+# What whoever asks for more than is taken may do: one wording for every such limit.
+LATER = "retry later"
+WHEN_ANSWERED = "retry when some have been answered"
+
 Made = TypeVar("Made")
+
+
+def pending(what: str, then: str = WHEN_ANSWERED) -> str:
+    """Say that no more of these is taken now. ``what``: how many there are, and of what; ``then``: what to do."""
+    return f"{what} are pending already: {then}"
 
 
 class AskError(Exception):

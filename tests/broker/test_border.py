@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.model.crash_report import with_crash_sites
+from deskgrid.broker.model.failed_attempts import with_crash_sites
 from deskgrid.broker.store.rows import ResultRow
 from tests.broker.office import Office
 from tests.peers import BareWorker

@@ -10,9 +10,9 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.forecasts import etas as etas_module
 from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN, OLD_S, PART, SOON_S, WAIT_S
+from deskgrid.broker.model.forecaster import LATE, Ticket
 from deskgrid.broker.model.home_files import LICENCES
 from deskgrid.broker.model.learning import WRITE_S
-from deskgrid.broker.model.ticket import LATE, Ticket
 from deskgrid.scheduler.forecast import look as look_module
 from deskgrid.scheduler.forecast.correction import ENOUGH, stage_of
 from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Picture

@@ -17,7 +17,7 @@ import pytest
 from deskgrid.broker.forecasts import process as process_module
 from deskgrid.broker.forecasts import tasks as tasks_module
 from deskgrid.broker.forecasts.process import ForecastProcess, Forecasts, _PendingForecasts, lines_of
-from deskgrid.broker.model.ticket import LATE, Ticket
+from deskgrid.broker.model.forecaster import LATE, Ticket
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.compare import ImaginedEnd
 from deskgrid.scheduler.forecast.picture import (

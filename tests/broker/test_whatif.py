@@ -7,7 +7,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.forecasts.whatif import WAITING_LIMIT, WAITING_LIMIT_ALL
-from deskgrid.broker.model.ticket import Ticket
+from deskgrid.broker.model.forecaster import Ticket
 from deskgrid.scheduler.forecast.correction import Score
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.policies import policy_names

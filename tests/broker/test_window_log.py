@@ -11,7 +11,7 @@ from deskgrid import wire
 from deskgrid.broker.model.window_log import SEEN_S
 from deskgrid.broker.store.journal import NAME, Journal
 from deskgrid.broker.store.rows import WindowEnd, WindowRow
-from deskgrid.broker.store.windows import KEPT_S
+from deskgrid.broker.store.tables import KEPT_S
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.broker.records import result_of
 from tests.peers import BareWorker
