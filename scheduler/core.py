@@ -151,10 +151,12 @@ class Scheduler:
         elif timer == Timer.AVOIDED:
             grid.avoided.go_on(*of)
             grid.changes += 1
-        elif of in grid.gangs.machines:
-            grid.gangs.touched.add(of)
-        else:
-            grid.rests.forget_worker(of)
+        elif timer == Timer.REST:
+            if of in grid.gangs.machines:
+                grid.gangs.touched.add(of)
+            else:
+                grid.rests.forget_worker(of)
+        # After a quarantine, this pass tries the worker.
 
     # --- what a driver may ask ---------------------------------------------------------------------------------------
 
@@ -199,8 +201,8 @@ class Scheduler:
 
     @property
     def wakes_at(self) -> float:
-        """When a pass is due although nothing has happened: for a new worker, after a pause or a rest, to start a copy,
-        or because a parallel task did not start when it should."""
+        """When a pass is due although nothing has happened: for a new worker, after a pause, a rest or a quarantine, to
+        start a copy, or because a parallel task did not start when it should."""
         return min(self.grid.timers.next, self._placing.copying.due, self._placing.gangs.due)
 
     @property

@@ -60,7 +60,7 @@ class SchedulerState:
         self.earlier = EarlierBags() if earlier is None else earlier
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
-        self.quarantine = Quarantine()
+        self.quarantine = Quarantine(self.timers)
         self.rests = Rests(self.timers)
         self.avoided = Avoided(self.timers)
         self.failures = Failures()

@@ -22,7 +22,7 @@ from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.avoided import Person
 from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.scheduler.state.slots import Slot, Worker
-from deskgrid.scheduler.state.timers import Backoff
+from deskgrid.scheduler.state.timers import Backoff, Timer, Timers
 
 # Whose failures have to be in a row: of so many people, or of one person in so many environments.
 PERSONS = 2
@@ -57,7 +57,8 @@ class Quarantined:
 class Quarantine:
     """``workers``: those in quarantine, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
         self.workers: dict[str, Quarantined] = {}
         # Of each worker, whose work failed how often since some last worked.
         self._streaks: dict[str, Counter[Person]] = {}
@@ -93,14 +94,19 @@ class Quarantine:
             stay.failures, stay.silent = streak, silent
             return False
         if all(name == worker or name in self.workers for name in up):
-            return self.workers.pop(worker, None) is not None
+            return self._let_out(worker)
         lasts = _BACKOFF.after(0.0 if stay is None else stay.lasts)
         self.workers[worker] = Quarantined(now + lasts, lasts, slot, streak, silent)
+        self._timers.set(Timer.QUARANTINE, worker, now + lasts)
         return True
 
     def works(self, worker: str) -> bool:
         """Note that a task ended on ``worker`` without a crash; True if that ends a quarantine."""
         self._streaks.pop(worker, None)
+        return self._let_out(worker)
+
+    def _let_out(self, worker: str) -> bool:
+        self._timers.drop(Timer.QUARANTINE, worker)
         return self.workers.pop(worker, None) is not None
 
     def due(self, up: Mapping[str, Worker], now: float) -> list[str]:
@@ -120,8 +126,7 @@ class Quarantine:
         return self._streaks[worker][person] if worker in self._streaks else 0
 
     def forget_worker(self, name: str) -> None:
-        self._streaks.pop(name, None)
-        self.workers.pop(name, None)
+        self.works(name)
 
     def check(self, slots: Collection[Slot]) -> None:
         """Raise `InvariantBroken` if a worker in quarantine has queued work, or the records contradict each other."""

@@ -28,6 +28,7 @@ class Timer(IntEnum):
     WIDENING = 2  # a new worker gets more slots; of the worker
     AVOIDED = 3  # a worker gets some work again; after that, its failure is forgotten; of (worker, kind of work)
     REST = 4  # a worker gets gangs again; of the worker
+    QUARANTINE = 5  # a worker is tried, if it is up; of the worker
 
 
 class Timers:

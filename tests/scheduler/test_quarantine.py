@@ -1,5 +1,7 @@
 """A worker on which everybody's work crashes is put in quarantine, but not the last one, nor one that does a task."""
 
+import math
+
 import pytest
 
 from deskgrid.scheduler import commands as cmd
@@ -10,6 +12,7 @@ from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.failures import BAG_WORKERS, STREAK
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S
+from deskgrid.scheduler.state.timers import Timer
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 ENDLESS = 10_000.0
@@ -73,6 +76,22 @@ def test_a_worker_on_which_task_after_task_crashes_gets_no_more_of_them() -> Non
     assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.expect()
     assert State.SENT not in {grid.state(task) for task in tasks}
+
+
+def test_when_a_quarantine_is_over_a_pass_is_due_to_try_the_worker() -> None:
+    grid = Grid()
+    broken(grid)
+    grid.expect()
+    assert grid.scheduler.wakes_at == grid.now + FIRST_QUARANTINE_S
+    grid.wait(FIRST_QUARANTINE_S)
+    (task,) = grid.tell_pass()["bad"]
+    assert grid.scheduler.wakes_at == math.inf
+    assert crash(grid, task) == []
+    due = grid.inside.timers.at[Timer.QUARANTINE]
+    assert due == {"bad": grid.now + 2 * FIRST_QUARANTINE_S}
+    grid.tell(ev.WorkerLeft("bad", True))
+    grid.tell(ev.WorkerForgotten("bad"))
+    assert due == {}
 
 
 def test_a_task_is_not_given_up_for_crashes_that_were_all_on_one_broken_worker() -> None:
