@@ -15,7 +15,7 @@ from itertools import islice
 from math import inf
 
 from deskgrid.scheduler.commands import RankPlace, StartGang
-from deskgrid.scheduler.fitting import Requirement
+from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.parallel.aside import RETRY_S, Asides, cost
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, RunningJob, Start
@@ -292,7 +292,7 @@ class GangPlacing:
                 and many * need.slots <= host.idle
                 and host.labels >= need.labels
                 and host.memory >= many * need.memory
-                and self._grid.now + seconds <= host.closes
+                and fits(seconds, host.closes - self._grid.now)
                 for host, many in ranks
             )
         )

@@ -779,7 +779,7 @@ MUTATIONS = (
     Mutation(
         "begin a gang where the window of one of its PCs closes before it ends",
         "deskgrid.scheduler.placing.gangs:GangPlacing._can_be",
-        "and self._grid.now + seconds <= host.closes",
+        "and fits(seconds, host.closes - self._grid.now)",
         "",
         "gangs in the scheduler",
     ),

@@ -192,7 +192,7 @@ def _bad(view: ParallelView, job: ParallelJob, hosts: Sequence[Host]) -> list[St
         Start(job, ((a, 2), (b, 0)), 1.0),
         Start(job, ((away, 2),), 1.0),
         Start(job, ((a, 2),), math.inf),
-        Start(job, ((a, 2),), 101.0),
+        Start(job, ((a, 2),), 100.0),
         Start(ParallelJob(99, job.need, 1.0, 0.0), ((a, 2),), 1.0),
     ]
 
