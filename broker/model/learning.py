@@ -11,9 +11,8 @@ Rule 3: what was learned is written down every few seconds. If the broker is kil
 
 import math
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Literal
 
 from deskgrid.broker.model.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.store.journal import Journal
@@ -23,8 +22,8 @@ from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
 from deskgrid.scheduler.prediction.earlier import EarlierBags
 from deskgrid.scheduler.prediction.hours import DAY, HOUR, Hours, Week
-from deskgrid.scheduler.prediction.kept import owner_of
-from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
+from deskgrid.scheduler.prediction.kept import Learned
+from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.scheduler.prediction.speeds import Speeds
 
 # How often it is written down. Seconds.
@@ -61,29 +60,25 @@ class Learning:
         self.hours, self.speeds, self.earlier = Hours(WeekHere(wall)), Speeds(), EarlierBags()
         # How earlier estimates of the ends of bags held.
         self.correction = Correction()
-        self._unwritten: dict[tuple[Kind, str], None] = {}
         self._write_at = -math.inf
+        learned = self._learned()
         for row in journal.learned.rows():
-            self._restore(row)
-        self.hours.fresh.clear()
-        self.speeds.fresh.clear()
-        self.earlier.fresh.clear()
+            if row.kind in learned:
+                values = array("d")
+                values.frombytes(row.values)
+                learned[row.kind].restore(row.name, values)
+        for known in learned.values():
+            known.fresh.clear()
 
-    def _restore(self, row: LearnedRow) -> None:
-        values = array("d")
-        values.frombytes(row.values)
-        if row.kind == "hours":
-            self.hours.restore(row.name, values)
-        elif row.kind == "speeds":
-            self.speeds.restore(row.name, values)
-        elif row.kind == "ratios":
-            self.earlier.restore(row.name, values)
-        elif row.kind == "calibration":
-            self._runtimes.restore_calibration(row.name, values)
-        elif row.kind == "scores":
-            self.correction.restore(row.name, values)
-        else:
-            self._runtimes.restore(row.kind, row.name, values)
+    def _learned(self) -> dict[str, Learned]:
+        """All that is written down, by kind."""
+        return {
+            "hours": self.hours,
+            "speeds": self.speeds,
+            "ratios": self.earlier,
+            "scores": self.correction,
+            **self._runtimes.learned,
+        }
 
     def expected(self, bag: OpenBag) -> float:
         """How long nearly all tasks of a bag take, in seconds, as far as that is known."""
@@ -106,8 +101,6 @@ class Learning:
             features = features._replace(bag="")  # only its function and its program can still use them
         for seconds, worker in runs:
             self._runtimes.observe(features._replace(pc=worker), seconds, judged)
-        if runs:
-            self._unwritten["function", features.function] = self._unwritten["program", features.program] = None
 
     def spread(self, bag: OpenBag, running: Sequence[float]) -> Durations | None:
         """How long the tasks of a bag take, in full; None if nothing is known of such tasks.
@@ -132,51 +125,22 @@ class Learning:
         self.speeds.forget()
         self.earlier.forget()
         self._runtimes, self.correction = Runtimes(), Correction()
-        self._unwritten.clear()
         self._journal.learned.forget()
 
     def write_down(self, now: float) -> None:
         """Write what is new into the journal, if it is time."""
-        if not self._is_new() or now < self._write_at:
+        if now < self._write_at:
             return
-        self._write_fresh("hours", self.hours)
-        self._write_fresh("speeds", self.speeds)
-        self._write_fresh("ratios", self.earlier)
-        self._write_fresh("scores", self.correction)
-        chosen = list(self._unwritten)[:ROWS]
-        for key in chosen:
-            del self._unwritten[key]
-        rows = [self._row(kind, name) for kind, name in chosen]
-        known: dict[str, Collection[str]] = {
-            kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})
-        }
-        if owners := sorted({owner_of(name) for _, name in chosen}.intersection(self._runtimes.owners)):
-            rows += [LearnedRow("calibration", owner, _packed(self._runtimes.calibrated(owner))) for owner in owners]
-            known["calibration"] = self._runtimes.owners
-        self._journal.learned.add(rows, known)
-        self._write_at = now if self._is_new() else now + WRITE_S
-
-    def _is_new(self) -> bool:
-        """Whether something has not been written."""
-        learned = (self.hours, self.speeds, self.earlier, self.correction)
-        return bool(self._unwritten or any(known.fresh for known in learned))
-
-    def _write_fresh(
-        self, kind: Literal["hours", "speeds", "ratios", "scores"], known: Hours | Speeds | EarlierBags | Correction
-    ) -> None:
-        names = list(known.fresh)[:ROWS]
-        for name in names:
-            del known.fresh[name]
-        if names:
-            rows = [LearnedRow(kind, name, _packed(known.kept(name))) for name in names]
-            self._journal.learned.add(rows, {kind: known.names})
-
-    def _row(self, kind: Kind, name: str) -> LearnedRow:
-        return LearnedRow(kind, name, _packed(self._runtimes.runs(kind, name)))
-
-
-def _packed(values: Sequence[float]) -> bytes:
-    return array("d", values).tobytes()
+        for kind, known in self._learned().items():
+            names = list(known.fresh)[:ROWS]
+            for name in names:
+                del known.fresh[name]
+            if names:
+                rows = [LearnedRow(kind, name, array("d", known.kept(name)).tobytes()) for name in names]
+                self._journal.learned.add(rows, {kind: known.names})
+                self._write_at = now + WRITE_S
+        if any(known.fresh for known in self._learned().values()):
+            self._write_at = now
 
 
 def _features(bag: OpenBag, first: bool) -> Features:

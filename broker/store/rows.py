@@ -112,10 +112,11 @@ class UsageRow(NamedTuple):
 
 class LearnedRow(NamedTuple):
     """Runs of a function or a program, in seconds, or how these compared with predictions; windows of a PC, in seconds,
-    or logarithms of its speeds; factors of quantiles, or scores; packed doubles.
+    or logarithms of its speeds; factors of quantiles, or scores; packed doubles. ``kind``: says which
+    (`deskgrid.broker.model.learning`).
     """
 
-    kind: Literal["function", "program", "ratios", "calibration", "hours", "speeds", "scores"]
+    kind: str
     name: str
     values: bytes
 

@@ -1,8 +1,8 @@
 """What was learned, by name: what was used last, within bounds. Pure."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol, TypeVar
 
 # Names that are kept, and owners.
 KEPT = 500
@@ -13,6 +13,25 @@ T = TypeVar("T")
 def owner_of(name: str) -> str:
     """Whose it is: what stands before the first line break of its name; the whole name if it has none."""
     return name.partition("\n")[0]
+
+
+class Learned(Protocol):
+    """What was learned of one kind, by name, for whoever keeps it from one life of the driver to the next.
+
+    ``fresh``: names of which something is new since somebody emptied this.
+    """
+
+    fresh: dict[str, None]
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of which something is known."""
+
+    def kept(self, name: str) -> list[float]:
+        """What is known of a name, to be kept for `restore`; nothing if the name is unknown."""
+
+    def restore(self, name: str, kept: Sequence[float], /) -> None:
+        """Go on with what `kept` returned in an earlier life; anything else is ignored."""
 
 
 class LeastRecentlyUsed(dict[str, T]):

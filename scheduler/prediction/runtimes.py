@@ -9,14 +9,14 @@ out the few of others: a name may begin with its owner and a line break.
 Rule 4: no value can surprise. Absurd runtimes are limited, and so is what one PC contributes (`sample`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from math import exp, isfinite, log, sqrt
 from statistics import NormalDist, fmean, median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
-from deskgrid.scheduler.prediction.kept import KEPT, LeastRecentlyUsed, owner_of
+from deskgrid.scheduler.prediction.kept import Learned, LeastRecentlyUsed, owner_of
 from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.prediction.sample import POINTS, Sample
 
@@ -32,8 +32,6 @@ UNKNOWN = 0.1
 EXPECTED_SPREAD, EXPECTED_WEIGHT = 1.0, 2.0
 # What holds for others counts for a new owner if there are so many of them.
 OTHERS = 3
-
-Kind = Literal["function", "program"]
 
 # The levels of the points of a whole distribution.
 SPREAD_POINTS = 48
@@ -83,17 +81,84 @@ class RuntimeSpread(NamedTuple):
     wide: tuple[float, ...] = ()
 
 
+class Runs:
+    """The last runs by the name of a function, or of a program. Seconds."""
+
+    def __init__(self) -> None:
+        self.samples = LeastRecentlyUsed[Sample]()
+        self.fresh: dict[str, None] = {}
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of which runs are remembered."""
+        return self.samples.keys()
+
+    def add(self, name: str, run: float, pc: str) -> None:
+        """Add a run, if the name is known."""
+        if name:
+            _add(self.samples, name, run, pc)
+            self.fresh[name] = None
+
+    def kept(self, name: str) -> list[float]:
+        """The remembered runs, oldest first, to be kept for `restore`."""
+        sample = self.samples.get(name)
+        return [] if sample is None else sample.runs()
+
+    def restore(self, name: str, runs: Sequence[float]) -> None:
+        """Go on with what `kept` returned in an earlier life."""
+        for run in runs:
+            self.add(name, _bounded(run), "")
+
+
+class Calibrations:
+    """How predictions held, by owner; the empty name for tasks without one."""
+
+    def __init__(self) -> None:
+        self._known = LeastRecentlyUsed[Calibration]()
+        self.fresh: dict[str, None] = {}
+
+    @property
+    def names(self) -> Collection[str]:
+        """The owners of whose tasks it is known how predictions held."""
+        return self._known.keys()
+
+    def of(self, owner: str) -> Calibration:
+        """That of an owner. A new owner begins with the median of what is known of others."""
+        return self._known.use(owner, self._new)
+
+    def _new(self) -> Calibration:
+        found = Calibration()
+        if len(self._known) >= OTHERS:
+            known = [each.logs() for each in self._known.values()]
+            found.restore([median(place) for place in zip(*known, strict=True)])
+        return found
+
+    def kept(self, owner: str) -> list[float]:
+        """How predictions held for an owner, to be kept for `restore`."""
+        found = self._known.get(owner)
+        return [] if found is None else found.logs()
+
+    def restore(self, owner: str, logs: Sequence[float]) -> None:
+        """Go on with what `kept` returned in an earlier life."""
+        if owner and logs:
+            self._known.use(owner, Calibration).restore(logs)
+
+
 class Runtimes:
     """What was learned. One object serves a whole grid."""
 
     def __init__(self) -> None:
         # A sample takes about 20 kB.
         self._bags = LeastRecentlyUsed[Sample]()
-        self._functions = LeastRecentlyUsed[Sample]()
-        self._programs = LeastRecentlyUsed[Sample]()
+        self._functions, self._programs = Runs(), Runs()
         self._ratios = LeastRecentlyUsed[Sample]()
         self._all = Sample()
-        self._calibrations: dict[str, Calibration] = {}
+        self._calibrations = Calibrations()
+
+    @property
+    def learned(self) -> Mapping[str, Learned]:
+        """What goes on from one life of the driver to the next, by kind."""
+        return {"function": self._functions, "program": self._programs, "calibration": self._calibrations}
 
     def predict(self, features: Features, running: Sequence[float] = ()) -> Prediction | None:
         """Predict a task's runtime; None if nothing is known that it could be predicted from.
@@ -123,7 +188,7 @@ class Runtimes:
 
     def _wide(self, features: Features, points: Sequence[float], running: Sequence[float]) -> tuple[float, ...]:
         """What `RuntimeSpread.wide` says. ``points``: from before the bag."""
-        bag, function = self._bags.get(features.bag), self._functions.get(features.function)
+        bag, function = self._bags.get(features.bag), self._functions.samples.get(features.function)
         own = [] if bag is None else bag.sorted
         seen = max(len(own), 0 if function is None else function.count)
         if not seen:
@@ -143,19 +208,8 @@ class Runtimes:
         return (*found, *[_bounded(last * exp(spread * each)) for each in beyond])
 
     def _calibration(self, features: Features) -> Calibration:
-        """That of the owner. A new owner begins with the median of what is known of others."""
-        named = next(filter(None, (features.bag, features.function, features.program)), "")
-        owner = owner_of(named) if "\n" in named else ""
-        found = self._calibrations.pop(owner, None)
-        if found is None:
-            if len(self._calibrations) >= KEPT:
-                del self._calibrations[next(iter(self._calibrations))]
-            found = Calibration()
-            if len(self._calibrations) >= OTHERS:
-                known = [each.logs() for each in self._calibrations.values()]
-                found.restore([median(place) for place in zip(*known, strict=True)])
-        self._calibrations[owner] = found  # those that were used last are at the end
-        return found
+        """That of the owner."""
+        return self._calibrations.of(_owner(features))
 
     def _ended(self, bag: str) -> int:
         """How many tasks of a bag have ended."""
@@ -181,7 +235,7 @@ class Runtimes:
             points = first_ratios() if ratios is None else ratios.points()
             expected = _bounded(features.predicted)
             return [expected * point for point in points], True
-        for sample in (self._functions.get(features.function), self._programs.get(features.program)):
+        for sample in (self._functions.samples.get(features.function), self._programs.samples.get(features.program)):
             if sample is not None:
                 return sample.points(), True
         return (self._all.points() if self._all.count else []), False
@@ -190,10 +244,12 @@ class Runtimes:
         """A task took ``seconds``. ``predicted``: what `predict` said when it began, which is then judged."""
         if predicted is not None:
             self._calibration(features).learn(predicted.stage, predicted, seconds)
+            if owner := _owner(features):
+                self._calibrations.fresh[owner] = None
         run, pc = _bounded(seconds), features.pc
         _add(self._bags, features.bag, run, pc)
-        _add(self._functions, features.function, run, pc)
-        _add(self._programs, features.program, run, pc)
+        self._functions.add(features.function, run, pc)
+        self._programs.add(features.program, run, pc)
         self._all.add(run, pc)
         if features.predicted is not None:
             _add(self._ratios, features.program, run / _bounded(features.predicted), pc, first_ratios())
@@ -204,40 +260,13 @@ class Runtimes:
 
     def knows(self, features: Features) -> bool:
         """Whether there are runs of the function or the program."""
-        return features.function in self._functions or features.program in self._programs
+        return features.function in self._functions.samples or features.program in self._programs.samples
 
-    def names(self, kind: Kind) -> list[str]:
-        """The functions or programs of which runs are remembered."""
-        return list(self._of(kind))
 
-    def runs(self, kind: Kind, name: str) -> list[float]:
-        """The remembered runs of a function or a program, oldest first, to be kept for `restore`. Seconds."""
-        sample = self._of(kind).get(name)
-        return [] if sample is None else sample.runs()
-
-    @property
-    def owners(self) -> Collection[str]:
-        """The owners of whose tasks it is known how predictions held."""
-        return self._calibrations.keys()
-
-    def calibrated(self, owner: str) -> list[float]:
-        """How predictions held for an owner, to be kept for `restore_calibration`."""
-        found = self._calibrations.get(owner)
-        return [] if found is None else found.logs()
-
-    def restore_calibration(self, owner: str, logs: Sequence[float]) -> None:
-        """Go on with what `calibrated` returned in an earlier life."""
-        if owner and logs:
-            self._calibrations[owner] = Calibration()
-            self._calibrations[owner].restore(logs)
-
-    def restore(self, kind: Kind, name: str, runs: Sequence[float]) -> None:
-        """Go on with what `runs` returned in an earlier life."""
-        for run in runs:
-            _add(self._of(kind), name, _bounded(run), "")
-
-    def _of(self, kind: Kind) -> LeastRecentlyUsed[Sample]:
-        return self._functions if kind == "function" else self._programs
+def _owner(features: Features) -> str:
+    """Whose task it is; empty if nobody is named."""
+    named = next(filter(None, (features.bag, features.function, features.program)), "")
+    return owner_of(named) if "\n" in named else ""
 
 
 def _add(samples: LeastRecentlyUsed[Sample], name: str, run: float, pc: str, known: Sequence[float] = ()) -> None:

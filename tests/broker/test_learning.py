@@ -191,7 +191,7 @@ def test_many_functions_of_one_user_do_not_push_out_the_few_of_another(
         office = open_office()
         other = office.client(ADMIN)
     assert estimate(office, new_bag(other)) == pytest.approx(2.0, rel=0.05)
-    assert len(office.sessions.state.learning._runtimes.names("program")) == 4
+    assert len(office.sessions.state.learning._runtimes.learned["program"].names) == 4
 
 
 def test_a_bag_of_another_user_with_the_same_name_is_another_program(open_office: OpenOffice) -> None:
@@ -221,7 +221,7 @@ def test_what_was_learned_survives_a_restart(open_office: OpenOffice, killed: bo
     assert office.sessions.state.scheduler.runtime(first) == estimate(office, waiting)
     assert estimate(office, new_bag(office.client())) == estimate(office, waiting)
     name = f"client\n{office.bag(waiting).row.template}"
-    assert office.sessions.state.learning._runtimes.runs("function", name) == [2.0, 2.0]
+    assert office.sessions.state.learning._runtimes.learned["function"].kept(name) == [2.0, 2.0]
 
 
 def test_after_a_restart_without_a_history_tasks_take_what_is_assumed(open_office: OpenOffice) -> None:

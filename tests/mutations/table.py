@@ -578,7 +578,7 @@ MUTATIONS = (
     Mutation(
         "forget what was learned when the broker ends",
         "deskgrid.broker.model.learning:Learning.write_down",
-        "self._journal.learned.add(rows, known)",
+        "self._journal.learned.add(rows, {kind: known.names})",
         "pass",
         "liar",
     ),

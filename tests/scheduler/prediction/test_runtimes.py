@@ -211,14 +211,16 @@ def test_owners_that_were_used_last_are_remembered() -> None:
     for place in range(KEPT + 1):
         for owner in ("often", f"owner {place}"):
             runtimes.observe(Features("", f"{owner}\nf"), 1.0, Prediction(1.0, 1.0, 1.0, 1.0, 0))
-    assert len(runtimes.owners) == KEPT
-    assert "often" in runtimes.owners
+    known = runtimes.learned["calibration"]
+    assert len(known.names) == KEPT
+    assert "often" in known.names
     after = Runtimes()
-    after.restore_calibration("often", runtimes.calibrated("often"))
-    after.restore_calibration("", [1.0])
-    assert after.calibrated("often") == runtimes.calibrated("often") != []
-    assert after.calibrated("nobody") == []
-    assert list(after.owners) == ["often"]
+    restored = after.learned["calibration"]
+    restored.restore("often", known.kept("often"))
+    restored.restore("", [1.0])
+    assert restored.kept("often") == known.kept("often") != []
+    assert restored.kept("nobody") == []
+    assert list(restored.names) == ["often"]
 
 
 def test_memory_is_bounded_and_what_was_used_last_is_kept() -> None:
@@ -239,19 +241,22 @@ def test_an_owner_of_many_loses_one_first() -> None:
         runtimes.observe(Features("", f"many\n{place}"), 1.0)
     for place in range(4, 10):
         runtimes.observe(Features("", f"few\n{place}"), 1.0)
-    assert [name for name in runtimes.names("function") if name.startswith("few")] == [
+    assert [name for name in runtimes.learned["function"].names if name.startswith("few")] == [
         f"few\n{place}" for place in range(10) if place != 3
     ]
-    assert len(runtimes.names("function")) == KEPT
+    assert len(runtimes.learned["function"].names) == KEPT
     runtimes.end("unknown")
 
 
 def test_runs_of_functions_and_programs_go_on_after_a_restart() -> None:
     before, after = taught(Features("b", "f", "p"), [1.0, 3.0, 2.0]), Runtimes()
-    assert before.runs("function", "f") == before.runs("program", "p") == [1.0, 3.0, 2.0]
-    assert before.runs("program", "unknown") == []
-    after.restore("program", "p", [*before.runs("program", "p"), math.nan])
-    assert after.runs("program", "p") == [1.0, 3.0, 2.0, LONGEST]
+    functions, programs = before.learned["function"], before.learned["program"]
+    assert functions.kept("f") == programs.kept("p") == [1.0, 3.0, 2.0]
+    assert (list(functions.fresh), list(programs.fresh)) == (["f"], ["p"])
+    assert programs.kept("unknown") == []
+    again = after.learned["program"]
+    again.restore("p", [*programs.kept("p"), math.nan])
+    assert again.kept("p") == [1.0, 3.0, 2.0, LONGEST]
 
 
 # --- whole distributions ---------------------------------------------------------------------------------------------
