@@ -27,7 +27,7 @@ from deskgrid.scheduler.handlers.workers import Workers
 from deskgrid.scheduler.invariants import check
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, AttemptState, IllegalEvent, State
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.placing.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.earlier import EarlierBags

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import Attempt, Outcome
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans

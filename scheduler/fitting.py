@@ -8,7 +8,9 @@ is left does not begin. What is left and what a task takes are seconds of the sa
 from math import inf
 from typing import NamedTuple
 
-from deskgrid.scheduler.model import ROUNDING
+# What differs by no more only seems to differ: sums and quotients of decimal numbers are rounded (0.1 + 0.2 > 0.3). Of
+# seconds, and of the power of PCs. Where parallel tasks are placed, such times are one instant.
+ROUNDING = 1e-6
 
 
 class Requirement(NamedTuple):

@@ -9,9 +9,6 @@ from typing import NamedTuple
 OPEN_ENDED = math.inf
 # A worker announces the windows of one week, but at most so many, beside its current one.
 WEEK_S, ANNOUNCED = 604_800.0, 64
-# What differs by no more only seems to differ: sums and quotients of decimal numbers are rounded (0.1 + 0.2 > 0.3). Of
-# seconds, and of the power of PCs. Where parallel tasks are placed, such times are one instant.
-ROUNDING = 1e-6
 
 
 class SchedulerError(Exception):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from deskgrid.scheduler.fitting import Requirement, fits
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 
 # Announced windows of a PC that are looked at: those of the next days.
 WINDOWS = 8

@@ -13,10 +13,10 @@ from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.model import State
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import PLAIN, Sharing
 from deskgrid.scheduler.parallel.composed import Composed
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.policies import parallel_policy
 from deskgrid.scheduler.state.timers import Timer

@@ -22,7 +22,7 @@ from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look, Prepares
 from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Durations, Picture, longest_window, too_little
-from deskgrid.scheduler.parallel.need import SINGLE
+from deskgrid.scheduler.need import SINGLE
 from deskgrid.scheduler.policies.base import least_required
 from deskgrid.scheduler.queues.categories import Licences
 from deskgrid.scheduler.state.bags import Bag

@@ -15,7 +15,7 @@ from deskgrid.broker.store.rows import JOINED_TASKS, BagRow, BatchRow
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.model import Attempt
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.prediction.runtimes import Prediction
 from deskgrid.scheduler.queues.categories import CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places

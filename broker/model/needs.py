@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
-from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
+from deskgrid.scheduler.need import Need, Speedup
+from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.wire import Join, PackedSpeedup, TaskOptions
 
 # What a PC that runs MPI processes has for the scheduler, and a task of these needs. No label of people begins like it.

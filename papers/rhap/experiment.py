@@ -12,7 +12,7 @@ from statistics import fmean
 
 from deskgrid.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
 from deskgrid.papers.printed import table_of
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator
 from deskgrid.sleepbench.simulated import policy_of

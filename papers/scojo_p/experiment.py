@@ -14,10 +14,10 @@ from deskgrid.papers.base import OURS, AskedExperiments, Experiment, Paper, Pape
 from deskgrid.papers.printed import table_of
 from deskgrid.papers.scojo_p.policies.classes import Classes
 from deskgrid.papers.scojo_p.policies.scojo import Scojo
+from deskgrid.scheduler.need import Need, Speedup
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.composed import Composed
-from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.speedup import Downey, Measured, Speedup
+from deskgrid.scheduler.parallel.speedup import Downey, Measured
 from deskgrid.scheduler.policies import Policy, parallel_policy
 from deskgrid.scheduler.simulation.runs import GangExecution
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator

@@ -16,7 +16,7 @@ from statistics import fmean
 from deskgrid.papers.base import OURS, AskedExperiments, Experiment, Paper, PaperTrial, TrialRow
 from deskgrid.papers.printed import table_of
 from deskgrid.papers.tla.clusters import RigidJob, load_of, scaled, speeds, systems, workload
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator
 from deskgrid.sleepbench.perturbation import predictions

@@ -15,7 +15,7 @@ from deskgrid.scheduler.forecast.gangs import GangRun
 from deskgrid.scheduler.forecast.picture import Picture, widened
 from deskgrid.scheduler.forecast.plan import RunPlan, Uncertainty
 from deskgrid.scheduler.forecast.singles import ForecastRun
-from deskgrid.scheduler.parallel.need import SINGLE
+from deskgrid.scheduler.need import SINGLE
 
 __all__ = ["CERTAIN", "RUNS", "USUAL", "Uncertainty", "by_bag", "forecast", "played"]
 

@@ -6,9 +6,9 @@ from random import Random
 
 from deskgrid.scheduler.forecast.picture import Picture, PicturePC
 from deskgrid.scheduler.forecast.plan import BLOCK, RunPlan, Uncertainty
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes import working_set
 
 # How many ranks, at least and at most.

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.singles import ForecastRun
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
-from deskgrid.scheduler.parallel.need import Need
 
 
 class KeptSlots(NamedTuple):

@@ -22,7 +22,7 @@ from deskgrid.scheduler.forecast.gang_plan import GangPlan, Size
 from deskgrid.scheduler.forecast.gang_slots import KeptSlots, SlotRun
 from deskgrid.scheduler.forecast.picture import PicturePC, PictureTask
 from deskgrid.scheduler.forecast.singles import OpenWindow
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.patience import PART
 from deskgrid.scheduler.parallel.sizes import MOST
 from deskgrid.scheduler.parallel.where import ENOUGH

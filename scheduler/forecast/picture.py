@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.model import WEEK_S
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need
 
 
 class Durations(NamedTuple):

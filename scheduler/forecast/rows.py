@@ -15,8 +15,8 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
     Preparing,
 )
-from deskgrid.scheduler.parallel.need import SINGLE, Need
-from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
+from deskgrid.scheduler.need import SINGLE, Need, Speedup
+from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 
 # A row: what it is, and its values.
 Row = Sequence[Any]

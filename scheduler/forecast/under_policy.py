@@ -17,7 +17,7 @@ from statistics import median
 
 from deskgrid.scheduler.forecast.picture import Durations, Picture, PictureBag, PicturePC, PictureTask
 from deskgrid.scheduler.model import SchedulerError
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.beyond import beyond
 from deskgrid.scheduler.simulation.runs import Arrival, SimulatedPC, Stalled

@@ -9,7 +9,7 @@ from deskgrid.scheduler.handlers.gangs import GangHandler
 from deskgrid.scheduler.handlers.people import bar
 from deskgrid.scheduler.handlers.workers import Workers
 from deskgrid.scheduler.model import Attempt, AttemptState, IllegalEvent, State, checked_runtime
-from deskgrid.scheduler.parallel.need import SINGLE
+from deskgrid.scheduler.need import SINGLE
 from deskgrid.scheduler.prediction.earlier import Past
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within

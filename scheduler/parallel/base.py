@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 
 
 @dataclass(slots=True, eq=False)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import DecisionView, Size
 from deskgrid.scheduler.parallel.hosts import kept_idle, seats
-from deskgrid.scheduler.parallel.need import Need
 
 
 def capped(look: DecisionView, job: ParallelJob, size: Size) -> Size:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
-from deskgrid.scheduler.fitting import NO_MORE, Requirement, fits
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import NO_MORE, ROUNDING, Requirement, fits
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelView, Site, Start
 
 

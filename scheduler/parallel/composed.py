@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
-from deskgrid.scheduler.fitting import Requirement
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING, Requirement
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, ParallelView, Start
 from deskgrid.scheduler.parallel.capacity import capped, largest, smaller
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, HowMany, Size, Where, WhichNext

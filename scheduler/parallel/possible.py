@@ -9,9 +9,9 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
-from deskgrid.scheduler.parallel.need import Need
 
 # More than rounding may take from a product.
 ROUNDED = 1.0 + 1e-9

@@ -9,13 +9,12 @@ from heapq import heappop, heappush, merge
 from math import inf
 from typing import NamedTuple
 
-from deskgrid.scheduler.fitting import fits
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING, fits
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
 from deskgrid.scheduler.parallel.capacity import seats_alone, seats_by_site
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import expected_end, first, frees, kept_idle, seats, strongest
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import tolerance
 
 # PCs of a site can all have different speeds. At most so many are tried as that of the slowest rank.

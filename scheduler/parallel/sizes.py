@@ -2,9 +2,9 @@
 
 from functools import lru_cache
 
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
-from deskgrid.scheduler.parallel.need import Need
 
 
 class Rigid(HowMany):

@@ -9,14 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from numbers import Real
-from typing import Protocol
-
-
-class Speedup(Protocol):
-    """The speed-up of a moldable task."""
-
-    def of(self, ranks: int) -> float:
-        """The runtime of one rank over that of ``ranks``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from functools import partial
 from math import ceil
 from operator import attrgetter
 
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import first, in_order, offers, places, site_of
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes import working_set
 
 

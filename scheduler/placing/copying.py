@@ -14,7 +14,8 @@ import math
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from deskgrid.scheduler.model import ROUNDING, AttemptState
+from deskgrid.scheduler.fitting import ROUNDING
+from deskgrid.scheduler.model import AttemptState
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Slot
 from deskgrid.scheduler.state.timers import Looks

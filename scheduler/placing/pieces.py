@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from deskgrid.scheduler.commands import Assignment
-from deskgrid.scheduler.fitting import Requirement, fits
-from deskgrid.scheduler.model import ROUNDING, Attempt, AttemptState, State
+from deskgrid.scheduler.fitting import ROUNDING, Requirement, fits
+from deskgrid.scheduler.model import Attempt, AttemptState, State
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.bags import Bag

@@ -14,9 +14,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from deskgrid.scheduler.commands import Assign, Assignment, StartGang
-from deskgrid.scheduler.fitting import Requirement
+from deskgrid.scheduler.fitting import ROUNDING, Requirement
 from deskgrid.scheduler.handlers.separating import Separating, most_moved
-from deskgrid.scheduler.model import ROUNDING, Attempt, AttemptState, State, named
+from deskgrid.scheduler.model import Attempt, AttemptState, State, named
 from deskgrid.scheduler.placing.caution import Caution
 from deskgrid.scheduler.placing.copying import Copying
 from deskgrid.scheduler.placing.first import place_elsewhere, place_probes

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies.planning.turn import Turn
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.shares import LEAD_S, PLANNED_LEAD_S, GridShare

@@ -6,8 +6,8 @@ from functools import partial
 from itertools import chain, islice
 from statistics import fmean
 
-from deskgrid.scheduler.fitting import Requirement
-from deskgrid.scheduler.model import ROUNDING, UpcomingWindows, Windows
+from deskgrid.scheduler.fitting import ROUNDING, Requirement
+from deskgrid.scheduler.model import UpcomingWindows, Windows
 from deskgrid.scheduler.policies.base import OpenSlot
 from deskgrid.scheduler.policies.planning.turn import Turn
 from deskgrid.scheduler.prediction.prediction_error import PredictionError

@@ -8,7 +8,7 @@ from itertools import compress
 from operator import not_
 
 from deskgrid.scheduler.model import ENDED, State, agree, near
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.prediction.earlier import NO_PAST, Past
 from deskgrid.scheduler.prediction.prediction_error import ENOUGH
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
+from deskgrid.scheduler.need import label_of
 from deskgrid.scheduler.parallel.base import Host, RunningJob, Site
-from deskgrid.scheduler.parallel.need import label_of
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.state.jobs import JobQueue
 from deskgrid.scheduler.state.slots import Gang, Slot, Worker

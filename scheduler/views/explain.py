@@ -5,7 +5,8 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deskgrid.scheduler.model import ROUNDING, State, Window
+from deskgrid.scheduler.fitting import ROUNDING
+from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.queues.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.avoided import Rest
 from deskgrid.scheduler.state.bags import Bag

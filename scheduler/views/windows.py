@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterator
 
 from deskgrid.scheduler.fitting import fits
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker
 

@@ -22,8 +22,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deskgrid.scheduler.parallel.need import Need
-from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
+from deskgrid.scheduler.need import Need, Speedup
+from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.sleepbench.gangs.scenario import GangScenario, RunningGang, SiteOfPCs, WaitingGang
 from deskgrid.sleepbench.scenario_file import TomlTable, above_0, from_0, number, uptime_list
 from deskgrid.sleepbench.scenarios import ScenarioError

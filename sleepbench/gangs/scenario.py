@@ -7,7 +7,7 @@ from itertools import cycle as in_turn
 from itertools import islice
 from random import Random
 
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.simulation.simulator import RealWindow, SimulatedPC, Timetable, cycle
 
 

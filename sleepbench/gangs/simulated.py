@@ -7,7 +7,7 @@ first windows at time 0; what runs there then is found on them.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.simulation.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Simulator
 from deskgrid.sleepbench.gangs.scenario import GangRunRow, GangScenario, RunningGang, WaitingGang

@@ -757,7 +757,7 @@ MUTATIONS = (
     ),
     Mutation(
         "start a parallel task where its environment is not ready",
-        "deskgrid.scheduler.parallel.need:Need.within",
+        "deskgrid.scheduler.need:Need.within",
         "if environment else self",
         "if not environment else self",
         "environments in the scheduler",

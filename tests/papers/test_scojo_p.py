@@ -15,7 +15,7 @@ from deskgrid.papers.scojo_p.experiment import (
     least_and_most,
     table_1,
 )
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.sizes import working_set
 
 EVERYTHING = AskedExperiments(list(EXPERIMENTS), [], [], [1])

@@ -10,7 +10,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers import separating
 from deskgrid.scheduler.handlers.separating import OWN_CATEGORIES
 from deskgrid.scheduler.model import InvariantBroken, Outcome, State
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, LONGEST_REST_S, Avoided, Person, Why

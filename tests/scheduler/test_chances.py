@@ -5,7 +5,7 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies.chances import PAST
 from deskgrid.scheduler.policies.reserved import LAST_TASKS
 from tests.scheduler.planned import Planned

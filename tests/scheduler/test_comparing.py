@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.speeds import Speeds
 from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, cycle

@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.placing.copying import AGAIN_S
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey

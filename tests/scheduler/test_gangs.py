@@ -10,9 +10,9 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.invariants import check_gangs
 from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Outcome, State
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.composed import default_policy
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.placing.gangs import AGAIN_S

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.composed import default_policy
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.possible import Possible, PossibleHost
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.state import jobs

@@ -8,10 +8,10 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.aside import RETRY_S
 from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.composed import default_policy
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.placing import gangs as gang_placing
 from deskgrid.scheduler.queues.categories import GANGS, CategoryKey

@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import InvariantBroken, Outcome
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.state.failures import BAG_WORKERS
 from deskgrid.scheduler.state.rests import FIRST_REST_S, LONGEST_REST_S, SILENT_REST_S
 from tests.scheduler.test_gangs import Lab

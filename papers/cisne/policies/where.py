@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, Sharing, Size
 from deskgrid.scheduler.parallel.hosts import first, in_order
-from deskgrid.scheduler.parallel.need import Need
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """The first PCs that are free, in the order in which they are listed: whoever chose sizes alone did not choose PCs."""
 
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import ParallelJob, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import Choose, first, in_order, strongest
-from deskgrid.scheduler.parallel.need import Need
 
 
 class Listed:

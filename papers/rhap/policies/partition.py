@@ -14,10 +14,10 @@ from functools import partial
 from math import ceil, inf
 from typing import Literal
 
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size, fraction
-from deskgrid.scheduler.parallel.need import Need
 
 
 class SlotSize(Size):

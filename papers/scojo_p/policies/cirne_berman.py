@@ -10,10 +10,10 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import DecisionView, HowMany, Size
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes import working_set
 
 

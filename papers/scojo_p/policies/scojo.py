@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from deskgrid.papers.scojo_p.policies.classes import Classes, optimum
 from deskgrid.papers.scojo_p.policies.coming import ArrivalRates
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import ParallelJob, Site
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, HowMany, Size, fraction
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes import working_set
 
 # The part of the slots that should be used (the paper's best, Section 5.2), and how far off it may be.

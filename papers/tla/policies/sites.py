@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING
 from deskgrid.scheduler.parallel.base import ParallelJob, Site
 from deskgrid.scheduler.parallel.choices import DecisionView
 

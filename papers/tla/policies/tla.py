@@ -8,7 +8,7 @@ import random
 from itertools import islice
 
 from deskgrid.papers.tla.policies.sites import Arrange, SimulatedJob, Sites, ahead
-from deskgrid.scheduler.model import ROUNDING
+from deskgrid.scheduler.fitting import ROUNDING
 from deskgrid.scheduler.parallel.base import ParallelJob, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Size
 from deskgrid.scheduler.parallel.hosts import offers, site_of

@@ -7,9 +7,9 @@ import pytest
 
 from deskgrid.papers.rhap.policies.partition import AP2, HAP, MAP, MAX, RHAP, SlotSize
 from deskgrid.scheduler.model import UnknownOption, UnknownPolicy
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import HowMany, Size
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.parallel.looking import grid_of, look_at, moldable, running
 from tests.scheduler.parallel.played import Grid, gang, hosts_of

@@ -3,8 +3,8 @@
 import pytest
 
 from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, Start
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.policies import make_policy, policy_options
 from tests.scheduler.parallel.played import Grid, gang, hosts_of
 

@@ -16,7 +16,7 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
     Preparing,
 )
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 
 HOUR = 3600.0
 # Lab 1 is open for another hour, lab 2 opens in two hours.

@@ -17,7 +17,7 @@ from deskgrid.scheduler.forecast.compare import compare as compared
 from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, TOO_FEW, TOO_LONG, Preparing, too_little
 from deskgrid.scheduler.forecast.under_policy import simulated_end, stretch
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.forecast.grids import (

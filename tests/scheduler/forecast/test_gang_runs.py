@@ -22,7 +22,7 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
     Preparing,
 )
-from deskgrid.scheduler.parallel.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes

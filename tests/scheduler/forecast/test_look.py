@@ -23,8 +23,8 @@ from deskgrid.scheduler.forecast.picture import (
     Preparing,
 )
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
+from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
-from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy

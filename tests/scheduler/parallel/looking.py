@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelView, Start
 from deskgrid.scheduler.parallel.choices import DecisionView, HowMany
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl, Measured
 from tests.scheduler.parallel.played import Grid, gang
 

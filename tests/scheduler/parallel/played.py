@@ -11,8 +11,8 @@ from itertools import count
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelPolicy, RunningJob, Site, Start
-from deskgrid.scheduler.parallel.need import Need
 
 START_S = 1e-9  # two times that differ by less are the same
 

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import ParallelJob
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import packs_singles, policy_names
 from tests.scheduler.parallel.played import Grid, gang, hosts_of

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deskgrid.scheduler.fitting import Requirement
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel import reservation
 from deskgrid.scheduler.parallel.base import Aside, Host, Keep, ParallelJob, ParallelPolicy, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.choices import DecisionView, Size
 from deskgrid.scheduler.parallel.composed import TRIED
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.order import Shortest
 from deskgrid.scheduler.parallel.reservation import LEVELS, earliest
 from deskgrid.scheduler.parallel.sizes import Rigid, working_set

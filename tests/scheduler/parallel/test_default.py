@@ -8,8 +8,8 @@ from statistics import fmean
 
 import pytest
 
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Aside, Keep, ParallelJob, ParallelPolicy, ParallelView, Start
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from tests.pace import pace, typical

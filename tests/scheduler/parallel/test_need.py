@@ -1,6 +1,6 @@
 """What a task needs beside its seconds."""
 
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.speedup import Amdahl
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import ParallelJob, Start
 from deskgrid.scheduler.parallel.hosts import expected_end, frees
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.patience import LEAST_S, PART, PATIENCE, least_patient, patience_ends, tolerance
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from tests.scheduler.parallel.looking import grid_of, running

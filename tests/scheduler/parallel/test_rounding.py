@@ -12,11 +12,11 @@ from deskgrid.papers.scojo_p.policies.scojo import Scojo
 from deskgrid.papers.tla.policies.ai2 import AdaptiveIntelligent2
 from deskgrid.papers.tla.policies.sites import SimulatedJob, Sites
 from deskgrid.papers.tla.policies.tla import TemporalLookAhead
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, Start
 from deskgrid.scheduler.parallel.choices import Size
 from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.parallel.hosts import offer, strongest
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.reservation import earliest
 from deskgrid.scheduler.parallel.sizes import Rigid
 from deskgrid.scheduler.parallel.speedup import Measured

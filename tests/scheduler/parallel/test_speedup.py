@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured, Speedup
+from deskgrid.scheduler.need import Speedup
+from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 
 
 @pytest.mark.parametrize("speedup", [Amdahl(0.05), Downey(8.0, 0.5), Downey(8.0, 2.0), Measured(((2, 1.9), (4, 3.4)))])

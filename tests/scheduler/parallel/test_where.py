@@ -4,9 +4,9 @@ import pytest
 
 from deskgrid.papers.cisne.policies.where import CisneNeed
 from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, RunningJob, Site
 from deskgrid.scheduler.parallel.choices import DecisionView, Sharing, Size
-from deskgrid.scheduler.parallel.need import Need
 from deskgrid.scheduler.parallel.sizes import EqualShare
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.parallel.where import Fastest

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.patience import PATIENCE
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, cycle

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.speedup import Measured
 from deskgrid.sleepbench.gangs.live import run_gangs
 from deskgrid.sleepbench.gangs.scenario import GangScenario, RunningGang, SiteOfPCs, WaitingGang

@@ -1,8 +1,14 @@
 """What one task needs beside its seconds: how many ranks, on how many slots each, and what their PCs must have."""
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from deskgrid.scheduler.parallel.speedup import Speedup
+
+class Speedup(Protocol):
+    """The speed-up of a moldable task."""
+
+    def of(self, ranks: int) -> float:
+        """The runtime of one rank over that of ``ranks``."""
 
 
 @dataclass(frozen=True, slots=True)
