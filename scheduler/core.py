@@ -115,7 +115,7 @@ class Scheduler:
 
     def check(self, now: float) -> None:
         """Raise `InvariantBroken` if the state at ``now`` contradicts itself. For tests: it looks at everything."""
-        check(self.grid, self._placing, now)
+        check(self.grid, self._placing.check, now)
 
     # --- passes ------------------------------------------------------------------------------------------------------
 

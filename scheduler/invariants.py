@@ -5,10 +5,9 @@ changes nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from deskgrid.scheduler.model import ENDED, AttemptState, State, agree, near
-from deskgrid.scheduler.placing.placing import Placing
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.gangs import Machine, host_of
 from deskgrid.scheduler.state.grid import SchedulerState
@@ -17,8 +16,11 @@ from deskgrid.scheduler.state.suitable import free_memory
 from deskgrid.scheduler.state.timers import Timer
 
 
-def check(grid: SchedulerState, placing: Placing, now: float) -> None:
-    """Raise `InvariantBroken` if the state at ``now``, on the driver's clock, contradicts itself."""
+def check(grid: SchedulerState, left: Callable[[Sequence[Slot], float], None], now: float) -> None:
+    """Raise `InvariantBroken` if the state at ``now``, on the driver's clock, contradicts itself.
+
+    ``left``: checks how a pass has left slots that have not changed since.
+    """
     grid.tasks.check()
     agree("order of the priority queues", grid.categories.order, grid.policy.order)
     grid.categories.check()
@@ -41,9 +43,7 @@ def check(grid: SchedulerState, placing: Placing, now: float) -> None:
         for number, slot in slots.items()
         if number not in grid.dirty and (number not in resting or slot.rows is not None)
     ]
-    grid.slots.check([slot for slot in settled if placing.has_room(slot)], now)
-    for slot in settled:
-        agree(f"slot {slot.number} holds back what it may send", bool(slot.queue) and placing.may_send(slot), False)
+    left(settled, now)
     for worker in grid.slots.workers.values():
         agree(
             f"slots of {worker.name}, which has answered",

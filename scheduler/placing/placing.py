@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from deskgrid.scheduler.commands import Assign, Assignment, StartGang
 from deskgrid.scheduler.fitting import ROUNDING, Requirement
 from deskgrid.scheduler.handlers.separating import Separating, most_moved
-from deskgrid.scheduler.model import Attempt, AttemptState, State, named
+from deskgrid.scheduler.model import Attempt, AttemptState, State, agree, named
 from deskgrid.scheduler.placing.caution import Caution
 from deskgrid.scheduler.placing.copying import Copying
 from deskgrid.scheduler.placing.first import place_elsewhere, place_probes
@@ -361,6 +361,12 @@ class Placing:
             return False
         most = min(AHEAD_TASKS, WORKER_TASKS // len(slot.worker.slots))
         return sent[0].runtime + slot.ahead_s + slot.queue[0].runtime <= AHEAD_S and len(sent) < most
+
+    def check(self, settled: Sequence[Slot], now: float) -> None:
+        """Raise `InvariantBroken` unless these slots, which have not changed since a pass, are as it left them."""
+        self._grid.slots.check([slot for slot in settled if self.has_room(slot)], now)
+        for slot in settled:
+            agree(f"slot {slot.number} holds back what it may send", bool(slot.queue) and self.may_send(slot), False)
 
     def _send(self, slot: Slot, requirement: Requirement) -> int:
         grid = self._grid
