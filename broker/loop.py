@@ -153,7 +153,9 @@ class Loop:
         log_was_long = self._journal.log_is_long
         read_all = self._read() if arrived else True
         self._drop_revoked()
-        handled = self._handle_messages()
+        self._handle_written()
+        # A careful loop may have handled its one message already.
+        handled = self._suspect is None and self._handle_some()
         self._drop_revoked()
         if self._now() >= self._files_at:
             self._look_at_files()
@@ -215,12 +217,6 @@ class Loop:
         for peer in self._fair_queue.drop(name):
             self._sockets.give_up(peer)
         return True
-
-    def _handle_messages(self) -> bool:
-        """Handle some messages, and return whether any of them had not waited for the disk."""
-        self._handle_written()
-        # A careful loop may have handled its one message already.
-        return self._suspect is None and self._handle_some()
 
     def _handle_some(self) -> bool:
         """Handle messages for at most `TURN_S`, credentials taking turns, and return whether there were any."""

@@ -1,7 +1,7 @@
 """Who may do what: the roles. The rights that each question needs are in `deskgrid.wire.questions`. Pure.
 
-Rule 1: the key of a connection identifies the peer, and is looked up again for each message. Nothing that a peer says
-about itself gives it rights.
+Rule 1: the key of a connection identifies the peer. Whose key it is, is looked up again when keys have changed, before
+anything more is read. Nothing that a peer says about itself gives it rights.
 Rule 2: a bag belongs to the credential that submitted it. Its owner and admins may do everything with it. Others see
 it in the list of bags, as in any batch queue: its name, its owner and its progress.
 Rule 3: only admins may change settings that concern everybody (policy, credentials).
