@@ -51,7 +51,7 @@ from deskgrid.broker.store.result_blocks import (
 )
 from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, UsageRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of, refusal
-from deskgrid.broker.store.tables import EtaTable, Learned, WindowTable
+from deskgrid.broker.store.tables import EtaTable, LearnedTable, WindowTable
 from deskgrid.private_files import make_private
 from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of
 
@@ -138,7 +138,7 @@ class Journal:
             self._refuse(self.values.open(self.db, self._write))
             self.purge = Purge(self.db, self._write, self.values)
             self.parts = Parts(self.db, self._write, self.values)
-            self.learned = Learned(self.db, self._write)
+            self.learned = LearnedTable(self.db, self._write)
             self.etas = EtaTable(self.db, self._write)
             self.windows = WindowTable(self.db, self._write)
             self.ranks = RankTable(self.db, self._write, self.values)

@@ -16,7 +16,7 @@ KEPT_S = 400 * 86_400.0
 Write = Callable[[str, Sequence[tuple[object, ...]]], None]
 
 
-class Learned:
+class LearnedTable:
     """What was learned about runtimes: a row for each function and program that was used last."""
 
     def __init__(self, db: sqlite3.Connection, write: Write) -> None:

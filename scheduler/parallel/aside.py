@@ -37,7 +37,7 @@ class Asides:
         for job in jobs:
             job.aside = self._serial
 
-    def without(self, turns: Sequence[list[ParallelJob]]) -> Sequence[list[ParallelJob]]:
+    def to_ask(self, turns: Sequence[list[ParallelJob]]) -> Sequence[list[ParallelJob]]:
         """The jobs that are asked about now."""
         serials = sorted({job.aside for jobs in turns for job in jobs if job.aside})
         if not serials:

@@ -175,7 +175,7 @@ class GangPlacing:
         waiting: Sequence[list[ParallelJob]] = [queues[0].jobs] if alone else _in_turn(turns, most)
         before, again = len(starts), False
         if grid.budget < inf:
-            waiting = self._asides.without(waiting)
+            waiting = self._asides.to_ask(waiting)
         self._keeps, self._kept = [], False
         for step in self._policy_for().decide(GangView(grid, waiting, self._coming)):
             if isinstance(step, Aside):

@@ -81,7 +81,7 @@ class RuntimeSpread(NamedTuple):
     wide: tuple[float, ...] = ()
 
 
-class Runs:
+class RunsByName:
     """The last runs by the name of a function, or of a program. Seconds."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Runtimes:
     def __init__(self) -> None:
         # A sample takes about 20 kB.
         self._bags = LeastRecentlyUsed[Sample]()
-        self._functions, self._programs = Runs(), Runs()
+        self._functions, self._programs = RunsByName(), RunsByName()
         self._ratios = LeastRecentlyUsed[Sample]()
         self._all = Sample()
         self._calibrations = Calibrations()
