@@ -178,7 +178,7 @@ class Sessions:
                 self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
         elif not isinstance(message, ALLOWED_MESSAGES[who.role]):
             self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))
-        elif refusal := self._refusal(who, message):
+        elif isinstance(message, wire.Join | wire.Hello | wire.Enrol) and (refusal := self._refusal(who, message)):
             self._refuse(peer, who, message, refusal)
         elif isinstance(message, wire.Enrol):
             self._enrolment.ask(peer, who, message)
@@ -203,10 +203,8 @@ class Sessions:
         elif isinstance(message, wire.Returned):
             environments.returned(peer, message, now)
 
-    def _refusal(self, who: Credential, message: wire.Message) -> str:
+    def _refusal(self, who: Credential, message: wire.Join | wire.Hello | wire.Enrol) -> str:
         """Why a newcomer is not let in; empty when it is."""
-        if not isinstance(message, wire.Join | wire.Hello | wire.Enrol):
-            return ""
         other = isinstance(message, wire.Join) and who.role == "worker" and message.name != who.name
         enrolled = f"this PC is enrolled as {who.name}: it cannot join under another name" if other else ""
         return wire.unlike(message.version) or enrolled
