@@ -94,7 +94,7 @@ class Quarantine:
             stay.failures, stay.silent = streak, silent
             return False
         if all(name == worker or name in self.workers for name in up):
-            return self._let_out(worker)
+            return stay is not None and self._let_out(worker)
         lasts = _BACKOFF.after(0.0 if stay is None else stay.lasts)
         self.workers[worker] = Quarantined(now + lasts, lasts, slot, streak, silent)
         self._timers.set(Timer.QUARANTINE, worker, now + lasts)
@@ -103,11 +103,13 @@ class Quarantine:
     def works(self, worker: str) -> bool:
         """Note that a task ended on ``worker`` without a crash; True if that ends a quarantine."""
         self._streaks.pop(worker, None)
-        return self._let_out(worker)
+        return worker in self.workers and self._let_out(worker)
 
     def _let_out(self, worker: str) -> bool:
+        """``worker``, which is in quarantine, gets work again; True."""
+        del self.workers[worker]
         self._timers.drop(Timer.QUARANTINE, worker)
-        return self.workers.pop(worker, None) is not None
+        return True
 
     def due(self, up: Mapping[str, Worker], now: float) -> list[str]:
         """Begin to try the workers whose quarantine is over, and return their names."""
