@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
@@ -172,7 +173,7 @@ class HeldAttempt:
 class WorkerJoined:
     """A window opened on a worker (or its broker came back). ``windows``: (starts in, lasts) of those to come.
 
-    ``speed``, ``processors``, ``memory``, ``labels``: as in `deskgrid.scheduler.parallel.base.Host`; 0 processors: as
+    ``speed``, ``processors``, ``amounts``, ``labels``: as in `deskgrid.scheduler.parallel.base.Host`; 0 processors: as
     many as slots. ``reachable``: whether other PCs of its site can reach it, so that ranks of a gang may run there.
     ``given``: its user has given the speed, which holds whatever its tasks take.
     """
@@ -185,7 +186,7 @@ class WorkerJoined:
     holds: Sequence[HeldAttempt] = ()
     speed: float = 1.0
     processors: int = 0
-    memory: float = math.inf
+    amounts: Amounts = UNBOUNDED
     labels: frozenset[str] = frozenset()
     reachable: bool = True
     given: bool = False

@@ -7,12 +7,13 @@ changes nothing.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from deskgrid.scheduler.amounts import NOTHING
 from deskgrid.scheduler.model import ENDED, AttemptState, State, agree, near
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.gangs import Machine, host_of
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import NEVER, NOWHERE, UNSENT, Gang, Slot
-from deskgrid.scheduler.state.suitable import free_memory
+from deskgrid.scheduler.state.suitable import free_amounts
 from deskgrid.scheduler.state.timers import Timer
 
 
@@ -282,9 +283,13 @@ def _check_machine(grid: SchedulerState, name: str, machine: Machine) -> None:
     whole = {task: gang for task, gang in table.running.items() if gang.running is not None}
     has = {task: sum(slot.worker is worker for slot in gang.slots) for task, gang in whole.items()}
     agree(f"gangs on {name}", {t: many for t, (_, many) in machine.gangs.items()}, {t: n for t, n in has.items() if n})
-    needs = sum(n // gang.bag.need.slots * gang.bag.need.memory for task, gang in whole.items() for n in [has[task]])
-    agree(f"memory of gangs on {name}", machine.occupied, needs)
-    agree(f"more memory of {name} is promised than there is", free_memory(grid, worker) < 0.0, False)
+    needs = sum([g.bag.need.amounts * (has[task] // g.bag.need.slots) for task, g in whole.items()], start=NOTHING)
+    agree(f"amounts of gangs on {name}", machine.occupied, needs)
+    agree(
+        f"more of {name} is promised than there is",
+        any(amount < 0 for _, amount in free_amounts(grid, worker).by_name),
+        False,
+    )
     if name in table.touched or any(slot.number in grid.dirty for slot in worker.slots):
         return
     free = [
@@ -296,7 +301,7 @@ def _check_machine(grid: SchedulerState, name: str, machine: Machine) -> None:
     free = [] if grid.quarantine.shuts_out(worker) or rests else free
     agree(f"idle slots of {name}", sorted(slot.position for slot in machine.free), free)
     agree(f"how many slots of {name} are idle", host.idle, len(free))
-    agree(f"memory of {name}", host.memory, free_memory(grid, worker))
+    agree(f"amounts of {name}", host.amounts, free_amounts(grid, worker))
     agree(f"ends on {name}", host.frees, sorted(host.frees))
     true = host_of(worker, host.site, len(worker.slots))
     kept = (host.slots, host.closes, host.speed, host.load, host.labels)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from deskgrid.scheduler.amounts import NOTHING, Amounts
+
 
 class Speedup(Protocol):
     """The speed-up of a moldable task."""
@@ -16,15 +18,15 @@ class Need:
     """One value for a whole bag.
 
     ``least``, ``most``: its ranks, at once, on PCs of one site; not equal: the task is moldable, and the scheduler
-    chooses when it starts. ``slots``: how many slots of one PC each rank occupies. ``memory``: bytes that each rank
-    needs. ``labels``: what its PCs must have. ``speedup``: of a moldable task; None: its runtime is that of the whole.
-    ``gang``: it was asked for as a gang, and is placed as one, even if it has one rank.
+    chooses when it starts. ``slots``: how many slots of one PC each rank occupies. ``amounts``: what each rank needs
+    of what is counted. ``labels``: what its PCs must have. ``speedup``: of a moldable task; None: its runtime is that
+    of the whole. ``gang``: it was asked for as a gang, and is placed as one, even if it has one rank.
     """
 
     least: int = 1
     most: int = 1
     slots: int = 1
-    memory: int = 0
+    amounts: Amounts = NOTHING
     labels: frozenset[str] = frozenset()
     speedup: Speedup | None = None
     gang: bool = False

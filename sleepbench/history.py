@@ -21,6 +21,7 @@ from deskgrid.broker.store.result_blocks import recorded
 from deskgrid.broker.store.rows import How, ToldEtaRow
 from deskgrid.broker.store.schema import FORMAT, format_of
 from deskgrid.broker.store.tables import estimates_in
+from deskgrid.scheduler.amounts import NOTHING
 from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.wire import Outcome, read_task_options
 
@@ -147,7 +148,7 @@ class _Reader:
         total = self._db.execute(query, (number,)).fetchone()[0]
         ended, cancelled = self._counts[number], self._counts[number, Outcome.CANCELLED]
         try:
-            need = replace(need_of(read_task_options(options)), memory=0, labels=frozenset())
+            need = replace(need_of(read_task_options(options)), amounts=NOTHING, labels=frozenset())
         except ValueError as error:
             raise HistoryError(f"the options of the tasks of bag {bag_id} cannot be read: {error}") from error
         return PastBag(number, bag_id, name, bool(predicted), cancelled, total - ended, need)

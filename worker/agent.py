@@ -34,11 +34,13 @@ from deskgrid.worker.files.stage import FileStage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
 from deskgrid.worker.link import BrokerLink, UnknownKey
 from deskgrid.worker.pc.address import address_towards, interface_of
+from deskgrid.worker.pc.gpus import graphics_cards
 from deskgrid.worker.pc.processors import cores
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.pc.this_pc import ThisPc
 from deskgrid.worker.run.accounts import AccountError, UserAccount, check_account, reserved
 from deskgrid.worker.run.cgroup import find_groups
+from deskgrid.worker.run.devices import Devices
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.folders import WorkerFolder, has_locks, is_ours
 from deskgrid.worker.run.mpi import Mpi
@@ -98,7 +100,8 @@ class WorkerOptions:
     ``files``: the folder for stored files; None: one in the home or, with ``run_as``, `RUN_AS_FILES`.
     ``files_bytes``: bytes of stored files that are kept although no task uses them. ``env_bytes``: bytes of all
     unpacked wheels.
-    ``labels``: what this PC has, sorted. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
+    ``labels``: what this PC has, sorted. ``resources``: what else is counted of it, sorted; ``find_gpus``: and
+    its graphics cards, if any are found. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
     measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
     most) or any. ``saves``: whether tasks may save before somebody's stop ends it: not if its broker ends, too.
     ``nice``: how far tasks, and what unpacks their libraries, give way to others on this PC: see
@@ -117,6 +120,8 @@ class WorkerOptions:
     files_bytes: int = FILES_BYTES
     env_bytes: int = ENV_BYTES
     labels: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    find_gpus: bool = False
     memory: int | None = None
     speed: float | None = None
     mpi: bool = False
@@ -224,6 +229,8 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
 
     tasks.prepare, sites.prepare = prepare, prepare_sites
     prepare_sites(sites.path)
+    resources, cards = graphics_cards(options.resources, find=options.find_gpus)
+    options = replace(options, resources=resources)
     executor = Executor(
         options.slots,
         options.name,
@@ -233,6 +240,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         mpi=Mpi(interface_of(address or ""), options.mpi_ports) if options.mpi else None,
         nice=options.nice,
         groups=groups,
+        devices=Devices(cards),
     )
 
     def renew() -> None:
@@ -348,6 +356,7 @@ class _Agent:
             address=pc.address,
             processors=cores(),
             memory=pc.memory(say) if options.memory is None else options.memory,
+            resources=options.resources,
             labels=options.labels,
             mpi=options.mpi,
         )

@@ -63,6 +63,7 @@ class Identity:
     address: str | None = None
     processors: int = 0
     memory: int = 0
+    resources: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     mpi: bool = False
 
@@ -277,6 +278,7 @@ class Session:
                 speed=self.powers.introduced(),
                 processors=me.processors,
                 memory=me.memory,
+                resources=me.resources,
                 labels=me.labels,
                 mpi=me.mpi,
                 given=self.powers.given,

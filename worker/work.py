@@ -219,7 +219,7 @@ class SlotWork:
                 break
             batch.append(load.waiting.popleft())
         load.given.update({(work.task, work.number): work for work in batch})
-        _, environment, owner, name, _ = kind
+        _, environment, owner, name, *_ = kind
         begin, key, program = self._checkpoints.begin, environment or "", Program(owner, name or "")
         jobs = [Job(w.task, w.number, w.template, w.payload, w.options, begin(w, now), key, program) for w in batch]
         self._runs.run(slot, jobs)
@@ -274,6 +274,6 @@ class SlotWork:
         return [result for result in results if result.task not in self._held_back]
 
 
-def _kind(work: wire.Work) -> tuple[str, str | None, str, str | None, int]:
+def _kind(work: wire.Work) -> tuple[str, str | None, str, str | None, int, tuple[str, ...]]:
     """What the attempts of one batch have in common."""
-    return work.template, work.environment, work.owner, work.program, work.options.memory
+    return work.template, work.environment, work.owner, work.program, work.options.memory, work.options.resources

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.fitting import Requirement, fits
 from deskgrid.scheduler.need import Need
 
@@ -25,17 +26,17 @@ class Pc:
     site: str
     slots: int
     speed: float
-    memory: float
+    amounts: Amounts
     labels: frozenset[str]
     windows: Sequence[tuple[float, float]]
     apart: bool = False
 
     def room(self, need: Need) -> int:
         """How many ranks it can have at once."""
-        if not self.labels >= need.labels or self.memory < need.memory:
+        if not self.labels >= need.labels:
             return 0
         ranks = min(self.slots // need.slots, 1 if self.apart else self.slots)
-        return min(ranks, int(self.memory // need.memory)) if need.memory and self.memory < float("inf") else ranks
+        return need.amounts.times(self.amounts, ranks)
 
 
 class Colocation(NamedTuple):

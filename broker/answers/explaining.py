@@ -1,6 +1,5 @@
 """Why a parallel task waits, in sentences for people."""
 
-import math
 from datetime import UTC, datetime
 
 from deskgrid.broker.answers.colocation import Colocation, Pc, most_pcs, most_together
@@ -8,7 +7,7 @@ from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.starts import Starts
 from deskgrid.broker.gangs.table import GangAttempts
 from deskgrid.broker.model.need_notes import WAIT
-from deskgrid.broker.model.needs import MPI, PYTHON, labels_of
+from deskgrid.broker.model.needs import MPI, PYTHON, amounts_of, labels_of
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.durations import DAY_S, precise
 from deskgrid.scheduler.fitting import Requirement
@@ -56,7 +55,7 @@ class Explaining:
         sharing = self._sharing()
         slots = int(min(sharing.mpl * (join.processors or join.slots), join.slots))
         speed = self._state.scheduler.speed(worker.name)
-        return Pc(site, slots, speed, join.memory or math.inf, labels_of(join), windows, sharing.apart)
+        return Pc(site, slots, speed, amounts_of(join), labels_of(join), windows, sharing.apart)
 
     def _sharing(self) -> Sharing:
         """How the policy in force lets tasks share a PC, as far as it says."""

@@ -256,6 +256,7 @@ class Overview:
             "pythons": list(join.pythons),
             "processors": join.processors or join.slots,
             "memory": join.memory or None,
+            "resources": list(join.resources),
             "speed": session.speed if join.given else scheduler.grid.speeds.corrected(session.name, session.speed),
             "stated_speed": session.speed,
             "load": session.load,

@@ -430,8 +430,8 @@ def _explanation(
         lines.append(f"{slot.worker} slot {slot.slot}: {of_slot}")
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
-        if window.lacks or window.memory is not None:
-            fit = lacks_text(window.lacks, window.memory)
+        if window.lacks or window.short:
+            fit = lacks_text(window.lacks, window.short)
         at = "" if window.speed == 1.0 else f" at speed {window.speed:.2g}"
         lasts = precise(window.lasts_s)
         lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {lasts}: {fit}{at}")
@@ -451,8 +451,8 @@ def _of_a_good_one(slot: SlotReason, kept_back: bool) -> str:
     """Why a slot of a PC on which nothing is known to fail does not take a waiting task."""
     if slot.silent_s is not None:
         return f"has not answered for {precise(slot.silent_s)}, and gets no work until it does"
-    if slot.lacks or slot.memory is not None:
-        return lacks_text(slot.lacks, slot.memory)
+    if slot.lacks or slot.short:
+        return lacks_text(slot.lacks, slot.short)
     if not slot.ready:
         return "its environment is not ready there"
     if slot.short_s and not slot.gang:

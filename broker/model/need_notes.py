@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from deskgrid import wire
-from deskgrid.broker.model.needs import PYTHON
+from deskgrid.broker.model.needs import PYTHON, amounts_of, labels_of, need_of
+from deskgrid.scheduler.amounts import MEMORY
 from deskgrid.sizes import size
-from deskgrid.wire import TaskOptions
+from deskgrid.wire import RESOURCE_UNIT, TaskOptions
 
 WAIT = "the tasks wait until that changes"
 
@@ -35,7 +36,7 @@ def _why(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
         return missing
     mine = pcs if python is None else [pc for pc in pcs if python in pc.pythons]
     which = "" if len(mine) == len(pcs) else f" with Python {python}"
-    found = [pc for pc in mine if set(options.labels) <= set(pc.labels)]
+    found = [pc for pc in mine if labels_of(pc).issuperset(options.labels)]
     if not found:
         return _labels_missing(options.labels, mine, which)
     if options.labels:
@@ -45,21 +46,31 @@ def _why(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
         if not found:
             return f"no PC{which} allows MPI, which `deskgrid worker --mpi` does"
         which += f"{' and' if which else ' with'} MPI"
-    # A PC that does not say how much memory it has may have enough.
-    memories = [pc.memory for pc in found]
-    found = [pc for pc in found if not pc.memory or pc.memory >= options.memory]
-    if not found:
-        return f"no PC{which} has {size(options.memory)} of memory: the most is {size(max(memories))}"
-    if options.memory:
-        which += f"{' and' if which else ' with'} {size(options.memory)} of memory"
-    slots = max([pc.slots for pc in found])
+    enough, which, missing = _with_amounts(options, found, which)
+    if missing:
+        return missing
+    slots = max([pc.slots for pc in enough])
     if slots < options.slots:
         return f"no PC{which} has {options.slots} slots: the most is {slots}"
-    return _why_not_together(options, found, which)
+    return _why_not_together(options, enough, which)
+
+
+def _with_amounts(options: TaskOptions, pcs: Sequence[wire.Join], which: str) -> tuple[Sequence[wire.Join], str, str]:
+    """The PCs that have as much as a task needs of what is counted, these in words, and why there are none."""
+    # A PC that does not say how much memory it has may have enough.
+    for name, amount in need_of(options).amounts.by_name:
+        has = [amounts_of(pc)[name] for pc in pcs]
+        pcs = [pc for pc, its in zip(pcs, has, strict=True) if its >= amount]
+        text = amount_text(name, amount)
+        if not pcs:
+            most = f": the most is {_quantity(name, max(has))}" if max(has) else ""
+            return (), which, f"no PC{which} has {text}{most}"
+        which += f"{' and' if which else ' with'} {text}"
+    return pcs, which, ""
 
 
 def _labels_missing(labels: Sequence[str], pcs: Sequence[wire.Join], which: str) -> str:
-    nowhere = [label for label in labels if not any(label in pc.labels for pc in pcs)]
+    nowhere = [label for label in labels if not any(label in labels_of(pc) for pc in pcs)]
     if nowhere:
         return f"no PC{which} has {_labels_text(nowhere)}"
     return f"no PC{which} has all of the labels {_listed(labels)}"
@@ -95,18 +106,31 @@ def which_pcs(options: TaskOptions, environment: str = "", *, mixed: bool = Fals
     needs = [f"Python {options.python}"] if mixed and options.python else []
     needs += [_labels_text(options.labels)] if options.labels else []
     needs += ["MPI"] if options.mpi else []
-    needs += [f"{size(options.memory)} of memory"] if options.memory else []
+    needs += [amount_text(name, amount) for name, amount in need_of(options).amounts.by_name]
     needs += [f"a system that its environment {environment} has wheels for"] if environment else []
     return f" with {_listed(needs)}" if needs else ""
 
 
-def lacks_text(labels: Sequence[str], memory: float | None) -> str:
-    """Say what a PC lacks: labels or a Python, as the scheduler has them, or, if its bytes are given, memory."""
+def lacks_text(labels: Sequence[str], short: Sequence[tuple[str, float]]) -> str:
+    """Say what a PC lacks: labels or a Python, as the scheduler has them, or that of which it has too little."""
     if pythons := [label for label in labels if label.startswith(PYTHON)]:
         return f"the PC does not have {_listed(pythons)}"
     if labels:
         return f"the PC does not have {_labels_text(labels)}"
-    return f"the PC has {size(memory or 0)} of memory, which is too little"
+    (name, has), *_ = short
+    return f"the PC has {amount_text(name, has)}, which is too little" if has else f"the PC has no {name}"
+
+
+def amount_text(name: str, amount: float) -> str:
+    """An amount of the scheduler as people read it: 2 gpu, 200G of scratch."""
+    quantity = _quantity(name, amount)
+    return f"{quantity} {name}" if quantity[-1].isdigit() else f"{quantity} of {name}"
+
+
+def _quantity(name: str, amount: float) -> str:
+    """A size, or a number."""
+    units = amount if name == MEMORY else amount / RESOURCE_UNIT
+    return size(units) if name == MEMORY or units >= 1 << 20 else f"{units:.15g}"
 
 
 def _listed(names: Sequence[str]) -> str:

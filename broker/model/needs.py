@@ -1,10 +1,12 @@
 """What tasks need beside their seconds, and what PCs have, in the words of the scheduler."""
 
 from functools import lru_cache
+from math import inf
 
+from deskgrid.scheduler.amounts import MEMORY, Amounts, amounts
 from deskgrid.scheduler.need import Need, Speedup
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
-from deskgrid.wire import Join, PackedSpeedup, TaskOptions
+from deskgrid.wire import Join, PackedSpeedup, Resources, TaskOptions, counted
 
 # What a PC that runs MPI processes has for the scheduler, and a task of these needs. No label of people begins like it.
 MPI = "--mpi"
@@ -12,12 +14,17 @@ MPI = "--mpi"
 PYTHON = "Python "
 
 
+# What the platforms of wheels call systems and processors, and what labels do.
+_SYSTEMS = {"linux": "linux", "musllinux": "linux", "macosx": "macos", "win": "windows", "win32": "windows"}
+_PROCESSORS = {"amd64": "x86_64", "": "x86"}
+
+
 @lru_cache(256)
 def need_of(options: TaskOptions) -> Need:
     """What each task of a bag with these options needs."""
-    (least, most), slots, memory = options.ranks, options.slots, options.memory
+    (least, most), slots, needed = options.ranks, options.slots, _amounts(options.resources, options.memory)
     labels = {*options.labels, *[MPI] * options.mpi, *([] if options.python is None else [PYTHON + options.python])}
-    return Need(least, most, slots, memory, frozenset(labels), speedup_of(options.speedup), options.gang)
+    return Need(least, most, slots, needed, frozenset(labels), speedup_of(options.speedup), options.gang)
 
 
 def speedup_of(packed: PackedSpeedup) -> Speedup | None:
@@ -32,6 +39,22 @@ def speedup_of(packed: PackedSpeedup) -> Speedup | None:
     return None
 
 
+def amounts_of(join: Join) -> Amounts:
+    """What a PC has of what is counted."""
+    return _amounts(join.resources, join.memory or inf)
+
+
+def _amounts(resources: Resources, memory: float) -> Amounts:
+    return amounts({**dict(counted(resources)), MEMORY: memory})
+
+
 def labels_of(join: Join) -> frozenset[str]:
     """The labels of a PC."""
-    return frozenset([*join.labels, *[MPI] * join.mpi, *[PYTHON + python for python in join.pythons]])
+    found = [] if join.platform is None else _found_labels(join.platform)
+    return frozenset([*found, *join.labels, *[MPI] * join.mpi, *[PYTHON + python for python in join.pythons]])
+
+
+def _found_labels(platform: str) -> list[str]:
+    """The labels that every PC has: its system, and its kind of processor."""
+    system, _, machine = platform.partition("_")
+    return [f"os={_SYSTEMS[system]}", f"arch={_PROCESSORS.get(machine, machine)}"]

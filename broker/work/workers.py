@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.model.need_notes import need_note, python_missing
-from deskgrid.broker.model.needs import labels_of
+from deskgrid.broker.model.needs import amounts_of, labels_of
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.rows import How
@@ -55,7 +55,14 @@ class WorkerSessions:
 
     def need_note(self, options: wire.TaskOptions) -> str:
         """Why no worker that is known can run tasks with these options; empty if some can, or if there are none."""
-        asks = options.gang or options.slots > 1 or options.memory or options.labels or self.python_missing(options)
+        asks = (
+            options.gang
+            or options.slots > 1
+            or options.memory
+            or options.resources
+            or options.labels
+            or self.python_missing(options)
+        )
         return need_note(options, [session.join for session in self.by_name.values()]) if asks else ""
 
     def python_missing(self, options: wire.TaskOptions) -> str:
@@ -231,7 +238,7 @@ class WorkerSessions:
                 holds,
                 speed=join.speed,
                 processors=join.processors,
-                memory=join.memory or math.inf,
+                amounts=amounts_of(join),
                 labels=labels_of(join),
                 reachable=join.address is not None,
                 given=join.given,

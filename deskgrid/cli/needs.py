@@ -1,12 +1,13 @@
-"""The options of ``deskgrid submit`` that say what each task needs: ranks, slots, speed-ups, memory, labels, MPI."""
+"""The options of ``deskgrid submit`` that say what each task needs, beside its runtime."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from deskgrid.option_types import Whole
+from deskgrid.resources import read_amounts, resources_of
 from deskgrid.sizes import read_size
 from deskgrid.wire import MEMORY_LIMIT, RANKS_LIMIT, SLOTS_LIMIT
 
@@ -96,13 +97,32 @@ _OPTIONS = (
     click.option("--slots", type=Whole(1, SLOTS_LIMIT), help="How many slots of one PC each rank needs."),
     click.option("--memory", type=SizeType(), metavar="SIZE", help="How much memory each rank needs, such as 4G."),
     click.option(
+        "--resource",
+        "resources",
+        multiple=True,
+        metavar="NAME[=AMOUNT]",
+        callback=lambda context, parameter, texts: resource_amounts(texts),
+        help="What each rank needs of what is counted of PCs, such as gpu=1, gpu=0.5 or scratch=20G. You can repeat "
+        "this.",
+    ),
+    click.option(
         "--label",
         "labels",
         multiple=True,
         metavar="LABEL",
-        help="A label that a PC must have, such as gpu. You can repeat this.",
+        help="A label that a PC must have, such as matlab or os=windows. You can repeat this.",
     ),
 )
+
+
+def resource_amounts(texts: Sequence[str]) -> dict[str, str]:
+    """Return amounts by name, which a task can need; raises BadParameter."""
+    try:
+        amounts = read_amounts(texts)
+        resources_of(amounts)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return amounts
 
 
 def needs_options(command: CommandT) -> CommandT:

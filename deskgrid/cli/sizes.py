@@ -1,4 +1,4 @@
-"""What options of a worker say: sizes, labels, Pythons, ports."""
+"""What options of a worker say: sizes, resources, labels, Pythons, ports."""
 
 import re
 import sys
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from deskgrid.resources import GPU, read_amounts, resources_of
 from deskgrid.wire import LABEL, LABELS_LIMIT, MEMORY_LIMIT, PYTHONS_LIMIT, this_system
 
 # Bytes of memory of a task's process that holds little more than Python.
@@ -37,10 +38,22 @@ def worker_labels(texts: Sequence[str]) -> tuple[str, ...]:
     labels = tuple(sorted({text.strip() for text in texts}))
     for label in labels:
         if re.fullmatch(LABEL, label) is None:
-            raise click.BadParameter(f"{label!r} is not a label: 1 to 64 letters, digits or . _ -, like gpu")
+            raise click.BadParameter(f"{label!r} is not a label: 1 to 64 letters, digits or . _ = -, like gpu")
     if len(labels) > LABELS_LIMIT:
         raise click.BadParameter(f"a worker has at most {LABELS_LIMIT} labels")
     return labels
+
+
+def worker_resources(texts: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Return the resources of a worker as they travel, and whether its graphics cards are among them.
+
+    Raises BadParameter.
+    """
+    try:
+        amounts = read_amounts(texts)
+        return resources_of(amounts, none=True), GPU in amounts
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def worker_pythons(given: Sequence[str]) -> dict[str, str]:

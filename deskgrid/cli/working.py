@@ -14,7 +14,7 @@ import click
 from deskgrid.cli.base import default_home, expanded, is_loopback
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
-from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels, worker_pythons
+from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels, worker_pythons, worker_resources
 from deskgrid.homes import NoHome, deskgrid_home
 from deskgrid.option_types import Folder, Refusal, Whole
 from deskgrid.wire import SLOTS_LIMIT, SPEED_LEAST, SPEED_MOST
@@ -72,7 +72,7 @@ LINE_LOOK_S = 0.005
     metavar="LABEL",
     multiple=True,
     callback=lambda context, parameter, texts: worker_labels(texts),
-    help="Something that this PC has and tasks can require, such as gpu or matlab. You can repeat this.",
+    help="Something that this PC has and tasks can require, such as matlab. You can repeat this.",
 )
 @click.option(
     "--python",
@@ -89,6 +89,15 @@ LINE_LOOK_S = 0.005
     metavar="SIZE",
     callback=lambda context, parameter, text: None if text is None else memory_size(text, of_pc=True),
     help="How much memory all tasks together may ask for, such as 16G [default: all of this PC's memory].",
+)
+@click.option(
+    "--resource",
+    "resources",
+    metavar="NAME[=AMOUNT]",
+    multiple=True,
+    callback=lambda context, parameter, texts: worker_resources(texts),
+    help="How much this PC has of something that tasks use up while they run, such as gpu=2, matlab=1 or scratch=200G. "
+    "You can repeat this. [default: the graphics cards that are found, as gpu]",
 )
 @click.option(
     "--speed",
@@ -213,6 +222,7 @@ def _options(
     windows: Path | None,
     until: str | None,
     cycle: Path | None,
+    resources: tuple[tuple[str, ...], bool],
     **as_given: Any,
 ) -> "WorkerOptions":
     """Return the worker's options. Raises JoinLineError, IdentityError, PlanError and AccountError."""
@@ -229,6 +239,8 @@ def _options(
         run_as=() if run_as is None else find_accounts(run_as),
         files=None if files is None else expanded(files).absolute(),
         memory=memory or None,
+        resources=resources[0],
+        find_gpus=not resources[1],
         plan=_plan(windows, until, cycle),
         **as_given,
     )

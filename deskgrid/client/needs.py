@@ -1,4 +1,4 @@
-"""What each task needs beside its seconds, as a program gives it: ranks, slots, memory, labels, speed-ups.
+"""What each task needs beside its seconds, as a program gives it: ranks, slots, memory, resources, labels, speed-ups.
 
 Each is read into the fields of `TaskOptions`. What is refused is refused in one line that names the option, and says
 what to give instead.
@@ -10,6 +10,7 @@ from typing import Any
 
 from deskgrid import wire
 from deskgrid.errors import BagRejected
+from deskgrid.resources import resources_of
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.sizes import read_size
 from deskgrid.wire import PackedSpeedup, TaskOptions
@@ -51,6 +52,16 @@ def read_memory(memory: object) -> dict[str, object]:
     if count > wire.MEMORY_LIMIT:
         raise BagRejected(f"memory is {memory!r:.80}, which is more than any PC has")
     return {"memory": count}
+
+
+def read_resources(resources: object) -> dict[str, object]:
+    """Read the counted resources that each rank needs. Raises `BagRejected`."""
+    if not isinstance(resources, Mapping):
+        raise BagRejected(f'resources are names with amounts, such as {{"gpu": 1}}, not {resources!r:.80}')
+    try:
+        return {"resources": resources_of(resources)}
+    except ValueError as error:
+        raise BagRejected(f"resources: {error}") from error
 
 
 def read_labels(labels: object) -> dict[str, object]:
@@ -140,6 +151,7 @@ def check_needs(options: TaskOptions) -> None:
 # How options are read that a program gives in another form.
 READERS: Mapping[str, Callable[[Any], Mapping[str, object]]] = {
     "memory": read_memory,
+    "resources": read_resources,
     "labels": read_labels,
     "speedup": read_speedup,
 }

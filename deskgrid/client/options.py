@@ -38,6 +38,7 @@ class _Keywords(TypedDict, total=False):
     env: EnvGiven
     speedup: SpeedupGiven | None
     memory: Size | None
+    resources: Mapping[str, float | str] | None
     labels: Labels | None
 
 
@@ -62,8 +63,9 @@ class TaskKeywords(_Keywords, total=False):
     task is with more ranks: ``Amdahl(s)`` with the serial fraction s, ``Downey(A, sigma)``, or a table such as
     ``{1: 1, 2: 1.9, 4: 3.4}``. With a speed-up, ``runtime`` is the time on one rank; without, it is the time of the
     whole gang. ``mpi``: the ranks are MPI processes, and run only on PCs that allow MPI. ``memory``: what each rank
-    may use with all that it starts, in bytes or as ``"4G"``. ``labels``: what the PCs must have: ``"gpu"`` or
-    ``{"gpu", "matlab"}``.
+    may use with all that it starts, in bytes or as ``"4G"``. ``resources``: what each rank needs of
+    what is counted of PCs, as in ``{"gpu": 1, "scratch": "20G"}``; half a graphics card is ``{"gpu": 0.5}``.
+    ``labels``: what the PCs must have: ``"matlab"`` or ``{"matlab", "os=windows"}``.
     """
 
     slots: int | None

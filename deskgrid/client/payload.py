@@ -360,7 +360,9 @@ _KINDS: dict[int, tuple[type[TaskError], str]] = {
 
 
 # In the message of a TypeError: an option of `task` that was given to a function which does not know it.
-_OPTION = re.compile("unexpected keyword argument '(runtime|timeout|retries|modules|gang|slots|speedup|memory|labels)'")
+_OPTION = re.compile(
+    "unexpected keyword argument '(runtime|timeout|retries|modules|gang|slots|speedup|memory|resources|labels)'"
+)
 
 
 def _failure(result: BagResult, bag: str) -> Exception:

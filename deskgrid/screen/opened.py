@@ -103,6 +103,8 @@ def _about(worker: WorkerState, width: int, now: datetime) -> Iterable[ListRow]:
     yield _labelled("speed", f"{fast}{shown}; {used}")
     if worker["memory"] is not None:
         yield _labelled("memory", size(worker["memory"]))
+    if worker["resources"]:
+        yield _labelled("resources", ", ".join(worker["resources"]))
     yield _labelled("Python", ", ".join(worker["pythons"]))
     if worker["labels"]:
         yield _labelled("labels", ", ".join(worker["labels"]))

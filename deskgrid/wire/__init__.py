@@ -81,6 +81,7 @@ from deskgrid.wire.limits import (
     QUESTION_BYTES,
     QUESTION_ITEMS,
     RANKS_LIMIT,
+    RESOURCES_LIMIT,
     RESULTS_ROWS,
     RETRIES_LIMIT,
     SAID_AT_MEETING_BYTES,
@@ -159,7 +160,7 @@ from deskgrid.wire.messages.worker import (
     Window,
     Work,
 )
-from deskgrid.wire.needs import LABEL, PackedSpeedup
+from deskgrid.wire.needs import LABEL, RESOURCE_NAME, RESOURCE_UNIT, PackedSpeedup, Resources, counted
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of, slice_of
 from deskgrid.wire.ranks import RANKS_MARK, RanksRefused, join_ranks, split_ranks
 from deskgrid.wire.records import pack_record
@@ -249,6 +250,9 @@ __all__ = [
     "QUESTION_ITEMS",
     "RANKS_LIMIT",
     "RANKS_MARK",
+    "RESOURCES_LIMIT",
+    "RESOURCE_NAME",
+    "RESOURCE_UNIT",
     "RESULTS_ROWS",
     "RETRIES_LIMIT",
     "SAID_AT_MEETING_BYTES",
@@ -326,6 +330,7 @@ __all__ = [
     "Ref",
     "Refused",
     "Rejoin",
+    "Resources",
     "Result",
     "Resume",
     "Returned",
@@ -353,6 +358,7 @@ __all__ = [
     "clean",
     "clean_lines",
     "count_of_parts",
+    "counted",
     "cut",
     "decode",
     "encode",

@@ -61,6 +61,8 @@ MEMORY_LIMIT = 2**50
 PROCESSORS_LIMIT = 2**16
 # Labels of a PC, or that a task asks for: names of devices and programs.
 LABELS_LIMIT = 16
+# Kinds of counted resources of a PC, or that a task asks for.
+RESOURCES_LIMIT = 16
 # Versions of Python that one PC offers.
 PYTHONS_LIMIT = 8
 # How much slower or faster a PC may be than another that counts as 1. Beyond that, somebody measured wrongly.
@@ -80,7 +82,7 @@ NAME_BYTES = 255
 # A public key of CURVE.
 KEY_BYTES = 32
 # The packed options for every task of a bag: a few numbers, and at most AFTER_LIMIT ids, LICENCES_LIMIT names,
-# PROBES_LIMIT items, LABELS_LIMIT labels and SPEEDUPS_LIMIT speed-ups.
+# PROBES_LIMIT items, LABELS_LIMIT labels, RESOURCES_LIMIT resources and SPEEDUPS_LIMIT speed-ups.
 OPTIONS_BYTES = 8 * 2**10
 # Bags that a bag may come after: more belong into one bag.
 AFTER_LIMIT = 32

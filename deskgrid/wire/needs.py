@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any
 
 from deskgrid.wire.fields import Integer, Ratio, Word
@@ -16,8 +17,15 @@ from deskgrid.wire.limits import (
 )
 from deskgrid.wire.source import Source, Wrong
 
-LABEL = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-Label = Annotated[str, Word(re.compile(LABEL), "1 to 64 letters, digits or . _ -, like gpu")]
+LABEL = r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}"
+Label = Annotated[str, Word(re.compile(LABEL), "1 to 64 letters, digits or . _ = -, like gpu")]
+# What is counted of a PC beside slots and memory, and how much of it the PC has or a task needs, to a thousandth.
+RESOURCE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_RESOURCE = RESOURCE_NAME + r"=[0-9]{1,16}(?:\.[0-9]{1,3})?"
+Resource = Annotated[str, Word(re.compile(_RESOURCE), "a name and an amount, like gpu=1")]
+Resources = tuple[str, ...]
+# Of an amount of 1, what is counted.
+RESOURCE_UNIT = 1000
 # By which other PCs of its site reach a PC.
 Address = Annotated[str, Word(re.compile(r"[A-Za-z0-9.:%_-]{1,64}"), "an address of 1 to 64 characters")]
 # How fast a PC is; 1 for the fastest.
@@ -27,6 +35,13 @@ Memory = Annotated[int, Integer(0, MEMORY_LIMIT)]
 Processors = Annotated[int, Integer(0, PROCESSORS_LIMIT)]
 Rank = Annotated[int, Integer(0, RANKS_LIMIT - 1)]
 Ranks = Annotated[int, Integer(1, RANKS_LIMIT)]
+
+
+@lru_cache(256)
+def counted(resources: Resources) -> tuple[tuple[str, int], ...]:
+    """Names and amounts, in thousandths."""
+    pairs = [each.split("=") for each in resources]
+    return tuple([(name, round(float(amount) * RESOURCE_UNIT)) for name, amount in pairs])
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class WorkerState(TypedDict):
     pythons: list[str]  # the versions that its tasks can have, its own first
     processors: int
     memory: int | None  # bytes; null when unknown
+    resources: list[str]  # what else is counted of it, sorted, such as gpu=2
     speed: float  # relative computing power: 1 for the fastest PC; corrected by what tasks took there
     stated_speed: float  # as the PC measured it, or as its user gave it
     load: float  # how much of its processors others than our tasks use, from 0 to 1

@@ -27,10 +27,11 @@ from deskgrid.wire.limits import (
     PRIORITY_LIMIT,
     PROBES_LIMIT,
     RANKS_LIMIT,
+    RESOURCES_LIMIT,
     RETRIES_LIMIT,
     SLOTS_LIMIT,
 )
-from deskgrid.wire.needs import Label, LeastAndMost, Memory, PackedSpeedup, SpeedupField
+from deskgrid.wire.needs import Label, LeastAndMost, Memory, PackedSpeedup, Resource, SpeedupField
 from deskgrid.wire.records import Record
 from deskgrid.wire.source import Wrong
 
@@ -57,9 +58,10 @@ class TaskOptions:
     ``min_piece``: then an attempt gets at least so many seconds. ``probes``: items that are started before the others.
     ``ranks``: the least and the most ranks of each task, which run at once on PCs of one site. ``gang``: its result is
     the list of its ranks' results, also for one rank. ``slots``: of one PC, for each rank. ``memory``: bytes for each
-    rank. ``labels``: what its PCs must have, sorted. ``speedup``: how much faster it is on more ranks; empty: its
-    runtime is that of the whole. ``mpi``: its ranks are MPI processes. ``program``: of calls that a program submits one
-    by one, that program, whose other calls may run in the same processes; None: the bag has processes of its own.
+    rank. ``resources``: what else each rank needs, sorted, such as gpu=1. ``labels``: what its PCs must have, sorted.
+    ``speedup``: how much faster it is on more ranks; empty: its runtime is that of the whole. ``mpi``: its ranks are
+    MPI processes. ``program``: of calls that a program submits one by one, that program, whose other calls may run in
+    the same processes; None: the bag has processes of its own.
     ``python``: the minor version that its PCs must have, which alone loads what the program pickled; None: any.
     ``keep``: such calls are kept as bags are; otherwise nobody needs them when their program has the results.
     """
@@ -79,6 +81,7 @@ class TaskOptions:
     gang: bool = False
     slots: Annotated[int, Integer(1, SLOTS_LIMIT)] = 1
     memory: Memory = 0
+    resources: Annotated[tuple[Resource, ...], AtMost(RESOURCES_LIMIT)] = ()
     labels: Annotated[tuple[Label, ...], AtMost(LABELS_LIMIT)] = ()
     speedup: Annotated[PackedSpeedup, SpeedupField()] = ()
     mpi: bool = False

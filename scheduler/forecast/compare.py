@@ -143,7 +143,7 @@ def _suits(pc: PicturePC, waiting: PictureBag) -> bool:
     need = waiting.need
     if pc.prepares_s(waiting.environment) == inf:
         return False
-    return pc.labels >= need.labels and seats(pc.slots, pc.memory, need, PLAIN) > 0
+    return pc.labels >= need.labels and seats(pc.slots, pc.amounts, need, PLAIN) > 0
 
 
 def advise(picture: Picture, bag: int, dice: Dice) -> ForecastAdvice:

@@ -47,7 +47,7 @@ class GangPlan(RunPlan):
 
     def seats(self, pc: PicturePC, need: Need) -> int:
         """How many ranks a PC has room for, if it is idle."""
-        return seats(pc.slots, pc.memory, need, PLAIN) if pc.labels >= need.labels else 0
+        return seats(pc.slots, pc.amounts, need, PLAIN) if pc.labels >= need.labels else 0
 
     def rooms(self, kind: int) -> list[int]:
         """How many ranks each site has room for, if all PCs are there and idle."""

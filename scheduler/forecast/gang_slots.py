@@ -1,4 +1,4 @@
-"""The slots of one run with parallel tasks: which are idle or kept, until when others are busy, what memory they leave.
+"""The slots of one run with parallel tasks: which are idle or kept, until when others are busy, and what is free.
 
 What begins on them is in `deskgrid.scheduler.forecast.gangs`.
 """
@@ -10,6 +10,7 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import NOTHING, Amounts
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.singles import ForecastRun
@@ -41,8 +42,8 @@ class SlotRun(ForecastRun):
         self._idle: list[dict[int, list[int]]] = [{} for _ in plan.sites]
         self._count = [0] * len(plan.sites)
         # By PC: bytes that are occupied; by slot: those that it frees.
-        self._used = [0.0] * len(plan.pcs)
-        self._holds: dict[int, int] = {}
+        self._used = [NOTHING] * len(plan.pcs)
+        self._holds: dict[int, Amounts] = {}
         # What is reserved for the first gang in turn.
         self._reserved: KeptSlots | None = None
 
@@ -95,18 +96,18 @@ class SlotRun(ForecastRun):
         if not its.labels >= need.labels:
             return 0
         idle = self._idle[self._plan.site_of[pc]][pc]
-        return seats(len(idle), its.memory - self._used[pc], need, PLAIN)
+        return seats(len(idle), its.amounts - self._used[pc], need, PLAIN)
 
     def _has_needs(self, slot: int, kind: int) -> bool:
         """Whether a slot's PC has what tasks of a kind need."""
         need, place = self._plan.needs[kind], self._plan.slots[slot]
         pc = self._plan.pcs[place]
-        return pc.labels >= need.labels and (not need.memory or self._used[place] + need.memory <= pc.memory)
+        return pc.labels >= need.labels and (not need.amounts or (self._used[place] + need.amounts).within(pc.amounts))
 
-    def _hold(self, slot: int, memory: int) -> None:
-        if memory:
-            self._used[self._plan.slots[slot]] += memory
-            self._holds[slot] = memory
+    def _hold(self, slot: int, amounts: Amounts) -> None:
+        if amounts:
+            self._used[self._plan.slots[slot]] += amounts
+            self._holds[slot] = amounts
 
     # --- what is reserved --------------------------------------------------------------------------------------------
 

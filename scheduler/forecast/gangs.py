@@ -1,7 +1,7 @@
-"""One run of a forecast for grids with parallel tasks, and for tasks that need memory or labels.
+"""One run of a forecast for grids with parallel tasks, and for tasks that need amounts or labels.
 
 Rule 1: at each moment parallel tasks come first, and single tasks get the rest (`deskgrid.scheduler.placing.gangs`).
-A gang takes all its slots at once, of PCs of one site that have its labels and memory, and whose windows last.
+A gang takes all its slots at once, of PCs of one site that have its labels and amounts, and whose windows last.
 Rule 2: while the first in turn waits, slots are reserved for it, from the time at which it can begin. Other tasks run
 there only as long as they do not delay it (EASY backfilling).
 Rule 3: one whose patience has ended is the first in turn, by the rules of `deskgrid.scheduler.parallel.patience`.
@@ -140,7 +140,7 @@ class GangRun(SlotRun):
             return
         end, kind = found
         self._take_idle(pc, slot)
-        self._hold(slot, self._plan.needs[kind].memory)
+        self._hold(slot, self._plan.needs[kind].amounts)
         self._singles.add(slot)
         self._occupy([slot], end)
 
@@ -222,7 +222,7 @@ class GangRun(SlotRun):
             its = self._free_on(pc, now + choice.needs_s)[: ranks * need.slots]
             for slot in its:
                 self._take_idle(pc, slot)
-            self._hold(its[0], ranks * need.memory)
+            self._hold(its[0], need.amounts * ranks)
             slots += its
             window = self._open[its[0]]
             assert window is not None  # it is idle
@@ -342,7 +342,7 @@ class GangRun(SlotRun):
                     gangs.setdefault(running.gang, []).append((slot, pc, running, window))
                 else:
                     kind = self._plan.kind_of[self._plan.places[running.bag], running.group]
-                    self._hold(slot, self._plan.needs[kind].memory)
+                    self._hold(slot, self._plan.needs[kind].amounts)
                     self._singles.add(slot)
                     yield self._let_end(slot, pc, running, window), slot
         for its in gangs.values():
@@ -361,7 +361,7 @@ class GangRun(SlotRun):
             kind, -running.elapsed, [each for each, *_ in its], lasts, ranks, speed, plan.kinds[kind].needs_s / speed
         )
         for each in lane.slots[:: need.slots]:
-            self._hold(each, need.memory)
+            self._hold(each, need.amounts)
         self._lanes[slot] = lane
         self._running[bag] += 1
         left = self._left(plan.kinds[kind].points, self._factors[kind][0] / speed, running.elapsed)

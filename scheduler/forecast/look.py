@@ -213,7 +213,7 @@ class Look:
         )
         if (traits := row.traits) is None:
             return pc
-        return replace(pc, memory=traits.memory, labels=traits.labels, reachable=traits.reachable)
+        return replace(pc, amounts=traits.amounts, labels=traits.labels, reachable=traits.reachable)
 
     def _group_of(self, bag: Bag, runtime: float) -> int:
         """The group of a bag whose tasks are most like one of this runtime."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.model import WEEK_S
 from deskgrid.scheduler.need import SINGLE, Need
@@ -70,7 +71,7 @@ class Preparing(NamedTuple):
 class PicturePC:
     """A PC, its spans in order, and what its slots run. ``speed``: tasks take half as long at 2.0.
 
-    ``memory``: bytes. ``reachable``: whether other PCs of its ``site`` can reach it. ``prepares``: the environments of
+    ``reachable``: whether other PCs of its ``site`` can reach it. ``prepares``: the environments of
     bags, but for those that it need not prepare. ``again_s``: after how long announced windows come again.
     """
 
@@ -80,7 +81,7 @@ class PicturePC:
     running: tuple[PictureTask, ...] = ()
     site: str = ""
     speed: float = 1.0
-    memory: float = inf
+    amounts: Amounts = UNBOUNDED
     reachable: bool = True
     labels: frozenset[str] = frozenset()
     prepares: tuple[Preparing, ...] = ()

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.forecast.picture import (
     Durations,
     Group,
@@ -35,7 +36,7 @@ def rows_of(picture: Picture) -> Iterator[Row]:
             pc.running,
             pc.site,
             pc.speed,
-            pc.memory,
+            pc.amounts.by_name,
             pc.reachable,
             sorted(pc.labels),
             pc.prepares,
@@ -77,11 +78,13 @@ def picture_of(rows: Sequence[Row]) -> Picture:
 
 
 def _pc(name: str, spans: Row, slots: int, running: Row, *values: Any) -> PicturePC:
-    site, speed, memory, reachable, labels, prepares, again_s = values
+    site, speed, has, reachable, labels, prepares, again_s = values
     shown = tuple([PictureWindow(opens, closes, tuple(ends)) for opens, closes, ends in spans])
     its = tuple([PictureTask(*each) for each in running])
     preparing = tuple([Preparing(*each) for each in prepares])
-    return PicturePC(name, shown, slots, its, site, speed, memory, reachable, frozenset(labels), preparing, again_s)
+    return PicturePC(
+        name, shown, slots, its, site, speed, _amounts(has), reachable, frozenset(labels), preparing, again_s
+    )
 
 
 def _bag(number: int, groups: Row, *values: Any) -> PictureBag:
@@ -104,7 +107,7 @@ def _licences(row: Row) -> tuple[tuple[str, int], ...]:
 def _of_need(need: Need) -> Row:
     if need == SINGLE:
         return ()
-    return need.least, need.most, need.slots, need.memory, sorted(need.labels), _packed(need), need.gang
+    return need.least, need.most, need.slots, need.amounts.by_name, sorted(need.labels), _packed(need), need.gang
 
 
 def _packed(need: Need) -> Row:
@@ -112,9 +115,13 @@ def _packed(need: Need) -> Row:
     return [name, *[getattr(need.speedup, field) for field in SPEEDUPS[name].__match_args__]] if need.speedup else ()
 
 
-def _need(least: int = 1, most: int = 1, slots: int = 1, memory: int = 0, *values: Any) -> Need:
+def _need(least: int = 1, most: int = 1, slots: int = 1, has: Row = (), *values: Any) -> Need:
     labels, speedup, *more = values or ((), ())
-    return Need(least, most, slots, memory, frozenset(labels), _speedup(*speedup), *more)
+    return Need(least, most, slots, _amounts(has), frozenset(labels), _speedup(*speedup), *more)
+
+
+def _amounts(row: Row) -> Amounts:
+    return Amounts(tuple([(name, amount) for name, amount in row]))
 
 
 def _speedup(name: str = "", *values: Any) -> Speedup | None:

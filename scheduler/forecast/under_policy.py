@@ -95,7 +95,7 @@ def _whole(pc: PicturePC, parallel: bool) -> SimulatedPC:
     site = pc.site if pc.reachable else f"only {pc.name}"
     speed = pc.speed if parallel else 1.0
     return SimulatedPC(
-        pc.name, timetable(pc, 0.0), pc.slots, speed=speed, site=site, memory=pc.memory, labels=pc.labels
+        pc.name, timetable(pc, 0.0), pc.slots, speed=speed, site=site, amounts=pc.amounts, labels=pc.labels
     )
 
 

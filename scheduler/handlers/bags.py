@@ -76,8 +76,8 @@ class Bags:
         bag = batch.bag
         bag.retries, bag.timeout = event.retries, event.timeout
         bag.bar(event.barred, now)
-        # Two attempts of one task would need its memory twice.
-        bag.copies = event.copies and not (bag.piece or bag.category.parallel or event.need.memory)
+        # Two attempts of one task would need twice as much.
+        bag.copies = event.copies and not (bag.piece or bag.category.parallel or event.need.amounts)
         if bag.total == event.count:
             # A policy for parallel tasks takes an environment for one more label.
             need = event.need.within(key.environment) if event.need.parallel else event.need

@@ -63,7 +63,7 @@ class GangHandler:
         """Whether a worker that is back has what its ranks need."""
         need, traits = gang.bag.need, worker.traits
         ranks = sum([row[0].worker is worker for row in gang.back.values()])
-        return need.labels <= traits.labels and ranks * need.memory <= traits.memory
+        return need.labels <= traits.labels and (need.amounts * ranks).within(traits.amounts)
 
     def _whole(self, gang: Gang) -> None:
         """All ranks of a gang that was awaited are back."""

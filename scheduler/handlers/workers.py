@@ -24,7 +24,7 @@ from deskgrid.scheduler.state.slots import (
     rated,
     uptime_end,
 )
-from deskgrid.scheduler.state.suitable import free_memory
+from deskgrid.scheduler.state.suitable import free_amounts
 
 # What others use of a PC is looked at again when it has changed by this much of its processors.
 LOAD_STEP = 0.02
@@ -62,7 +62,7 @@ class Workers:
         worker.ends_at = grid.closing(worker, now)
         if before is not None and before.last is not None:
             worker.gap = now - before.last.closes
-        worker.traits = Traits(event.processors, event.memory, event.labels, event.reachable)
+        worker.traits = Traits(event.processors, event.amounts, event.labels, event.reachable)
         worker.stated, worker.given = event.speed, event.given
         worker.exact = event.speed if event.given else grid.speeds.corrected(event.worker, event.speed)
         worker.speed = rated(worker.exact)
@@ -105,7 +105,7 @@ class Workers:
     def _has_still(self, worker: Worker, attempt: Attempt) -> bool:
         """Whether a worker that has come back has what a single task needs that it still runs."""
         need = self._grid.tasks.known(attempt.task).bag.need
-        return need.labels <= worker.traits.labels and need.memory <= free_memory(self._grid, worker)
+        return need.labels <= worker.traits.labels and need.amounts.within(free_amounts(self._grid, worker))
 
     # --- it changes --------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
+from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.need import Need
 
 
@@ -33,7 +34,7 @@ class Host:
     """A PC that is up. ``closes``: when its window is expected to close. ``idle``: how many slots nothing occupies.
 
     ``speed``: 1 for the fastest; ``load``: how much of its processors others use, 0 to 1. ``slots`` may be more than
-    ``processors``. ``memory``: bytes that no parallel task occupies. ``frees``: when slots that are occupied should be
+    ``processors``. ``amounts``: what no task occupies. ``frees``: when slots that are occupied should be
     free, ascending, as (time, slots).
     """
 
@@ -44,7 +45,7 @@ class Host:
     closes: float = inf
     speed: float = 1.0
     load: float = 0.0
-    memory: float = inf
+    amounts: Amounts = UNBOUNDED
     labels: frozenset[str] = frozenset()
     idle: int = 0
     frees: list[tuple[float, int]] = field(default_factory=list)
@@ -55,8 +56,8 @@ class Host:
         return self.speed * (1.0 - self.load)
 
     def suits(self, need: Need) -> bool:
-        """Whether it has the labels and, now, the memory that one rank needs."""
-        return self.memory >= need.memory and self.labels >= need.labels
+        """Whether it has the labels and, now, the amounts that one rank needs."""
+        return need.amounts.within(self.amounts) and self.labels >= need.labels
 
 
 @dataclass(slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from deskgrid.scheduler.amounts import NOTHING, Amounts
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import DecisionView, Size
@@ -27,24 +28,24 @@ def largest(look: DecisionView, need: Need) -> int:
 
 def seats_by_site(look: DecisionView, need: Need) -> list[list[tuple[Host, int]]]:
     """By site: how many ranks each PC could have; the same for all jobs with such a need."""
-    what = need.slots, need.memory, need.labels
+    what = need.slots, need.amounts, need.labels
     found = look.seats_by_site.get(what)
     if found is None:
         found = look.seats_by_site[what] = []
         for site in look.view.sites:
-            occupied: dict[Host, int] = {}
-            for running in site.running if need.memory else ():
+            occupied: dict[Host, Amounts] = {}
+            for running in site.running if need.amounts else ():
                 for host, ranks in running.ranks:
-                    occupied[host] = occupied.get(host, 0) + ranks * running.job.need.memory
+                    occupied[host] = occupied.get(host, NOTHING) + running.job.need.amounts * ranks
             suited = [host for host in site.hosts if host.labels >= need.labels]
-            memory = {host: host.memory + occupied.get(host, 0) for host in suited}
-            found.append([(host, seats_alone(look, need, host, memory[host])) for host in suited])
+            whole = {host: host.amounts + occupied.get(host, NOTHING) for host in suited}
+            found.append([(host, seats_alone(look, need, host, whole[host])) for host in suited])
     return found
 
 
-def seats_alone(look: DecisionView, need: Need, host: Host, memory: float) -> int:
-    """How many ranks a PC could have with so many bytes if nothing else ran there."""
-    return seats(host.slots - kept_idle(host, look.sharing), memory, need, look.sharing)
+def seats_alone(look: DecisionView, need: Need, host: Host, has: Amounts) -> int:
+    """How many ranks a PC could have that ``has`` so much if nothing else ran there."""
+    return seats(host.slots - kept_idle(host, look.sharing), has, need, look.sharing)
 
 
 def smaller(need: Need, size: Size) -> Iterator[Size]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
+from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.fitting import NO_MORE, ROUNDING, Requirement, fits
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelView, Site, Start
 
@@ -60,13 +61,13 @@ class DecisionView:
     requirement: Requirement = NO_MORE
     sharing: Sharing = PLAIN
     # What `hosts` has found, with the idle slots of the site at that time.
-    free: dict[tuple[Site, int, int, frozenset[str]], tuple[int, list[tuple[float, Host, int]]]] = field(
+    free: dict[tuple[Site, int, Amounts, frozenset[str]], tuple[int, list[tuple[float, Host, int]]]] = field(
         default_factory=dict
     )
     # What `capacity` has found: by site, the ranks that each PC could have.
-    seats_by_site: dict[tuple[int, int, frozenset[str]], list[list[tuple[Host, int]]]] = field(default_factory=dict)
+    seats_by_site: dict[tuple[int, Amounts, frozenset[str]], list[list[tuple[Host, int]]]] = field(default_factory=dict)
     # What `reservation` has found: windows, as (opens, closes, speed, ranks).
-    windows: dict[tuple[Site, int, int, frozenset[str]], list[tuple[float, float, float, int]]] = field(
+    windows: dict[tuple[Site, int, Amounts, frozenset[str]], list[tuple[float, float, float, int]]] = field(
         default_factory=dict
     )
 

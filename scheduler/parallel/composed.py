@@ -157,8 +157,8 @@ def _as_demanding(job: ParallelJob, jobs: Iterable[ParallelJob]) -> Iterator[Par
 def _kind(job: ParallelJob, size: Size) -> tuple[object, ...]:
     need = job.need
     if size.power:
-        return need.slots, need.memory, need.labels, size.power, need.most, need.speedup
-    return need.slots, need.memory, need.labels
+        return need.slots, need.amounts, need.labels, size.power, need.most, need.speedup
+    return need.slots, need.amounts, need.labels
 
 
 def default_policy(margin: float = 1.0) -> ParallelPolicy:

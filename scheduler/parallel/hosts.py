@@ -7,6 +7,7 @@ slower than the slowest of them, the slowest, and those whose windows close firs
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
+from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.fitting import ROUNDING
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
@@ -49,7 +50,7 @@ def places(host: Host, need: Need, sharing: Sharing = PLAIN) -> int:
     if not host.labels >= need.labels:
         return 0
     idle = host.idle if sharing is PLAIN else host.idle - kept_idle(host, sharing)
-    return seats(idle, host.memory, need, sharing)
+    return seats(idle, host.amounts, need, sharing)
 
 
 def kept_idle(host: Host, sharing: Sharing) -> int:
@@ -76,11 +77,11 @@ def frees(host: Host, job: ParallelJob, now: float) -> Sequence[tuple[float, int
     return sorted([(expected_end(at, now, late), slots) for at, slots in host.frees])
 
 
-def seats(idle: int, memory: float, need: Need, sharing: Sharing) -> int:
-    """How many ranks fit into so many slots and bytes of one PC."""
+def seats(idle: int, has: Amounts, need: Need, sharing: Sharing) -> int:
+    """How many ranks fit on so many slots of one PC that ``has`` so much."""
     count = idle if need.slots == 1 else idle // need.slots
-    if need.memory:
-        count = int(min(count, memory // need.memory))
+    if need.amounts:
+        count = need.amounts.times(has, count)
     if sharing.apart:
         count = min(count, 1)
     return max(count, 0)
@@ -124,7 +125,7 @@ def _slowest(free: list[tuple[float, Host, int]], ranks: int) -> Iterator[int]:
 
 def _free(look: DecisionView, site: Site, need: Need) -> list[tuple[float, Host, int]]:
     """The PCs with room, the fastest first; the same for all jobs with such a need, until one of them starts."""
-    what = site, need.slots, need.memory, need.labels
+    what = site, need.slots, need.amounts, need.labels
     idle, free = look.free.get(what, (-1, []))
     if idle != site.idle:
         sharing = look.sharing

@@ -9,6 +9,7 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
@@ -22,12 +23,12 @@ class PossibleHost(NamedTuple):
 
     lasts: float
     slots: int
-    memory: float
+    amounts: Amounts
     labels: frozenset[str]
 
     def seats(self, need: Need) -> int:
         """How many ranks it can have at once."""
-        return seats(self.slots, self.memory, need, PLAIN) if self.labels >= need.labels else 0
+        return seats(self.slots, self.amounts, need, PLAIN) if self.labels >= need.labels else 0
 
 
 class Possible:

@@ -9,6 +9,7 @@ from heapq import heappop, heappush, merge
 from math import inf
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import NOTHING, Amounts
 from deskgrid.scheduler.fitting import ROUNDING, fits
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
@@ -60,7 +61,7 @@ _Window = tuple[float, float, float, int]
 
 def _at_site(horizon: _Horizon, job: ParallelJob, size: Size, until: float) -> Iterator[HeadReservation]:
     look, site, coming = horizon
-    if len(site.hosts) == 1 and not (coming or size.power or job.need.memory or look.sharing.apart):
+    if len(site.hosts) == 1 and not (coming or size.power or job.need.amounts or look.sharing.apart):
         found = _on_one(look, site.hosts[0], job, size.ranks)
         if found is not None:
             yield found
@@ -77,13 +78,13 @@ def _at_site(horizon: _Horizon, job: ParallelJob, size: Size, until: float) -> I
 def _windows(horizon: _Horizon, need: Need) -> list[_Window]:
     """The windows of a site, by when they open, and the ranks that each PC could have if nothing else ran."""
     look, site, coming = horizon
-    what = site, need.slots, need.memory, need.labels
+    what = site, need.slots, need.amounts, need.labels
     found = look.windows.get(what)
     if found is None:
         up = dict(_seats(horizon, need))
         found = [(look.now, host.closes, host.speed, count) for host, count in up.items()]
         found += [
-            (opens, closes, host.speed, up[host] if host in up else seats_alone(look, need, host, host.memory))
+            (opens, closes, host.speed, up[host] if host in up else seats_alone(look, need, host, host.amounts))
             for opens, closes, host in coming
             if host.labels >= need.labels
         ]
@@ -143,13 +144,13 @@ def _levels(hosts: Iterable[Host], need: Need) -> list[float]:
 
 
 class _HostChange(NamedTuple):
-    """At ``at``, a PC has ``slots`` and ``memory`` more; or, if ``closes`` is given, a window of it opens."""
+    """At ``at``, a PC has ``slots`` and ``amounts`` more; or, if ``closes`` is given, a window of it opens."""
 
     at: float
     order: int
     host: Host
     slots: int
-    memory: float
+    amounts: Amounts
     closes: float = 0.0
 
 
@@ -165,18 +166,18 @@ class _SiteSweep:
         self.lasts = look.needs(seconds)
         self.speed = speed
         self.free: dict[Host, int] = {}
-        self.memory: dict[Host, float] = {}
+        self.amounts: dict[Host, Amounts] = {}
         self.closes: dict[Host, float] = {}
         self.since: dict[Host, float] = {}
         self.places: dict[Host, int] = {}
         self.total = 0
         self.deadlines: list[tuple[float, int, Host]] = []
         self._opened = 0
-        self._held: dict[Host, float] = {}  # memory that parallel tasks occupy now
+        self._held: dict[Host, Amounts] = {}  # what parallel tasks occupy now
         up = [host for host in site.hosts if self._suits(host)]
         self.changes = merge(self._ends(site, up), self._openings(coming), key=_when)
         for host in up:
-            self.free[host], self.memory[host] = host.idle - kept_idle(host, self.sharing), host.memory
+            self.free[host], self.amounts[host] = host.idle - kept_idle(host, self.sharing), host.amounts
             self._open(host, host.closes, self.now)
 
     def first(self, size: Size, until: float) -> HeadReservation | None:
@@ -202,36 +203,36 @@ class _SiteSweep:
         return host.speed >= self.speed and host.labels >= self.job.need.labels
 
     def _ends(self, site: Site, up: list[Host]) -> list[_HostChange]:
-        """When slots and memory of the PCs that are up should be free."""
+        """When slots and amounts of the PCs that are up should be free."""
         known = set(up)
         all_ends = [(at, host, slots) for host in up for at, slots in frees(host, self.job, self.now)]
-        ends = [_HostChange(at, 0, host, slots, 0.0) for at, host, slots in all_ends if at < host.closes]
-        if self.job.need.memory:
+        ends = [_HostChange(at, 0, host, slots, NOTHING) for at, host, slots in all_ends if at < host.closes]
+        if self.job.need.amounts:
             late = tolerance(self.job, self.now)
             for running in site.running:
                 for host, ranks in running.ranks:
-                    memory = float(running.job.need.memory * ranks)
-                    self._held[host] = self._held.get(host, 0.0) + memory
+                    amounts = running.job.need.amounts * ranks
+                    self._held[host] = self._held.get(host, NOTHING) + amounts
                     at = expected_end(running.ends, self.now, late)
                     if host in known and at < host.closes:
-                        ends.append(_HostChange(at, 0, host, 0, memory))
+                        ends.append(_HostChange(at, 0, host, 0, amounts))
         ends.sort(key=_when)
         return ends
 
     def _openings(self, coming: Sequence[tuple[float, float, Host]]) -> Iterator[_HostChange]:
         for opens, closes, host in coming:
             if self._suits(host) and fits(self.lasts, closes - opens):
-                yield _HostChange(opens, 1, host, host.slots, 0.0, closes)
+                yield _HostChange(opens, 1, host, host.slots, NOTHING, closes)
 
     def _apply(self, change: _HostChange, at: float) -> None:
         host = change.host
         if change.closes:
             self.free[host] = host.slots - kept_idle(host, self.sharing)
-            self.memory[host] = host.memory + self._held.get(host, 0.0)
+            self.amounts[host] = host.amounts + self._held.get(host, NOTHING)
             self._open(host, change.closes, at)
         else:
             self.free[host] += change.slots
-            self.memory[host] += change.memory
+            self.amounts[host] += change.amounts
             self._count(host, at)
 
     def _open(self, host: Host, closes: float, at: float) -> None:
@@ -249,7 +250,7 @@ class _SiteSweep:
     def _count(self, host: Host, at: float) -> None:
         """How many ranks the PC can have from ``at`` on."""
         before = self.places.get(host, 0)
-        count = seats(self.free[host], self.memory[host], self.job.need, self.sharing) if self.closes[host] else 0
+        count = seats(self.free[host], self.amounts[host], self.job.need, self.sharing) if self.closes[host] else 0
         if count > before:
             self.since[host] = at
         self.places[host] = count

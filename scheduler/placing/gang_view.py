@@ -79,10 +79,10 @@ class Bounds:
             away[host] = max(away.get(host, 0.0), closes - opens)
         for host in site.hosts:
             lasts = max(host.closes - now, away.pop(host, 0.0))
-            memory = machines[host.name].worker.traits.memory
-            yield PossibleHost(lasts * host.speed, host.slots, memory, host.labels)
+            whole = machines[host.name].worker.traits.amounts
+            yield PossibleHost(lasts * host.speed, host.slots, whole, host.labels)
         for host, lasts in away.items():
-            yield PossibleHost(lasts * host.speed, host.slots, host.memory, host.labels)
+            yield PossibleHost(lasts * host.speed, host.slots, host.amounts, host.labels)
 
 
 class GangView:

@@ -28,7 +28,7 @@ from deskgrid.scheduler.state.gangs import Machine, Reservation
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.jobs import JobQueue
 from deskgrid.scheduler.state.slots import Gang, Slot
-from deskgrid.scheduler.state.suitable import free_memory
+from deskgrid.scheduler.state.suitable import free_amounts
 
 # When what is kept should have been needed already, and is not, the policy is asked again after so many seconds: what
 # is late was expected at any moment, and may be no longer.
@@ -165,7 +165,7 @@ class GangPlacing:
         if until is not None:
             others.append((min(until, worker.ends_at), len(free)))
             free = []
-        self._table.refresh(machine, free, others, free_memory(grid, worker))
+        self._table.refresh(machine, free, others, free_amounts(grid, worker))
 
     def _ask(self, queues: Sequence[JobQueue], starts: list[StartGang]) -> bool:
         """Ask about these tasks; whether to ask again, because it is somebody else's turn now."""
@@ -291,7 +291,7 @@ class GangPlacing:
                 and many >= 1
                 and many * need.slots <= host.idle
                 and host.labels >= need.labels
-                and host.memory >= many * need.memory
+                and (need.amounts * many).within(host.amounts)
                 and fits(seconds, host.closes - self._grid.now)
                 for host, many in ranks
             )

@@ -120,5 +120,5 @@ class Pieces:
         grid.bound[entry.task] = live
         self._hand(slot.worker.name, [Assignment(attempt, slot.position, entry.runtime)])
         self._settle(slot, grid.policy.requirement)
-        if category.memory:
-            promise(grid, slot.worker, entry.task, category.memory)
+        if category.amounts:
+            promise(grid, slot.worker, entry.task, category.amounts)

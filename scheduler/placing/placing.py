@@ -247,7 +247,7 @@ class Placing:
         category = bag.category
         if many > 1:
             # Tasks of a bag with a limit go to as many slots as it may have.
-            many = 1 if category.restricted or category.memory else self._how_many(slot, runtime, requirement, many)
+            many = 1 if category.restricted or category.amounts else self._how_many(slot, runtime, requirement, many)
         if priority is None and category.elsewhere.pop(task, None) is not None:
             grid.timers.drop(Timer.PAUSE, task)
         elif priority is None:
@@ -273,8 +273,8 @@ class Placing:
             grid.budget -= 1
         if slot.queue:
             grid.tasks.move_all(tasks[-len(slot.queue) :], State.QUEUED)
-        if category.memory:
-            promise(grid, slot.worker, task, category.memory)
+        if category.amounts:
+            promise(grid, slot.worker, task, category.amounts)
         return category
 
     def _how_many(self, slot: Slot, runtime: float, requirement: Requirement, most: int) -> int:

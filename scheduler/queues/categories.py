@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import NOTHING
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
@@ -40,7 +41,7 @@ class CategoryKey(NamedTuple):
 
     ``priority``: bags of higher numbers come first among those of their owner. ``piece``: for checkpointable tasks, how
     many seconds a piece has at least. They wait longest first, whatever the policy is (`scheduler/placing/pieces.py`).
-    ``environment``: names what must be ready on a worker for these tasks; empty: nothing. ``need``: memory and labels
+    ``environment``: names what must be ready on a worker for these tasks; empty: nothing. ``need``: labels and amounts
     that they need; `GANGS` for all parallel tasks, whatever they need; None: nothing. ``files``: they need files, so a
     PC may have no room for them (`deskgrid.scheduler.state.avoided`).
     """
@@ -64,7 +65,7 @@ def key_need(need: Need) -> Need | None:
     """What a category's key has of the need of a bag."""
     if need.parallel:
         return GANGS
-    return Need(memory=need.memory, labels=need.labels) if need.memory or need.labels else None
+    return Need(amounts=need.amounts, labels=need.labels) if need.amounts or need.labels else None
 
 
 # Of checkpointable tasks, the shortest pieces are rounded up to this many seconds times a power of two, between these
@@ -112,9 +113,9 @@ class Category:
     __slots__ = (
         "_licences",
         "account",
+        "amounts",
         "elsewhere",
         "key",
-        "memory",
         "out",
         "parallel",
         "priority",
@@ -131,7 +132,7 @@ class Category:
         self.elsewhere: dict[int, float] = {}
         self.restricted = bool(key.limit or key.licences)
         self.parallel = key.need == GANGS
-        self.memory = 0 if key.need is None else key.need.memory
+        self.amounts = NOTHING if key.need is None else key.need.amounts
         self._licences = licences
         self.clear(order)
 

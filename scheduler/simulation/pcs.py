@@ -14,6 +14,7 @@ from typing import Protocol
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.simulation.runs import Conditions, SimulatedPC
 from deskgrid.scheduler.simulation.timetable import SpanCalendar
 
@@ -75,7 +76,7 @@ class PC:
     processors: int
     load: float
     shared: bool
-    memory: float
+    amounts: Amounts
     labels: frozenset[str]
     opened: float = 0.0
     announced: float = math.inf
@@ -104,7 +105,7 @@ def new_pc(pc: SimulatedPC, conditions: Conditions, *, told: bool) -> PC:
         processors=processors,
         load=pc.load,
         shared=shared,
-        memory=pc.memory,
+        amounts=pc.amounts,
         labels=pc.labels,
     )
 

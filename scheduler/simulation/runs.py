@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.fitting import ROUNDING
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import SchedulerError
@@ -26,7 +27,7 @@ class SimulatedPC:
     ``silent``: it takes work and never answers. ``speed``: it needs the runtime of a task divided by this; where no
     gangs arrive, nobody has measured it, and the scheduler is not told. ``site``: gangs run on PCs of one site.
     ``processors``: 0: as many as slots; if there are fewer, slots at work share them. ``load``: how much of its
-    processors others use at first, 0 to 1. ``memory``, ``labels``: as in `deskgrid.scheduler.parallel.base.Host`.
+    processors others use at first, 0 to 1. ``amounts``, ``labels``: as in `deskgrid.scheduler.parallel.base.Host`.
     """
 
     name: str
@@ -37,7 +38,7 @@ class SimulatedPC:
     site: str = ""
     processors: int = 0
     load: float = 0.0
-    memory: float = math.inf
+    amounts: Amounts = UNBOUNDED
     labels: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

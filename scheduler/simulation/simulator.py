@@ -219,7 +219,7 @@ class Simulator:
         holds = self._gangs.holds(pc) if pc.works else ()
         processors = 0 if pc.processors == len(pc.slots) else pc.processors
         known = (pc.name, len(pc.slots), uptime, self._coming(pc), pc.site, holds, pc.told_speed, processors)
-        self.feed(ev.WorkerJoined(*known, pc.memory, pc.labels))
+        self.feed(ev.WorkerJoined(*known, pc.amounts, pc.labels))
         if pc.load:
             self.feed(ev.WorkerMeasured(pc.name, pc.told_speed, pc.load))
         self._gangs.found()

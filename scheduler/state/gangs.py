@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import NOTHING, Amounts
 from deskgrid.scheduler.need import label_of
 from deskgrid.scheduler.parallel.base import Host, RunningJob, Site
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
@@ -24,14 +25,14 @@ _name = attrgetter("name")
 @dataclass(slots=True, eq=False)
 class Machine:
     """A worker that is up. ``free``: its slots that nothing occupies. ``gangs``: what gangs have of it, by task, as
-    (ends, slots). ``occupied``: bytes of it that gangs have.
+    (ends, slots). ``occupied``: what of it gangs have.
     """
 
     worker: Worker
     host: Host
     free: list[Slot] = field(default_factory=list)
     gangs: dict[int, tuple[float, int]] = field(default_factory=dict)
-    occupied: int = 0
+    occupied: Amounts = NOTHING
 
 
 class Reservation(NamedTuple):
@@ -124,11 +125,11 @@ class GangTable:
             machine.host.labels = _labels(worker)
             self.gains_version += 1
 
-    def refresh(self, machine: Machine, free: list[Slot], others: list[tuple[float, int]], memory: float) -> None:
-        """Single tasks have other slots of a PC. ``others``: when these should be free. ``memory``: what is free."""
+    def refresh(self, machine: Machine, free: list[Slot], others: list[tuple[float, int]], has: Amounts) -> None:
+        """Single tasks have other slots of a PC. ``others``: when these should be free. ``has``: what is free."""
         host, worker = machine.host, machine.worker
         self.gains_version += worker.ends_at > host.closes or worker.exact > host.speed
-        host.closes, host.speed, host.load, host.memory = worker.ends_at, worker.exact, worker.load, memory
+        host.closes, host.speed, host.load, host.amounts = worker.ends_at, worker.exact, worker.load, has
         host.site.idle += len(free) - host.idle
         machine.free, host.idle = free, len(free)
         host.frees[:] = sorted([*machine.gangs.values(), *others])
@@ -144,8 +145,8 @@ class GangTable:
             machine = self.machines[host.name]
             entry = machine.gangs[task] = running.ends, ranks * need.slots
             insort(host.frees, entry)
-            machine.occupied += ranks * need.memory
-            host.memory -= ranks * need.memory
+            machine.occupied += need.amounts * ranks
+            host.amounts -= need.amounts * ranks
 
     def withdraw(self, gang: Gang) -> None:
         """Undo `enter`."""
@@ -158,8 +159,8 @@ class GangTable:
         for host, ranks in running.ranks:
             machine = self.machines[host.name]
             host.frees.remove(machine.gangs.pop(task))
-            machine.occupied -= ranks * need.memory
-            host.memory += ranks * need.memory
+            machine.occupied -= need.amounts * ranks
+            host.amounts += need.amounts * ranks
 
 
 def _site_key(worker: Worker) -> tuple[str, str]:
@@ -169,7 +170,7 @@ def _site_key(worker: Worker) -> tuple[str, str]:
 
 def host_of(worker: Worker, site: Site, slots: int) -> Host:
     """A worker with so many slots as a policy sees it, with no idle slot yet."""
-    processors, memory, _, _ = worker.traits
+    processors, has, _, _ = worker.traits
     return Host(
         worker.name,
         site,
@@ -178,7 +179,7 @@ def host_of(worker: Worker, site: Site, slots: int) -> Host:
         worker.ends_at,
         worker.exact,
         worker.load,
-        memory,
+        has,
         _labels(worker),
     )
 

@@ -237,8 +237,8 @@ class SchedulerState:
             slot.started = started
         slot.sent.append(live)
         self.bound[live.task] = live
-        if memory := self.tasks.known(live.task).bag.category.memory:
-            slot.worker.promised[live.task] = memory
+        if amounts := self.tasks.known(live.task).bag.category.amounts:
+            slot.worker.promised[live.task] = amounts
         self.charge(live.task, 1, runtime)
         self.tasks.move(live.task, State.SENT)
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.commands import RankPlace
 from deskgrid.scheduler.model import (
     DRIFT,
@@ -132,7 +133,7 @@ class Traits(NamedTuple):
     """What a PC has, as in `deskgrid.scheduler.events.WorkerJoined`."""
 
     processors: int = 0
-    memory: float = math.inf
+    amounts: Amounts = UNBOUNDED
     labels: frozenset[str] = frozenset()
     reachable: bool = True
 
@@ -188,8 +189,8 @@ class Worker:
     stated: float = 1.0
     given: bool = False
     load: float = 0.0
-    # Single tasks that need memory and were bound to its slots, and how many bytes they need. Some may have left since.
-    promised: dict[int, int] = field(default_factory=dict)
+    # Single tasks that need amounts and were bound to its slots, and what they need. Some may have left since.
+    promised: dict[int, Amounts] = field(default_factory=dict)
 
     @property
     def pace(self) -> float:

@@ -1,12 +1,13 @@
-"""What PCs have beside time: whether a worker suits tasks of a category, by its rests, environments, labels, memory.
+"""What PCs have beside time: whether a worker suits tasks of a category, by its rests, environments, labels, amounts.
 
-Rule: never more of a worker's memory is promised than it has. A single task has its memory from when it is bound to a
+Rule: never more of a worker is promised than it has. A single task has its amounts from when it is bound to a
 slot, a gang from when it starts.
 """
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from deskgrid.scheduler.amounts import NOTHING, Amounts
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.grid import SchedulerState
@@ -14,24 +15,26 @@ from deskgrid.scheduler.state.slots import Worker
 
 
 def could(grid: SchedulerState, worker: Worker, key: CategoryKey) -> bool:
-    """Whether a worker has what tasks of a category need, beside time, once its memory is free."""
+    """Whether a worker has what tasks of a category need, beside time, once all that it has is free."""
     if grid.avoided and grid.avoided.until(key, worker.name) is not None:
         return False
     if key.environment and key.environment not in worker.environments:
         return False
     need = key.need
-    return need is None or (need.labels <= worker.traits.labels and need.memory <= worker.traits.memory)
+    return need is None or (need.labels <= worker.traits.labels and need.amounts.within(worker.traits.amounts))
 
 
 def suits(grid: SchedulerState, worker: Worker, key: CategoryKey) -> bool:
     """Whether a worker has what tasks of a category need, beside time."""
     need = key.need
-    return could(grid, worker, key) and (need is None or not need.memory or need.memory <= free_memory(grid, worker))
+    return could(grid, worker, key) and (
+        need is None or not need.amounts or need.amounts.within(free_amounts(grid, worker))
+    )
 
 
 @contextmanager
 def only_suitable(grid: SchedulerState, key: CategoryKey) -> Iterator[bool]:
-    """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, memory and
+    """Hide the slots of PCs that do not have what tasks of a category need, beside time: their environment, amounts and
     labels; and of those that rest from them. Yields whether others have room; if not, none is hidden.
     """
     if not key.environment and not grid.avoided.is_scarce(key) and scarce(grid, key.need) is None:
@@ -56,7 +59,7 @@ def only_suitable(grid: SchedulerState, key: CategoryKey) -> Iterator[bool]:
 
 def scarce(grid: SchedulerState, need: Need | None) -> Need | None:
     """What tasks need, unless every PC has it, as it may have the Python of all; None: nothing that a PC may lack."""
-    return None if need is None or (not need.memory and grid.slots.all_have(need.labels)) else need
+    return None if need is None or (not need.amounts and grid.slots.all_have(need.labels)) else need
 
 
 @contextmanager
@@ -71,15 +74,15 @@ def without(grid: SchedulerState, names: Collection[str]) -> Iterator[None]:
         grid.slots.index(slot, grid.now)
 
 
-def promise(grid: SchedulerState, worker: Worker, task: int, memory: int) -> None:
-    """A single task on a slot of ``worker`` has so many bytes. If others like it lack them, the slots are hidden."""
-    worker.promised[task] = memory
-    if free_memory(grid, worker) < memory:
+def promise(grid: SchedulerState, worker: Worker, task: int, amounts: Amounts) -> None:
+    """A single task on a slot of ``worker`` has these. If others like it lack them, the slots are hidden."""
+    worker.promised[task] = amounts
+    if not amounts.within(free_amounts(grid, worker)):
         grid.slots.hide([worker])
 
 
-def free_memory(grid: SchedulerState, worker: Worker) -> float:
-    """Bytes of a worker that neither gangs nor single tasks have been promised."""
+def free_amounts(grid: SchedulerState, worker: Worker) -> Amounts:
+    """What a worker has that neither gangs nor single tasks have been promised."""
     machine = grid.gangs.machines.get(worker.name)
     promised = worker.promised
     owed = grid.owed.get(worker.name, {}) if promised else {}
@@ -88,4 +91,5 @@ def free_memory(grid: SchedulerState, worker: Worker) -> float:
         live = grid.bound.get(task)
         if (live is None or live.slot.worker is not worker) and task not in blocked:
             del promised[task]
-    return worker.traits.memory - sum(promised.values()) - (0 if machine is None else machine.occupied)
+    occupied = NOTHING if machine is None else machine.occupied
+    return worker.traits.amounts - sum(promised.values(), start=occupied)

@@ -34,9 +34,9 @@ class SlotReason:
     if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine. ``early_s``: how much earlier
     than announced it leaves on average (less than 0: later), if it does not keep its hours.
     ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
-    has not; ``memory``: bytes of the PC, if the task needs more than that. ``gang``: whether a gang has the slot, or it
-    is kept for one that comes before the task would end. ``rest``: why the PC gets no such tasks for a while, because
-    some did not work out there. ``speed``: of the PC; its seconds are those of this PC.
+    has not; ``short``: of what the PC has less than the task needs, and how much it has. ``gang``: whether a gang has
+    the slot, or it is kept for one that comes before the task would end. ``rest``: why the PC gets no such tasks for a
+    while, because some did not work out there. ``speed``: of the PC; its seconds are those of this PC.
     """
 
     worker: str
@@ -48,7 +48,7 @@ class SlotReason:
     ready: bool = True
     early_s: float | None = None
     lacks: tuple[str, ...] = ()
-    memory: float | None = None
+    short: tuple[tuple[str, float], ...] = ()
     gang: bool = False
     rest: Rest | None = None
     speed: float = 1.0
@@ -56,7 +56,7 @@ class SlotReason:
 
 @dataclass(frozen=True, slots=True)
 class ComingWindow:
-    """An announced window of a PC of this ``speed``. ``lacks``, ``memory``: what the PC lacks, as in `SlotReason`."""
+    """An announced window of a PC of this ``speed``. ``lacks``, ``short``: what the PC lacks, as in `SlotReason`."""
 
     worker: str
     starts_in_s: float
@@ -64,7 +64,7 @@ class ComingWindow:
     fits: bool
     speed: float = 1.0
     lacks: tuple[str, ...] = ()
-    memory: float | None = None
+    short: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def _reason(
     silent = None if slot.owes is None else now - slot.started
     ready = not environment or environment in slot.worker.environments
     short = max(0.0, more_than / slot.speed - left)
-    labels, memory = lacks(slot.worker, bag.need)
+    labels, amounts = lacks(slot.worker, bag.need)
     gang = slot.gang is not None or (short > 0.0 and slot.closes < slot.worker.ends_at)
     return SlotReason(
         slot.worker.name,
@@ -209,7 +209,7 @@ def _reason(
         quarantined,
         ready,
         lacks=labels,
-        memory=memory,
+        short=amounts,
         gang=gang,
         speed=slot.speed,
     )
@@ -219,10 +219,10 @@ def _next_window(
     name: str, windows: Iterable[Window], needs: float, worker: Worker | None, *, bag: Bag, now: float
 ) -> list[ComingWindow]:
     """The first window of a worker that fits a task, else its first: at most one."""
-    speed, (labels, memory) = 1.0 if worker is None else worker.speed, lacks(worker, bag.need)
-    has = not labels and memory is None
+    speed, (labels, short) = 1.0 if worker is None else worker.speed, lacks(worker, bag.need)
+    has = not (labels or short)
     coming = [
-        ComingWindow(name, w.opens - now, w.lasts, has and w.lasts > needs / speed, speed, labels, memory)
+        ComingWindow(name, w.opens - now, w.lasts, has and w.lasts > needs / speed, speed, labels, short)
         for w in windows
         if w.opens > now
     ]
@@ -234,7 +234,7 @@ def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
 
 
 def _distance(reason: SlotReason) -> tuple[bool, bool, float, float]:
-    unsuitable, ready = bool(reason.lacks) or reason.memory is not None, reason.ready and reason.rest is None
+    unsuitable, ready = bool(reason.lacks or reason.short), reason.ready and reason.rest is None
     return unsuitable, not ready, reason.short_s, reason.left_s
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from deskgrid.scheduler.amounts import MEMORY
 from deskgrid.scheduler.model import Window
 from deskgrid.scheduler.prediction.hours import Habit, usual
 from deskgrid.scheduler.prediction.spread import closings
@@ -187,7 +188,7 @@ def worker_view(grid: SchedulerState, name: str, now: float, most_slots: int, mo
         speed=worker.exact,
         load=worker.load,
         processors=worker.traits.processors or len(worker.slots),
-        memory=_finite(worker.traits.memory),
+        memory=_finite(worker.traits.amounts[MEMORY]),
         labels=tuple(sorted(worker.traits.labels)),
         reachable=worker.traits.reachable,
         hours=_hours(grid, worker, now),

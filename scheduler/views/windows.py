@@ -30,12 +30,12 @@ def has_longer_window(
     return any(fits(than, length) for length, _ in _lengths(grid, now, need, without))
 
 
-def lacks(worker: Worker | None, need: Need) -> tuple[tuple[str, ...], float | None]:
-    """What a PC lacks of what tasks need: labels; and its memory, if that is too little. Of an unknown PC nothing."""
+def lacks(worker: Worker | None, need: Need) -> tuple[tuple[str, ...], tuple[tuple[str, float], ...]]:
+    """What a PC lacks of what tasks need: labels; and of what it has too little. Of an unknown PC nothing."""
     if worker is None:
-        return (), None
+        return (), ()
     traits = worker.traits
-    return tuple(sorted(need.labels - traits.labels)), traits.memory if traits.memory < need.memory else None
+    return tuple(sorted(need.labels - traits.labels)), need.amounts.lacking(traits.amounts)
 
 
 def _lengths(grid: SchedulerState, now: float, need: Need, without: Container[str]) -> Iterator[tuple[float, float]]:
@@ -48,4 +48,4 @@ def _lengths(grid: SchedulerState, now: float, need: Need, without: Container[st
 
 
 def _has(worker: Worker | None, need: Need) -> bool:
-    return not (need.labels or need.memory) or lacks(worker, need) == ((), None)
+    return not (need.labels or need.amounts) or lacks(worker, need) == ((), ())

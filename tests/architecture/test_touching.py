@@ -100,6 +100,7 @@ KNOWN = {
     "worker/identities.py:Identities.drop": ("unlink", HOME),
     "worker/identities.py:Identities.keep": ("mkdir", HOME),
     "worker/identities.py:Identities.why_none": ("glob", HOME),
+    "worker/pc/gpus.py:_amd": ("glob read_text", PROC),
     "worker/pc/load.py:ProcessorTimes._times": ("iterdir read_text", PROC),
     "worker/pc/load.py:ProcessorTimes.read": ("read_text", PROC),
     "worker/pc/memory.py:memory_of_this_pc": ("read_text", PROC),

@@ -8,6 +8,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.answers.colocation import Colocation, Pc, most_together
 from deskgrid.broker.model.need_notes import WAIT
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.fitting import NO_MORE
 from deskgrid.scheduler.need import Need
 from tests.broker.gang_peers import asked_to_prepare, begun, gang_bag, rank_worker, settled_in
@@ -17,7 +18,7 @@ HOUR = 3600.0
 
 
 def pc(*windows: tuple[float, float], site: str = "a", slots: int = 1, speed: float = 1.0, memory: float = inf) -> Pc:
-    return Pc(site, slots, speed, memory, frozenset({"gpu"}), windows)
+    return Pc(site, slots, speed, of_memory(memory), frozenset({"gpu"}), windows)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +30,16 @@ def pc(*windows: tuple[float, float], site: str = "a", slots: int = 1, speed: fl
         ([pc((0.0, 150.0)), pc((40.0, 300.0)), pc((60.0, 300.0))], Need(3, 3), Colocation(2, 40.0, "a")),
         ([pc((0.0, 500.0)), pc((0.0, 500.0), site="b", slots=2)], Need(2, 2), Colocation(2, 0.0, "b")),
         ([pc((0.0, 500.0), slots=3)], Need(1, 1, slots=2), Colocation(1, 0.0, "a")),
-        ([pc((0.0, 500.0), slots=4, memory=250.0)], Need(4, 4, memory=100), Colocation(2, 0.0, "a")),
-        ([pc((0.0, 500.0), slots=4, memory=50.0)], Need(1, 1, memory=100), Colocation(0, 0.0, "")),
+        (
+            [pc((0.0, 500.0), slots=4, memory=250.0)],
+            Need(4, 4, amounts=of_memory(100)),
+            Colocation(2, 0.0, "a"),
+        ),
+        (
+            [pc((0.0, 500.0), slots=4, memory=50.0)],
+            Need(1, 1, amounts=of_memory(100)),
+            Colocation(0, 0.0, ""),
+        ),
         ([pc((0.0, 500.0))], Need(1, 1, labels=frozenset({"matlab"})), Colocation(0, 0.0, "")),
         ([pc((0.0, 150.0), speed=0.5)], Need(1, 1), Colocation(0, 0.0, "")),
         ([pc((0.0, 50.0), (100.0, 300.0)), pc((100.0, 300.0))], Need(2, 2), Colocation(2, 100.0, "a")),

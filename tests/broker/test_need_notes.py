@@ -119,9 +119,12 @@ def test_a_bag_that_no_pc_can_run_is_accepted_and_told(office: Office) -> None:
 
 
 def test_what_a_pc_lacks_is_said() -> None:
-    assert lacks_text(("gpu",), None) == "the PC does not have the label gpu"
-    assert lacks_text(("gpu", "tpu"), None) == "the PC does not have the labels gpu and tpu"
-    assert lacks_text((), 2.0 * GIB) == "the PC has 2 G of memory, which is too little"
+    assert lacks_text(("gpu",), ()) == "the PC does not have the label gpu"
+    assert lacks_text(("gpu", "tpu"), ()) == "the PC does not have the labels gpu and tpu"
+    assert lacks_text((), [("memory", 2.0 * GIB)]) == "the PC has 2 G of memory, which is too little"
+    assert lacks_text((), [("gpu", 500)]) == "the PC has 0.5 gpu, which is too little"
+    assert lacks_text((), [("scratch", 1000 * GIB), ("gpu", 0)]) == "the PC has 1 G of scratch, which is too little"
+    assert lacks_text((), [("gpu", 0)]) == "the PC has no gpu"
 
 
 def test_explain_counts_what_the_policy_in_force_lets_a_task_have(open_office: OpenOffice) -> None:

@@ -124,6 +124,7 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "slots": None,
         "memory": None,
         "labels": (),
+        "resources": {},
     }
 
 

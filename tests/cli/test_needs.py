@@ -55,6 +55,10 @@ def test_needs_arrive(grid: FakeGrid, words: str, expected: dict[str, Any]) -> N
         ("--memory 4apples", "'4apples' is not a size like 512M or 2G"),
         ("--memory 0G", "'0G' is no memory: leave it out"),
         ("--memory 99999999T", "'99999999T' is more than any PC has"),
+        ("--resource gpu=0", "gpu=0 is nothing: leave it out"),
+        ("--resource gpu=some", "gpu is a number from 0"),
+        ("--resource gpu --resource gpu=2", "'gpu' is given twice"),
+        ("--resource memory=4G", "memory is no resource: it has an option of its own"),
         ("--slots 0", "0 is not in the range 1<=x<=1024"),
     ],
 )

@@ -34,6 +34,18 @@ def test_what_a_pc_has_is_what_was_said_or_is_measured(told: list[WorkerOptions]
     assert first.join == JoinLine("worker", "127.0.0.1", 7077, None)
 
 
+def test_graphics_cards_are_found_unless_it_is_said_how_many_there_are(told: list[WorkerOptions]) -> None:
+    for given in ([], ["scratch=1G"], ["gpu=2", "matlab"], ["gpu=0"]):
+        options = [word for each in given for word in ("--resource", each)]
+        assert deskgrid("worker", "--broker", LINE, *options).exit_code == 0
+    assert [(options.resources, options.find_gpus) for options in told] == [
+        ((), True),
+        (("scratch=1073741824",), True),
+        (("gpu=2", "matlab=1"), False),
+        ((), False),
+    ]
+
+
 def test_tasks_give_way_to_the_owner_of_the_pc_unless_they_are_told_not_to(told: list[WorkerOptions]) -> None:
     assert deskgrid("worker", "--broker", LINE).exit_code == 0
     assert deskgrid("worker", "--broker", LINE, "--nice", "0").exit_code == 0
@@ -65,10 +77,12 @@ def test_mpi_is_not_for_windows(told: list[WorkerOptions], monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("option", "value", "complaint"),
     [
-        ("--label", "two words", "'two words' is not a label: 1 to 64 letters, digits or . _ -, like gpu"),
+        ("--label", "two words", "'two words' is not a label: 1 to 64 letters, digits or . _ = -, like gpu"),
         ("--label", "", "'' is not a label"),
         ("--memory", "4 apples", "'4 apples' is not a size like 512M or 2G"),
         ("--memory", "2000000G", "is more than any PC has"),
+        ("--resource", "gpu=-1", "gpu is a number from 0"),
+        ("--resource", "a b=1", "'a b' is not the name of a resource"),
         ("--nice", "20", "20 is not in the range 0<=x<=19"),
         ("--speed", "0", "0.0 is not in the range 0.001<=x<=1000.0"),
         ("--mpi-ports", "80-90", "'80-90' is not a range of ports from 1024 to 65535, like 40000-40999"),

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.need import Need
@@ -34,9 +35,9 @@ LICENCES = 1
 NEEDS = (
     Need(2, 2),
     Need(1, 3, speedup=Amdahl(0.1)),
-    Need(1, 1, slots=2, memory=3),
+    Need(1, 1, slots=2, amounts=of_memory(3)),
     Need(gang=True, labels=frozenset({"gpu"})),
-    Need(memory=2),
+    Need(amounts=of_memory(2)),
     Need(labels=frozenset({"gpu"})),
     Need(),
 )
@@ -286,7 +287,17 @@ class GangMachine(RuleBasedStateMachine):
         )
         labels = PERFECT if labelled else frozenset[str]()
         event = ev.WorkerJoined(
-            name, slots, uptime, [(uptime + 10, 50.0)], SITES[name], holds, speed, 0, MEMORY[name], labels, reachable
+            name,
+            slots,
+            uptime,
+            [(uptime + 10, 50.0)],
+            SITES[name],
+            holds,
+            speed,
+            0,
+            of_memory(MEMORY[name]),
+            labels,
+            reachable,
         )
         commands = self._join(event, lost)
         assert all(isinstance(command, cmd.Stop) for command in commands)
@@ -471,7 +482,7 @@ class GangMachine(RuleBasedStateMachine):
         for name in ("p", "q"):
             self.up[name] = 4
             self.watched.handle(
-                ev.WorkerJoined(name, 4, OPEN_ENDED, site="perfect", memory=100, labels=PERFECT), self.now
+                ev.WorkerJoined(name, 4, OPEN_ENDED, site="perfect", amounts=of_memory(100), labels=PERFECT), self.now
             )
         for _ in range(4 * len(self.bags) + 8):
             self.now += 40.0

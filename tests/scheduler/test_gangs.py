@@ -8,6 +8,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.invariants import check_gangs
 from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Outcome, State
 from deskgrid.scheduler.need import Need
@@ -157,14 +158,14 @@ def test_ranks_are_on_pcs_of_one_site_that_can_reach_each_other() -> None:
 
 def test_each_rank_has_the_slots_memory_and_labels_that_it_needs() -> None:
     lab = Lab()
-    lab.pcs("a", slots=3, memory=10, labels=frozenset({"gpu"}))
-    lab.pcs("b", slots=4, memory=10)
-    need = Need(2, 2, slots=1, memory=4)
+    lab.pcs("a", slots=3, amounts=of_memory(10), labels=frozenset({"gpu"}))
+    lab.pcs("b", slots=4, amounts=of_memory(10))
+    need = Need(2, 2, slots=1, amounts=of_memory(4))
     first = lab.submit(10, need=need)
     other = lab.submit(10, need=need, bag=1)
-    lab.submit(10, need=Need(gang=True, labels=frozenset({"gpu"}), memory=3), bag=2)
+    lab.submit(10, need=Need(gang=True, labels=frozenset({"gpu"}), amounts=of_memory(3)), bag=2)
     assert lab.starts() == {first[0]: "a a", other[0]: "b b"}
-    assert [machine.host.memory for machine in lab.grid.inside.gangs.machines.values()] == [2, 2]
+    assert [machine.host.amounts for machine in lab.grid.inside.gangs.machines.values()] == [of_memory(2)] * 2
     assert lab.end(first[0]) == [[first[0]]]
     assert list(lab.starts().values()) == ["a"]
 
@@ -866,16 +867,18 @@ def test_a_gang_survives_a_new_connection_of_a_worker_that_still_has_all_its_ran
     assert not lab.grid.scheduler.has_gang(lab.grid.attempts[task])
 
 
-@pytest.mark.parametrize("changes", [{"slots": 1}, {"site": "elsewhere"}, {"memory": 3}, {"labels": frozenset()}])
+@pytest.mark.parametrize(
+    "changes", [{"slots": 1}, {"site": "elsewhere"}, {"amounts": of_memory(3)}, {"labels": frozenset()}]
+)
 def test_a_worker_that_comes_back_with_less_or_elsewhere_loses_the_gang(changes: dict[str, Any]) -> None:
     lab = Lab()
-    lab.pcs("a", "b", slots=2, memory=8, labels=frozenset({"gpu"}))
-    (task,) = lab.submit(10, need=Need(2, 2, slots=2, memory=4, labels=frozenset({"gpu"})))
+    lab.pcs("a", "b", slots=2, amounts=of_memory(8), labels=frozenset({"gpu"}))
+    (task,) = lab.submit(10, need=Need(2, 2, slots=2, amounts=of_memory(4), labels=frozenset({"gpu"})))
     lab.starts()
     lab.began(task)
     attempt = lab.grid.attempts[task]
     holds = [ev.HeldAttempt(attempt, slot, 4.0, 1) for slot in range(2)]
-    facts: dict[str, Any] = {"slots": 2, "site": "lab", "memory": 8, "labels": frozenset({"gpu"})} | changes
+    facts: dict[str, Any] = {"slots": 2, "site": "lab", "amounts": of_memory(8), "labels": frozenset({"gpu"})} | changes
     assert "a" in told(lab.grid.tell(ev.WorkerJoined("b", uptime=math.inf, holds=holds, **facts)))
     assert lab.grid.state(task) == State.WAITING
 
@@ -1098,8 +1101,8 @@ def test_single_tasks_go_only_where_their_labels_are(policy: Policy) -> None:
 @pytest.mark.parametrize("policy", [pgs(), packing(), fcfs()], ids=lambda policy: policy.name)
 def test_never_more_of_a_workers_memory_is_promised_than_it_has(policy: Policy) -> None:
     grid = Grid(policy)
-    grid.pc("a", slots=4, memory=10)
-    tasks = grid.tasks(10, 10, 10, 10, bag=1, need=Need(memory=4))
+    grid.pc("a", slots=4, amounts=of_memory(10))
+    tasks = grid.tasks(10, 10, 10, 10, bag=1, need=Need(amounts=of_memory(4)))
     assert sum(map(len, grid.tell_pass().values())) == 2
     plain = grid.tasks(10, 10)
     assert sum(map(len, grid.tell_pass().values())) == 2
@@ -1112,10 +1115,10 @@ def test_never_more_of_a_workers_memory_is_promised_than_it_has(policy: Policy) 
 
 def test_a_gang_counts_the_memory_of_single_tasks() -> None:
     lab = Lab()
-    lab.pcs("a", slots=4, memory=10)
-    (single,) = lab.grid.tasks(10, bag=1, need=Need(memory=4))
+    lab.pcs("a", slots=4, amounts=of_memory(10))
+    (single,) = lab.grid.tasks(10, bag=1, need=Need(amounts=of_memory(4)))
     lab.grid.tell_pass()
-    (task,) = lab.submit(10, need=Need(2, 2, memory=4))
+    (task,) = lab.submit(10, need=Need(2, 2, amounts=of_memory(4)))
     assert lab.starts() == {}
     lab.grid.end(single)
     assert lab.starts() == {task: "a a"}
@@ -1123,8 +1126,8 @@ def test_a_gang_counts_the_memory_of_single_tasks() -> None:
 
 def test_memory_of_a_silent_worker_is_in_use_until_it_answers() -> None:
     grid = Grid(pgs())
-    grid.pc("a", slots=2, memory=10)
-    first, second = grid.tasks(10, 10, bag=1, need=Need(memory=6), timeout=20.0)
+    grid.pc("a", slots=2, amounts=of_memory(10))
+    first, second = grid.tasks(10, 10, bag=1, need=Need(amounts=of_memory(6)), timeout=20.0)
     grid.expect(a=[first])
     grid.wait(100)
     grid.say_alive()
@@ -1138,20 +1141,20 @@ def test_memory_of_a_silent_worker_is_in_use_until_it_answers() -> None:
 
 def test_a_worker_that_comes_back_with_a_task_has_promised_its_memory() -> None:
     grid = Grid(pgs())
-    grid.pc("a", slots=2, memory=10)
-    first, _ = grid.tasks(10, 10, bag=1, need=Need(memory=6))
+    grid.pc("a", slots=2, amounts=of_memory(10))
+    first, _ = grid.tasks(10, 10, bag=1, need=Need(amounts=of_memory(6)))
     grid.expect(a=[first])
     grid.leave("a", planned=False)
-    grid.pc("a", slots=2, memory=10, holds=[grid.holds(first, 1.0)])
+    grid.pc("a", slots=2, amounts=of_memory(10), holds=[grid.holds(first, 1.0)])
     grid.expect()
 
 
-@pytest.mark.parametrize("less", [{"memory": 5}, {"labels": frozenset()}])
+@pytest.mark.parametrize("less", [{"amounts": of_memory(5)}, {"labels": frozenset()}])
 def test_a_worker_that_comes_back_with_less_than_its_task_needs_is_to_stop_it(less: dict[str, Any]) -> None:
     grid = Grid(pgs())
-    has: dict[str, Any] = {"memory": 10, "labels": frozenset({"gpu"})}
+    has: dict[str, Any] = {"amounts": of_memory(10), "labels": frozenset({"gpu"})}
     grid.pc("a", **has)
-    (task,) = grid.tasks(10, bag=1, need=Need(memory=6, labels=frozenset({"gpu"})))
+    (task,) = grid.tasks(10, bag=1, need=Need(amounts=of_memory(6), labels=frozenset({"gpu"})))
     grid.expect(a=[task])
     assert grid.pc("a", **has | less, holds=[grid.holds(task, 1.0)]) == {"a": [task]}
     assert grid.state(task) == State.WAITING
@@ -1160,8 +1163,8 @@ def test_a_worker_that_comes_back_with_less_than_its_task_needs_is_to_stop_it(le
 
 def test_checkpointable_tasks_count_their_memory_too() -> None:
     grid = Grid(packing())
-    grid.pc("a", 1000, slots=2, memory=10)
-    grid.tasks(5000, 5000, bag=1, need=Need(memory=6), min_piece=1.0)
+    grid.pc("a", 1000, slots=2, amounts=of_memory(10))
+    grid.tasks(5000, 5000, bag=1, need=Need(amounts=of_memory(6)), min_piece=1.0)
     assert sum(map(len, grid.tell_pass().values())) == 1
 
 
@@ -1278,7 +1281,7 @@ def test_a_bag_that_is_forgotten_leaves_nothing() -> None:
         (lambda s: s.gangs.running[0].slots.pop(), "slots of the gang"),
         (lambda s: s.gangs.running.clear(), "gangs of slots"),
         (lambda s: setattr(s.gangs.sites[0], "idle", 5), "idle slots of site"),
-        (lambda s: setattr(s.gangs.machines["a"], "occupied", 5), "memory of gangs"),
+        (lambda s: setattr(s.gangs.machines["a"], "occupied", of_memory(5)), "amounts of gangs"),
         (lambda s: setattr(s.slots.slots[2], "closes", 5.0), "slot 2 is kept"),
         (lambda s: s.gangs.queues.clear(), "whether tasks of"),
         (lambda s: next(iter(s.gangs.queues.values())).tasks.pop(), "jobs in order"),

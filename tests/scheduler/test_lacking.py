@@ -4,6 +4,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.need import SINGLE, Need
 from deskgrid.scheduler.placing.turns import by_needs
@@ -14,20 +15,20 @@ GIB = 2**30
 
 
 @pytest.mark.parametrize(
-    ("need", "lacks", "memory"),
+    ("need", "lacks", "short"),
     [
-        (Need(labels=frozenset({"gpu", "tpu"})), ("tpu",), None),
-        (Need(memory=4 * GIB), (), float(2 * GIB)),
+        (Need(labels=frozenset({"gpu", "tpu"})), ("tpu",), ()),
+        (Need(amounts=of_memory(4 * GIB)), (), (("memory", 2 * GIB),)),
     ],
 )
 def test_slots_of_pcs_that_lack_something_come_last_and_say_what(
-    need: Need, lacks: tuple[str, ...], memory: float | None
+    need: Need, lacks: tuple[str, ...], short: tuple[tuple[str, float], ...]
 ) -> None:
     scheduler = Scheduler(make_policy("fcfs"))
-    scheduler.handle(ev.WorkerJoined("a", 1, 100.0, labels=frozenset({"gpu"}), memory=2 * GIB), 0.0)
+    scheduler.handle(ev.WorkerJoined("a", 1, 100.0, labels=frozenset({"gpu"}), amounts=of_memory(2 * GIB)), 0.0)
     scheduler.handle(ev.TasksSubmitted(bag=1, first=1, count=1, runtimes=(50.0,), need=need), 0.0)
     (slot,) = explained(scheduler, 1, 0.0).slots
-    assert (slot.lacks, slot.memory) == (lacks, memory)
+    assert (slot.lacks, slot.short) == (lacks, short)
 
 
 def test_it_is_known_which_labels_all_workers_have() -> None:

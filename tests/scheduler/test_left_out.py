@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.parallel.possible import Possible, PossibleHost
@@ -69,7 +70,7 @@ def longest(need: Need, *sites: Sequence[PossibleHost]) -> float:
 
 
 def of(lasts: float, slots: int = 1, memory: float = math.inf, *labels: str) -> PossibleHost:
-    return PossibleHost(lasts, slots, memory, frozenset(labels))
+    return PossibleHost(lasts, slots, of_memory(memory), frozenset(labels))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def of(lasts: float, slots: int = 1, memory: float = math.inf, *labels: str) -> 
         (Need(3, 3), 20.0),
         (Need(2, 2, slots=2), -math.inf),
         (Need(1, 1, slots=2), 20.0),
-        (Need(2, 2, memory=5), 20.0),
+        (Need(2, 2, amounts=of_memory(5)), 20.0),
         (Need(1, 1, labels=frozenset({"gpu"}), gang=True), 20.0),
         (NOBODY, -math.inf),
         (Need(2, 4), 50.0),
@@ -101,10 +102,12 @@ def test_nothing_is_known_before_a_pc_is_up() -> None:
 # --- they do not hide others -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("need", [PAIR, NOBODY, Need(3, 3), Need(2, 2, memory=9), Need(2, 8, speedup=Amdahl(0.5))])
+@pytest.mark.parametrize(
+    "need", [PAIR, NOBODY, Need(3, 3), Need(2, 2, amounts=of_memory(9)), Need(2, 8, speedup=Amdahl(0.5))]
+)
 def test_a_gang_behind_many_that_can_never_start_starts_at_once(need: Need) -> None:
     lab = lab_with_default()
-    lab.pcs("a", "b", uptime=600, memory=5)
+    lab.pcs("a", "b", uptime=600, amounts=of_memory(5))
     lab.submit(*[2000.0] * 30, need=need)
     lab.submit(*[2000.0 + number for number in range(30)], need=need, bag=1)
     (task,) = lab.submit(5.0, bag=2)

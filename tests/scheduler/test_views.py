@@ -9,6 +9,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State, Window
 from deskgrid.scheduler.need import SINGLE, Need
@@ -252,10 +253,10 @@ def test_a_task_as_long_as_the_window_is_not_said_to_wait_for_a_full_queue() -> 
 
 
 def test_only_windows_of_pcs_that_have_what_tasks_need_count() -> None:
-    grid, gpu, much = Grid(), Need(labels=frozenset({"gpu"})), Need(memory=8)
-    grid.pc("plain", 100, memory=4.0)
-    grid.pc("gpu", 80, labels=frozenset({"gpu"}), memory=4.0)
-    grid.pc("much", 20, windows=[(30, 60)], memory=16.0)
+    grid, gpu, much = Grid(), Need(labels=frozenset({"gpu"})), Need(amounts=of_memory(8))
+    grid.pc("plain", 100, amounts=of_memory(4.0))
+    grid.pc("gpu", 80, labels=frozenset({"gpu"}), amounts=of_memory(4.0))
+    grid.pc("much", 20, windows=[(30, 60)], amounts=of_memory(16.0))
     longest = grid.scheduler.longest_window
     assert [longest(grid.now, need) for need in (SINGLE, gpu, much)] == [100, 80, 60]
     assert grid.scheduler.has_longer_window(99, grid.now)
@@ -269,10 +270,10 @@ def test_only_windows_of_pcs_that_have_what_tasks_need_count() -> None:
 
 def test_a_window_of_a_pc_that_lacks_something_fits_nothing() -> None:
     grid = Grid()
-    grid.pc("plain", 5, windows=[(20, 100)], memory=4.0)
-    (task,) = grid.tasks(50, need=Need(labels=frozenset({"gpu"}), memory=8))
+    grid.pc("plain", 5, windows=[(20, 100)], amounts=of_memory(4.0))
+    (task,) = grid.tasks(50, need=Need(labels=frozenset({"gpu"}), amounts=of_memory(8)))
     (window,) = explained(grid.scheduler, task, grid.now).coming
-    assert (window.fits, window.lacks, window.memory) == (False, ("gpu",), 4.0)
+    assert (window.fits, window.lacks, window.short) == (False, ("gpu",), (("memory", 4.0),))
     assert explained(grid.scheduler, task, grid.now).longest_window_s == 0
 
 

@@ -109,6 +109,7 @@ def worker(
         pythons=["3.11"],
         processors=len(slots) or 1,
         memory=8 * 2**30,
+        resources=[],
         speed=speed,
         stated_speed=speed,
         load=load,

@@ -41,7 +41,11 @@ def values(limit: Any) -> tuple[list[Any], list[Any]]:
         case fields.Document(most=most):
             made = ["", "a" * most], ["a" * (most + 1)]
         case fields.Word(pattern=pattern):
-            good = [word for word in ("3.12", "d" * 64, "a" * 64, "b-1~2") if pattern.fullmatch(word)]
+            good = [
+                word
+                for word in ("3.12", "d" * 64, "a" * 64, "b-1~2", "gpu=1", "a" * 64 + "=0.125")
+                if pattern.fullmatch(word)
+            ]
             made = good, ["", "a" * 65, "\x1b[2J", "b 1", "b1\n", "../b1", "3.12.1\n"]
         case PackedOptions(most=most):
             sized = [msgpack.packb({"timeout": 1.0} | {"x" * most: 1}), b"\x80" * (most + 1)]

@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.durations import precise
-from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, in_batches
+from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, TaskOptions, in_batches
 from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TASKS, frame, lacks_room
+from deskgrid.worker.run.devices import Devices, HeldDevices
 from deskgrid.worker.run.folders import WorkerFolder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, PrintedOutput, RankMeets
 from deskgrid.worker.run.mpi import Mpi
@@ -69,7 +70,7 @@ class Executor:
     limit. ``accounts``: the users that the processes run as, and where the folders of tasks are; None: they run as the
     worker's own user, with folders beside the bundles. ``mpi``: how MPI programs start here; None: they do not.
     ``nice``: how far processes give way to others on this PC. ``groups``: how the kernel bounds what tasks asked for
-    that gave ``memory``; None: each of their processes is limited by itself.
+    that gave ``memory``; None: each of their processes is limited by itself. ``devices``: the graphics cards.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Executor:
         mpi: Mpi | None = None,
         nice: int = 0,
         groups: Groups | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self._wake = wake
         self._woken = False
@@ -102,9 +104,10 @@ class Executor:
         )
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
-        self._slots = [ProcessSlot(index) for index in range(slots)]
+        self._devices = Devices() if devices is None else devices
+        self._slots = [ProcessSlot(index, devices=self._devices.none) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
-        about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi}
+        about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi, "devices": self._choose_devices}
         self.ranks = Ranks(self._spawner, self.template, wake, **about)
 
     @property
@@ -177,11 +180,13 @@ class Executor:
         target.environment, target.program = environment, jobs[0].program
         if not target.jobs:
             target.since = None
+            target.devices = self._choose_devices(jobs[0].options, target.devices)
         target.jobs.extend(jobs)
         self._remembered.use(jobs[0].template)
         bundle = self._templates[jobs[0].template].bundle
         if target.process and (
             target.process.environment != target.environment
+            or target.process.devices != target.devices
             or target.process.program not in (None, target.program)
             or target.process.memory not in (None, jobs[0].options.memory)
             or (bundle is not None and target.process.bundle not in (None, bundle))
@@ -313,20 +318,27 @@ class Executor:
             self._woken = True
             self._wake()
 
+    def _choose_devices(self, options: TaskOptions, before: HeldDevices) -> HeldDevices:
+        """What a task gets of the graphics cards, beside all tasks that have some."""
+        held = [slot.devices for slot in self._busy()]
+        return self._devices.choose(options, [*held, *self.ranks.devices], before)
+
     def _start(self, slot: ProcessSlot) -> None:
         """Start a process for a slot; not ahead of its jobs, if it has to run as the user of their owner."""
         if self._accounts.count and not slot.jobs:
             return
         if slot.environment not in self.sites:
             slot.environment = ""
-        if slot.spare is not None and slot.spare.environment == slot.environment:
+        if slot.spare is not None and (slot.spare.environment, slot.spare.devices) == (slot.environment, slot.devices):
             slot.process, slot.spare = slot.spare, None
             if slot.process.ready and slot.jobs:
                 self._supply(slot, slot.process)
             return
         self._drop_spare(slot)
         try:
-            slot.process = self._spawner.spawn(slot.index, slot.environment, slot.program.owner, self._tell)
+            slot.process = self._spawner.spawn(
+                slot.index, slot.environment, slot.program.owner, self._tell, devices=slot.devices
+            )
         except OSError as error:
             self._fail(slot, error)
 
@@ -338,7 +350,7 @@ class Executor:
         if slot.spare is None:
             owner = slot.program.owner if self._accounts.count else ""
             with suppress(OSError):  # the next start tells
-                slot.spare = self._spawner.spawn(slot.index, slot.environment, owner, self._tell)
+                slot.spare = self._spawner.spawn(slot.index, slot.environment, owner, self._tell, devices=slot.devices)
 
     def _is_somebodys(self, slot: ProcessSlot) -> bool:
         """Whether a person's program has the process of a slot, or a person's account its spare one."""

@@ -44,6 +44,7 @@ from deskgrid.worker.run.child import (
     notes_file_of,
     tasks_folder_of,
 )
+from deskgrid.worker.run.devices import WHATEVER_THERE_IS, HeldDevices
 from deskgrid.worker.run.jobs import JobEnded, JobSaved, PrintedOutput, Program, RankMeets
 from deskgrid.worker.run.nursery import PROGRAM, Birth, Direct, Nursery
 from deskgrid.worker.run.output import Outputs, last_lines, with_printed
@@ -106,6 +107,7 @@ class Process:
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         inherited: Sequence[int] = (),
         groups: Groups | None = None,
+        devices: HeldDevices = WHATEVER_THERE_IS,
         before: Collection[Entry] = (),
     ) -> None:
         """``stem``: of its folder for temporary files, and of the files for its checkpoints. ``arguments``: of
@@ -121,7 +123,7 @@ class Process:
 
         ``inherited``: descriptors that the process gets. ``groups``: how the kernel bounds its memory; None: it cannot.
 
-        ``before``: what is in shared memory already.
+        ``devices``: the graphics cards that it finds. ``before``: what is in shared memory already.
         """
         self.slot = slot
         # Bytes of memory that its tasks have asked for; None: it has served none.
@@ -134,6 +136,7 @@ class Process:
         self.program: Program | None = None
         self.bundle: str | None = None
         self.environment = environment
+        self.devices = devices
         self.told = Remembered(TOLD_BYTES)
         self.undelivered = 0  # the last jobs written to the process, if they did not arrive
         # The attempts that it may save checkpoints of: task, number. What it says of others is not kept.

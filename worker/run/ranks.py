@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deskgrid.durations import precise
-from deskgrid.wire import Failure, Outcome, Payload
+from deskgrid.wire import Failure, Outcome, Payload, TaskOptions
 from deskgrid.worker.run.child import frame
+from deskgrid.worker.run.devices import WHATEVER_THERE_IS, HeldDevices
 from deskgrid.worker.run.jobs import (
     GangStart,
     JobEnded,
@@ -67,12 +68,14 @@ class Ranks:
         *,
         memory_note: str,
         mpi: Mpi | None,
+        devices: Callable[[TaskOptions, HeldDevices], HeldDevices],
     ) -> None:
         self._spawner = spawner
         self._template = template
         self._wake = wake
         self._memory_note = memory_note
         self._mpi = mpi
+        self._choose_devices = devices
         self._ranks: dict[RankKey, _Rank] = {}
         self._by_process: dict[Process, _Rank] = {}
         # What threads have heard, and what is to be reported besides.
@@ -83,6 +86,11 @@ class Ranks:
     def templates(self) -> set[str]:
         """The templates that ranks need."""
         return {rank.job.template for rank in self._ranks.values()}
+
+    @property
+    def devices(self) -> list[HeldDevices]:
+        """What ranks have of the graphics cards."""
+        return [rank.process.devices for rank in self._ranks.values()]
 
     def uses(self, environment: str) -> bool:
         """Whether a rank is in an environment."""
@@ -124,6 +132,7 @@ class Ranks:
                 self._tell,
                 rank=True,
                 threads=job.slots,
+                devices=self._choose_devices(job.options, WHATEVER_THERE_IS),
                 inherited=() if pmi is None else (pmi.descriptor,),
             )
         except OSError as error:

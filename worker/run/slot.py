@@ -4,6 +4,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
+from deskgrid.worker.run.devices import WHATEVER_THERE_IS, HeldDevices
 from deskgrid.worker.run.jobs import NOBODYS, Job, Program
 from deskgrid.worker.run.process import Process
 
@@ -31,6 +32,7 @@ class ProcessSlot:
     environment: str = ""  # in which its last jobs ran
     program: Program = NOBODYS  # of its last jobs
     idle_since: float | None = None  # when its process was first seen without jobs
+    devices: HeldDevices = WHATEVER_THERE_IS  # that its last jobs have
     closes: float = math.inf  # when the PC's window closes, as told last
 
     @property

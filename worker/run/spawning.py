@@ -13,6 +13,7 @@ from deskgrid.worker.run.accounts import environment, kept_variables
 from deskgrid.worker.run.beneath import remove
 from deskgrid.worker.run.cgroup import Groups
 from deskgrid.worker.run.child import notes_file_of
+from deskgrid.worker.run.devices import WHATEVER_THERE_IS, HeldDevices
 from deskgrid.worker.run.folders import NOTES, WorkerFolder
 from deskgrid.worker.run.jobs import Job, JobSaved, RankJob
 from deskgrid.worker.run.nursery import Direct, Nursery, guard
@@ -103,11 +104,13 @@ class Spawner:
         *,
         rank: bool = False,
         threads: int = 1,
+        devices: HeldDevices = WHATEVER_THERE_IS,
         inherited: Sequence[int] = (),
     ) -> Process:
         """Start a process of ``owner``. Raises `NoAccount`, and OSError.
 
-        ``threads``: how many slots it has. ``inherited``: as `Process` takes it.
+        ``threads``: how many slots it has. ``devices``: the graphics cards that it finds. ``inherited``: as `Process`
+        takes it.
         """
         place = self.accounts.take(owner)
         if place is None:
@@ -121,7 +124,13 @@ class Spawner:
             site = self.sites.get(environment_key)
             if site is not None and site.folder:
                 self.accounts.let_in(owner, Path(site.folder).parent)
-            how: dict[str, Any] = {"tell": tell, "rank": rank, "threads": threads, "inherited": inherited}
+            how: dict[str, Any] = {
+                "tell": tell,
+                "rank": rank,
+                "threads": threads,
+                "devices": devices,
+                "inherited": inherited,
+            }
             process = self._process(slot, environment_key, site, place, temporary, **how)
         except BaseException:
             remove(temporary.parent, temporary.name)
@@ -146,6 +155,7 @@ class Spawner:
         tell: Tell,
         rank: bool,
         threads: int,
+        devices: HeldDevices,
         inherited: Sequence[int],
     ) -> Process:
         account = None if site is None else place.account
@@ -158,6 +168,7 @@ class Spawner:
             account.own(temporary)
         given = environment(os.environ) if place.account is None else place.account.environment()
         variables = variables_of(given if site is None else site.variables(given), temporary, threads)
+        variables |= devices.variables()
         about = [str(place.area), "" if site is None else site.identity, "rank" if rank else "", str(temporary)]
         process = Process(
             slot,
@@ -166,6 +177,7 @@ class Spawner:
             tell,
             self._nursery(environment_key, site, place),
             environment="" if site is None else environment_key,
+            devices=devices,
             capture_limit=self._capture_limit,
             account=account,
             keep=self._keep,

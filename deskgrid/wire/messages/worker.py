@@ -33,6 +33,7 @@ from deskgrid.wire.limits import (
     LABELS_LIMIT,
     PRINTED_BYTES,
     PYTHONS_LIMIT,
+    RESOURCES_LIMIT,
     RESULTS_ROWS,
     SHOWN_BYTES,
     SHOWN_ROWS,
@@ -41,7 +42,7 @@ from deskgrid.wire.limits import (
     WINDOWS_LIMIT,
 )
 from deskgrid.wire.messages.common import Ending
-from deskgrid.wire.needs import Address, Label, Memory, Processors, Rank, Speed
+from deskgrid.wire.needs import Address, Label, Memory, Processors, Rank, Resource, Speed
 from deskgrid.wire.task_options import Options
 
 # A slot of a worker.
@@ -170,7 +171,8 @@ class Join:
     ``pythons``: the versions that its tasks can have, its own first.
     ``platform``, ``major``, ``minor``: what the PC is, as in `System`; None: it cannot have environments.
     ``address``: by which other PCs of its site reach it; None: they cannot. ``speed``: 1 for the fastest PC.
-    ``processors``, ``memory``: of the PC, and bytes of it for tasks; 0: unknown. ``mpi``: it runs MPI processes.
+    ``processors``, ``memory``: of the PC, and bytes of it for tasks; 0: unknown. ``resources``: what else is counted of
+    it, sorted, such as gpu=2. ``mpi``: it runs MPI processes.
     ``given``: its user has given the speed, which nobody corrects.
     """
 
@@ -194,6 +196,7 @@ class Join:
     speed: Speed = 1.0
     processors: Processors = 0
     memory: Memory = 0
+    resources: Annotated[tuple[Resource, ...], AtMost(RESOURCES_LIMIT)] = ()
     labels: Annotated[tuple[Label, ...], AtMost(LABELS_LIMIT)] = ()
     mpi: bool = False
     given: bool = False

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
 from deskgrid.scheduler.forecast.look import Look
@@ -146,7 +147,7 @@ def test_idle_slots_go_on_when_the_window_closes_of_the_slot_that_had_the_licenc
         PicturePC("a", (PictureWindow(0.0, 10.5),), site="lab"),
         PicturePC("b", (PictureWindow(0.0, 100.0),), site="lab"),
     )
-    need = Need(memory=1)
+    need = Need(amounts=of_memory(1))
     assert licensed(bag(1, 3, need, needs_s=10.0, licences=ONE), on=closing) == {1: 30.0}
     early = (PicturePC("a", (PictureWindow(0.0, 100.0, (10.0,)),), site="lab"), closing[1])
     assert licensed(bag(1, 3, need, licences=ONE), on=early) == {1: 30.0}
@@ -166,12 +167,12 @@ def test_tasks_with_labels_go_to_pcs_that_have_them(gang: bool) -> None:
 
 @pytest.mark.parametrize("gang", [False, True])
 def test_memory_is_promised_once(gang: bool) -> None:
-    need = Need(memory=40, gang=gang)
-    large = tuple([replace(pc, memory=100.0) for pc in pcs(1, slots=4)])
+    need = Need(amounts=of_memory(40), gang=gang)
+    large = tuple([replace(pc, amounts=of_memory(100.0)) for pc in pcs(1, slots=4)])
     assert end(bag(1, 4, need), on=large) == 20.0
     busy = replace(large[0], running=(PictureTask(1, 0, 4.0, gang=int(gang)),))
     assert end(bag(1, 4, need), on=(busy,)) == 26.0
-    assert end(bag(1, 1, Need(memory=101, gang=gang)), on=large) == inf
+    assert end(bag(1, 1, Need(amounts=of_memory(101), gang=gang)), on=large) == inf
 
 
 # --- beside single tasks ----------------------------------------------------------------------------------------------
@@ -407,7 +408,7 @@ def lab_of(chance: Random) -> list[SimulatedPC]:
             memory, labels = chance.choice((4e9, 8e9)), GPU if chance.random() < 0.5 or not number else frozenset[str]()
             slots, speed = chance.choice((2, 4)) if not number else chance.choice((1, 2)), chance.choice((1.0, 0.8))
             pc = SimulatedPC(f"{site}-{number}", table, slots, speed=speed, site=f"{site}")
-            found.append(replace(pc, memory=memory, labels=labels))
+            found.append(replace(pc, amounts=of_memory(memory), labels=labels))
     return found
 
 
@@ -417,7 +418,7 @@ def bags_of(chance: Random, room: int) -> list[Arrival]:
         Need(room // 2, room // 2, gang=True),
         Need(slots=2),
         Need(1, room, speedup=Amdahl(0.05), gang=True),
-        Need(memory=3 * 10**9),
+        Need(amounts=of_memory(3 * 10**9)),
         Need(labels=GPU),
         SINGLE,
     )

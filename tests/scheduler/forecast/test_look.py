@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.amounts import UNBOUNDED, of_memory
 from deskgrid.scheduler.forecast import look as look_module
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.look import Learned, Look
@@ -305,7 +306,7 @@ def test_a_picture_goes_through_json() -> None:
 
 def test_a_gang_is_one_task_on_several_slots_and_its_seconds_are_those_of_one_rank() -> None:
     grid = Grid(packing())
-    grid.pc("a", slots=2, site="lab", labels=frozenset({"gpu"}), memory=100, reachable=True)
+    grid.pc("a", slots=2, site="lab", labels=frozenset({"gpu"}), amounts=of_memory(100), reachable=True)
     grid.pc("b", speed=0.5)
     need = Need(2, 4, speedup=Amdahl(0.0))
     first, _ = grid.tasks(30, 20, need=need)
@@ -317,8 +318,8 @@ def test_a_gang_is_one_task_on_several_slots_and_its_seconds_are_those_of_one_ra
     assert learned.elapsed == [20.0]
     a, b = look.picture.pcs
     assert a.running == (PictureTask(0, 0, 10.0, gang=first + 1),) * 2
-    assert (a.memory, a.labels, a.reachable) == (100.0, frozenset({"gpu"}), True)
-    assert (b.speed, b.running, b.memory) == (0.5, (), inf)
+    assert (a.amounts, a.labels, a.reachable) == (of_memory(100), frozenset({"gpu"}), True)
+    assert (b.speed, b.running, b.amounts) == (0.5, (), UNBOUNDED)
     (bag,) = look.picture.bags
     assert bag.need == need
     assert [(group.count, group.runtime) for group in bag.groups] == [(1, 20.0)]
@@ -392,13 +393,13 @@ class Unknown:
 @pytest.mark.parametrize(
     "need",
     [
-        Need(2, 4, 1, 0, frozenset(), Amdahl(0.1), True),
+        Need(2, 4, 1, of_memory(5), frozenset(), Amdahl(0.1), True),
         Need(1, 4, speedup=Downey(3.0, 1.0)),
         Need(1, 4, speedup=Measured(((2, 1.5), (4, 2.0)))),
-        Need(slots=2, memory=100, labels=frozenset({"a", "b"})),
+        Need(slots=2, amounts=of_memory(100), labels=frozenset({"a", "b"})),
     ],
 )
 def test_needs_go_through_json(need: Need) -> None:
-    pc = PicturePC("a", (), memory=100.0, labels=frozenset({"b", "a"}), reachable=False)
+    pc = PicturePC("a", (), amounts=of_memory(100.0), labels=frozenset({"b", "a"}), reachable=False)
     picture = Picture((pc,), (PictureBag(1, (Group(1, TEN, turn=3, patient=5.0),), 1, need=need),), backfills=False)
     assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture

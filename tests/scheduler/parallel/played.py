@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelPolicy, RunningJob, Site, Start
@@ -102,7 +102,7 @@ class Grid:
             assert ranks > 0
             assert host.idle >= ranks * need.slots
             assert host.labels >= need.labels
-            assert host.memory >= ranks * need.memory
+            assert (need.amounts * ranks).within(host.amounts)
             total += ranks
         assert need.least <= total <= need.most
         self.waiting.remove(job)
@@ -112,7 +112,7 @@ class Grid:
         for host, ranks in start.ranks:
             host.idle -= ranks * need.slots
             site.idle -= ranks * need.slots
-            host.memory -= ranks * need.memory
+            host.amounts -= need.amounts * ranks
             insort(host.frees, (running.ends, ranks * need.slots))
         self.at(self.now + start.seconds * actual, lambda: self._end(running, False))
         return running
@@ -124,7 +124,7 @@ class Grid:
         site, need = running.site, running.job.need
         site.running.remove(running)
         for host, ranks in running.ranks:
-            host.memory += ranks * need.memory
+            host.amounts += need.amounts * ranks
             del host.frees[bisect_left(host.frees, (running.ends, ranks * need.slots))]
             if host in self._up:
                 host.idle += ranks * need.slots
@@ -164,11 +164,11 @@ def _ends(running: RunningJob) -> float:
     return running.ends
 
 
-def hosts_of(site: str, names: Iterable[str] | int, slots: int = 1, **rest: float) -> list[Host]:
+def hosts_of(site: str, names: Iterable[str] | int, slots: int = 1, **rest: Any) -> list[Host]:
     """PCs of one site that are alike."""
     where = Site(site)
     named = [f"{site}{number}" for number in range(names)] if isinstance(names, int) else names
-    return [Host(name, where, slots, slots, **rest) for name in named]  # type: ignore[arg-type]
+    return [Host(name, where, slots, slots, **rest) for name in named]
 
 
 def gang(task: int, ranks: int, seconds: float, arrived: float = 0.0) -> ParallelJob:

@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.speedup import Amdahl
@@ -38,8 +39,8 @@ def test_no_job_waits_for_more_pcs_than_suit_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_job_waits_for_more_memory_than_there_is(name: str) -> None:
-    hosts = hosts_of("A", 6, 2, memory=4.0)
-    assert 2 <= size_of(Grid(hosts).submit([moldable(memory=3)]), name) <= 6
+    hosts = hosts_of("A", 6, 2, amounts=of_memory(4.0))
+    assert 2 <= size_of(Grid(hosts).submit([moldable(amounts=of_memory(3))]), name) <= 6
 
 
 @pytest.mark.parametrize("name", ["cisne-normal", "cisne-uniform-easy"])
@@ -56,8 +57,10 @@ def test_no_job_waits_for_more_pcs_than_are_there_together_for_long_enough(name:
 
 
 def test_memory_that_others_use_comes_back() -> None:
-    hosts = hosts_of("A", 3, 2, memory=4.0)
-    grid = Grid(hosts).submit([ParallelJob(0, Need(3, 3, memory=4, gang=True), 1.0, 0.0), moldable(memory=2, most=6)])
+    hosts = hosts_of("A", 3, 2, amounts=of_memory(4.0))
+    grid = Grid(hosts).submit(
+        [ParallelJob(0, Need(3, 3, amounts=of_memory(4), gang=True), 1.0, 0.0), moldable(amounts=of_memory(2), most=6)]
+    )
     grid.play(parallel("easy"))
     assert [(done.began, sum(ranks for _, ranks in done.start.ranks)) for done in grid.done] == [(0.0, 3), (1.0, 6)]
 

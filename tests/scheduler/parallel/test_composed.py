@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.fitting import Requirement
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel import reservation
@@ -98,15 +99,15 @@ def test_the_margin_is_kept_before_a_window_closes() -> None:
 
 def test_a_reservation_counts_memory_that_running_gangs_give_back() -> None:
     site = Site("A")
-    hosts = [Host("a", site, 4, 4, memory=8.0), Host("b", site, 4, 4, memory=8.0)]
+    hosts = [Host("a", site, 4, 4, amounts=of_memory(8.0)), Host("b", site, 4, 4, amounts=of_memory(8.0))]
     grid = Grid(hosts)
-    small, large = Need(2, 2, memory=3), Need(2, 2, memory=6)
+    small, large = Need(2, 2, amounts=of_memory(3)), Need(2, 2, amounts=of_memory(6))
     grid.submit(
         [
             ParallelJob(1, small, 10.0, 0.0),
             ParallelJob(2, small, 20.0, 0.0),
             ParallelJob(3, large, 5.0, 0.0),
-            ParallelJob(4, Need(1, 1, memory=9), 1.0, 0.0),
+            ParallelJob(4, Need(1, 1, amounts=of_memory(9)), 1.0, 0.0),
         ]
     )
     grid.play(parallel("easy"))
@@ -115,19 +116,29 @@ def test_a_reservation_counts_memory_that_running_gangs_give_back() -> None:
 
 def test_a_window_to_come_has_all_memory_and_slots_of_its_pc() -> None:
     site = Site("A")
-    hosts = [Host("a", site, 2, 2, memory=8.0), Host("b", site, 2, 2, memory=8.0)]
+    hosts = [Host("a", site, 2, 2, amounts=of_memory(8.0)), Host("b", site, 2, 2, amounts=of_memory(8.0))]
     windows = {"a": [(0.0, 30.0), (40.0, 100.0)], "b": [(0.0, 100.0)]}
     grid = Grid(hosts, windows)
-    grid.submit([ParallelJob(1, Need(2, 2, memory=4), 25.0, 0.0), ParallelJob(2, Need(4, 4, memory=4), 30.0, 0.0)])
+    grid.submit(
+        [
+            ParallelJob(1, Need(2, 2, amounts=of_memory(4)), 25.0, 0.0),
+            ParallelJob(2, Need(4, 4, amounts=of_memory(4)), 30.0, 0.0),
+        ]
+    )
     grid.play(parallel("easy"))
     assert began(grid) == {1: 0.0, 2: 40.0}
     assert grid.keeps[0].at == 40.0
 
 
 def test_a_window_to_come_has_the_memory_that_a_gang_occupies_now() -> None:
-    hosts = [Host("a", Site("A"), 1, 1, memory=8.0)]
+    hosts = [Host("a", Site("A"), 1, 1, amounts=of_memory(8.0))]
     grid = Grid(hosts, {"a": [(0.0, 30.0), (40.0, 100.0)]})
-    grid.submit([ParallelJob(1, Need(1, 1, memory=8), 25.0, 0.0), ParallelJob(2, Need(1, 1, memory=8), 30.0, 0.0)])
+    grid.submit(
+        [
+            ParallelJob(1, Need(1, 1, amounts=of_memory(8)), 25.0, 0.0),
+            ParallelJob(2, Need(1, 1, amounts=of_memory(8)), 30.0, 0.0),
+        ]
+    )
     grid.play(parallel("easy"))
     assert began(grid) == {1: 0.0, 2: 40.0}
 
@@ -223,7 +234,7 @@ def grids(draw: st.DrawFn) -> Grid:
     for site in "AB"[: draw(st.integers(1, 2))]:
         for host in hosts_of(site, draw(st.integers(1, 4)), draw(st.integers(1, 2))):
             host.speed = draw(st.sampled_from([0.5, 0.8, 1.0]))
-            host.memory = draw(st.sampled_from([4.0, 8.0]))
+            host.amounts = of_memory(draw(st.sampled_from([4.0, 8.0])))
             lengths = draw(st.lists(st.integers(5, 40), min_size=2, max_size=8))
             opens = 0.0
             windows[host.name] = []
@@ -240,7 +251,7 @@ def grids(draw: st.DrawFn) -> Grid:
             ranks,
             ranks + 2 if moldable else ranks,
             draw(st.integers(1, 2)),
-            draw(st.sampled_from([0, 1, 4])),
+            of_memory(draw(st.sampled_from([0, 1, 4]))),
             speedup=Amdahl(0.1) if moldable else None,
             gang=True,
         )

@@ -3,6 +3,7 @@
 import pytest
 
 from deskgrid.papers.cisne.policies.where import CisneNeed
+from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, RunningJob, Site
@@ -66,11 +67,11 @@ def test_a_gang_takes_the_slowest_pcs_that_let_it_be_as_fast_and_those_that_clos
 def test_slots_memory_and_labels_of_pcs_are_respected() -> None:
     site = Site("A")
     hosts = [
-        Host("a", site, 4, 4, memory=4.0),
-        Host("b", site, 8, 8, memory=12.0, labels=frozenset({"gpu"})),
+        Host("a", site, 4, 4, amounts=of_memory(4.0)),
+        Host("b", site, 8, 8, amounts=of_memory(12.0), labels=frozenset({"gpu"})),
         Host("c", site, 3, 3, labels=frozenset({"gpu"})),
     ]
-    need = Need(3, 3, slots=2, memory=5, labels=frozenset({"gpu"}))
+    need = Need(3, 3, slots=2, amounts=of_memory(5), labels=frozenset({"gpu"}))
     grid = Grid(hosts).submit([ParallelJob(1, need, 5.0, 0.0), ParallelJob(2, need, 5.0, 0.0)])
     grid.play(parallel("easy"))
     assert places(grid) == {1: ["c", "b", "b"], 2: ["c", "b", "b"]}
@@ -216,9 +217,9 @@ def test_a_moldable_job_in_a_gap_does_not_grow() -> None:
 
 
 def test_a_pc_suits_what_it_has_labels_and_memory_for() -> None:
-    host = Host("a", Site("A"), 1, 1, memory=4.0, labels=frozenset({"gpu"}))
-    assert host.suits(Need(memory=4, labels=frozenset({"gpu"})))
-    assert not host.suits(Need(memory=5))
+    host = Host("a", Site("A"), 1, 1, amounts=of_memory(4.0), labels=frozenset({"gpu"}))
+    assert host.suits(Need(amounts=of_memory(4), labels=frozenset({"gpu"})))
+    assert not host.suits(Need(amounts=of_memory(5)))
     assert not host.suits(Need(labels=frozenset({"matlab"})))
 
 
