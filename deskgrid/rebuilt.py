@@ -39,6 +39,29 @@ _abc: Any = importlib.import_module("_abc")
 _NEW_OBJECT = vars(copyreg)["__newobj__"]
 # In a pickle: a plain `object()`, which may be a sentinel.
 PLAIN_OBJECT = b"\x06object\x94"
+# Pickle copies these. Elsewhere, a copy would name what is not there, or close or remove what belongs to somebody else.
+_OF_ONE_PROCESS = frozenset(
+    {
+        ("tempfile", "TemporaryDirectory"),
+        ("weakref", "finalize"),
+        ("multiprocessing.connection", "_ConnectionBase"),
+        ("multiprocessing.shared_memory", "SharedMemory"),
+        ("multiprocessing.shared_memory", "ShareableList"),
+        ("shelve", "Shelf"),
+        ("dbm.dumb", "_Database"),
+        ("ctypes", "CDLL"),
+    }
+)
+
+
+def may_be_of_one_process(pickled: bytes | bytearray) -> bool:
+    """Whether a pickle may have an object that belongs to the process which made it. `pickler` refuses these."""
+    return b"finalize" in pickled or b"multiprocessing." in pickled or b"shelve" in pickled or b"dbm.dumb" in pickled
+
+
+def _check_travels(kind: type) -> None:
+    if any((each.__module__, each.__qualname__) in _OF_ONE_PROCESS for each in kind.__mro__):
+        raise pickle.PicklingError(f"cannot pickle a {kind.__qualname__}: it belongs to the process that made it")
 
 
 # --- made again -------------------------------------------------------------------------------------------------------
@@ -342,6 +365,7 @@ def _descriptor_taken_apart(value: Any, kind: Any) -> tuple[Any, ...]:
 
 def _of_python(value: Any, kind: type, is_by_value: Callable[[object], bool]) -> tuple[Any, ...] | None:
     """Return how to make what pickle cannot take apart of Python's own: what decorators make, and weak dictionaries."""
+    _check_travels(kind)
     if kind is FunctionType and value.__code__ is _DISPATCHER.__code__ and is_by_value(value):
         registry = vars(value)["registry"]
         return _dispatching(value, functools.singledispatch, registry[object], registry)

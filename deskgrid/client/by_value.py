@@ -19,7 +19,7 @@ from typing import Any
 from deskgrid.client.generators import hidden_generator
 from deskgrid.client.only_here import only_here
 from deskgrid.files import note_function
-from deskgrid.rebuilt import MAIN, PLAIN_OBJECT, pickler
+from deskgrid.rebuilt import MAIN, PLAIN_OBJECT, may_be_of_one_process, pickler
 from deskgrid.rebuilt_types import Done
 
 
@@ -27,9 +27,9 @@ def has_to_travel_by_value(pickled: bytes | bytearray) -> bool:
     """Whether a pickle refers to the user's program, or to a module that is only here: a worker cannot import these.
 
     Or whether it has a method of an object: that may be ``random.random``, whose object is not to bring its state; or
-    a plain object, which may be a sentinel of the program.
+    a plain object, which may be a sentinel of the program. Or whether it may have something that must not travel.
     """
-    if b"__main__" in pickled or b"getattr" in pickled or PLAIN_OBJECT in pickled:
+    if b"__main__" in pickled or b"getattr" in pickled or PLAIN_OBJECT in pickled or may_be_of_one_process(pickled):
         return True
     names = only_here()
     return names is not None and names.search(pickled) is not None

@@ -44,10 +44,31 @@ _KINDS = (
         "pass its value, which .result() waits for",
     ),
     ("concurrent.futures._base.Executor multiprocessing.pool.Pool", "a pool of workers", "make one in the task"),
+    (
+        "tempfile.TemporaryDirectory",
+        "a temporary folder",
+        "it is on this machine, and goes with this program: pass deskgrid.File(folder.name), or make one in the task",
+    ),
+    ("shelve.Shelf dbm.dumb._Database", "an open file", "pass deskgrid.File(path), and open it in the task"),
+    ("mmap.mmap", "a mapped file", "pass bytes, or a deskgrid.File that the task maps"),
+    ("os.DirEntry", "an entry of a folder", "pass entry.path"),
+    ("logging.Handler", "a handler of logs", "add one to a logger in the task"),
+    ("ctypes.CDLL", "a library that is loaded", "load it in the task, as in ctypes.CDLL(name)"),
+    ("contextlib._GeneratorContextManagerBase", "a context manager", "enter it in the task"),
     ("io.IOBase", "an open file", "pass deskgrid.File(path), and open it in the task"),
-    ("socket.socket sqlite3.Connection sqlite3.Cursor", "an open connection", "open one in the task"),
+    (
+        "socket.socket sqlite3.Connection sqlite3.Cursor multiprocessing.connection._ConnectionBase "
+        "selectors.BaseSelector select.epoll",
+        "an open connection",
+        "open one in the task",
+    ),
     ("asyncio.AbstractEventLoop", "an event loop", "call asyncio.run(...) in the task"),
-    ("multiprocessing.sharedctypes.SynchronizedBase", "memory that processes share", "pass the values in it"),
+    (
+        "multiprocessing.sharedctypes.SynchronizedBase multiprocessing.shared_memory.SharedMemory "
+        "multiprocessing.shared_memory.ShareableList",
+        "memory that processes share",
+        "pass the values in it",
+    ),
     (
         "threading.Thread multiprocessing.process.BaseProcess subprocess.Popen",
         "a thread or a process",
@@ -63,7 +84,7 @@ _KINDS = (
         "a pointer of ctypes",
         "it is an address in this process: pass the bytes or the array that it points to",
     ),
-    ("weakref.ReferenceType", "a weak reference", "pass the object"),
+    ("weakref.ReferenceType weakref.finalize", "a weak reference", "pass the object"),
     ("types.FrameType types.TracebackType", "part of a running program", "pass the text that you need"),
 )
 _NOT_RUN = {

@@ -5,11 +5,17 @@ import contextlib
 import contextvars
 import ctypes
 import functools
+import logging
+import mmap
 import multiprocessing
+import multiprocessing.shared_memory
 import os
 import queue
+import selectors
+import shelve
 import sqlite3
 import sys
+import tempfile
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -110,6 +116,43 @@ def test_a_structure_with_a_pointer_is_refused_with_what_to_do() -> None:
 def test_what_is_to_be_closed_is_named(make: Callable[[], Any], words: str) -> None:
     with contextlib.closing(make()) as item:
         assert words in refused(item)
+
+
+def shared_memory() -> Any:
+    made = multiprocessing.shared_memory.SharedMemory(create=True, size=8)
+    made.unlink()
+    return made
+
+
+def listed() -> Any:
+    made = multiprocessing.shared_memory.ShareableList([1])
+    made.shm.unlink()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (tempfile.TemporaryDirectory, "it is a temporary folder: it is on this machine"),
+        (lambda: weakref.finalize(Holder, print), "it is a weak reference"),
+        (lambda: multiprocessing.Pipe()[0], "it is an open connection"),
+        (shared_memory, "it is memory that processes share"),
+        (listed, "it is memory that processes share"),
+        (lambda: shelve.Shelf({}), "it is an open file"),
+        (lambda: mmap.mmap(-1, 8), "it is a mapped file"),
+        (lambda: min(os.scandir(Path(__file__).parent), key=os.fspath), "it is an entry of a folder: pass entry.path"),
+        (logging.StreamHandler, "it is a handler of logs"),
+        (lambda: ctypes.CDLL(None) if sys.platform != "win32" else ctypes.CDLL("msvcrt"), "it is a library"),
+        (contextlib.contextmanager(lambda: (x for x in [1])), "it is a context manager"),
+        (selectors.DefaultSelector, "it is an open connection"),
+    ],
+)
+def test_what_its_process_would_close_or_remove_is_refused_and_named(make: Callable[[], Any], words: str) -> None:
+    made = make()
+    assert words in refused(made)
+    assert f"item[1]{words.removeprefix('it')}" in refused((0, made))
+    for end in ("cleanup", "close", "detach"):
+        getattr(made, end, lambda: None)()
 
 
 def test_what_is_nested_too_deeply_says_so() -> None:

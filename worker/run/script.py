@@ -179,7 +179,8 @@ def dumps(value: object) -> bytes:
     """Pickle a value for the program: by value what only the script has. May raise anything."""
     with suppress(Exception):
         plain = pickle.dumps(value, HIGHEST)
-        if not may_name_script(plain):  # another program has others there
+        # Another program has others there.
+        if not may_name_script(plain) and not rebuilt().may_be_of_one_process(plain):
             return plain
     return by_value(value)
 
