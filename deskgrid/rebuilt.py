@@ -458,7 +458,10 @@ def pickler() -> Any:
         def _reduced_class(self, kind: Any) -> Any:
             if not inner._should_pickle_by_reference(kind) and (reduced := derived(kind)):
                 return reduced
-            if not kind.__flags__ & _IS_HEAP_TYPE or kind in inner._BUILTIN_TYPE_NAMES or not is_made_here(kind):
+            is_of_python = kind in inner._BUILTIN_TYPE_NAMES or inner._should_pickle_by_reference(kind)
+            if not kind.__flags__ & _IS_HEAP_TYPE and not is_of_python:
+                raise pickle.PicklingError(f"no module has the type {kind.__qualname__} by its name")
+            if is_of_python or not is_made_here(kind):
                 return super().reducer_override(kind)
             if isinstance(kind, enum.EnumType):
                 self._begun.add(id(kind))

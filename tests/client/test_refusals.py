@@ -138,6 +138,8 @@ def listed() -> Any:
         (lambda: multiprocessing.Pipe()[0], "it is an open connection"),
         (shared_memory, "it is memory that processes share"),
         (listed, "it is memory that processes share"),
+        (lambda: sys.version_info, "it is of type sys.version_info: make it in the task, or pass what it is made of"),
+        (lambda: sys.float_info, "it is of type sys.float_info: make it in the task, or pass what it is made of"),
         (lambda: shelve.Shelf({}), "it is an open file"),
         (lambda: mmap.mmap(-1, 8), "it is a mapped file"),
         (lambda: min(os.scandir(Path(__file__).parent), key=os.fspath), "it is an entry of a folder: pass entry.path"),
@@ -147,7 +149,9 @@ def listed() -> Any:
         (selectors.DefaultSelector, "it is an open connection"),
     ],
 )
-def test_what_its_process_would_close_or_remove_is_refused_and_named(make: Callable[[], Any], words: str) -> None:
+def test_what_is_only_here_or_would_be_closed_or_removed_there_is_refused_and_named(
+    make: Callable[[], Any], words: str
+) -> None:
     made = make()
     assert words in refused(made)
     assert f"item[1]{words.removeprefix('it')}" in refused((0, made))
