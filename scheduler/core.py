@@ -82,6 +82,7 @@ class Scheduler:
             ev.UsageRestored: people.usage_restored,
             ev.LicencesCounted: people.licences_counted,
             ev.BagForgotten: bags.forgotten,
+            ev.WorkerDrained: self.trust.drained,
             ev.WorkerMeasured: self._workers.measured,
             ev.GangBegan: self._gangs.began,
             ev.RanksEnded: answers.ranks_ended,

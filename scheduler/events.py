@@ -193,6 +193,14 @@ class WorkerJoined:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerDrained:
+    """A worker that is up gets nothing new from now on, because somebody drains its PC; or it does again."""
+
+    worker: str
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerMeasured:
     """How fast a worker is, and how much of its processors others use now: as in `scheduler.parallel.base.Host`."""
 
@@ -336,6 +344,7 @@ Event = (
     | WorkerJoined
     | UptimeRefreshed
     | EnvironmentsReady
+    | WorkerDrained
     | WorkerMeasured
     | GangBegan
     | RanksEnded

@@ -298,7 +298,7 @@ def _check_machine(grid: SchedulerState, name: str, machine: Machine) -> None:
         if not (slot.sent or slot.queue) and slot.owes is None and slot.position < worker.width
     ]
     rests = grid.rests.shuts_until(name, [ends for ends, _ in machine.gangs.values()]) is not None
-    free = [] if grid.quarantine.shuts_out(worker) or rests else free
+    free = [] if worker.drained or grid.quarantine.shuts_out(worker) or rests else free
     agree(f"idle slots of {name}", sorted(slot.position for slot in machine.free), free)
     agree(f"how many slots of {name} are idle", host.idle, len(free))
     agree(f"amounts of {name}", host.amounts, free_amounts(grid, worker))

@@ -374,7 +374,8 @@ class _Agent:
         pc.measure(self._session.powers, time.monotonic(), SPEED_S)
         self._wake = wake
         self._alarm: Alarm | None = None
-        self._table: str | None = None
+        # The windows and the end of the drain that this follows.
+        self._followed: tuple[str | None, float | None] = None, None
         self._was_known = False
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
@@ -456,16 +457,18 @@ class _Agent:
                 self._session.disconnected()
 
     def _follow_broker_windows(self) -> None:
-        """Windows from the broker replace open-ended uptime; a plan given on this PC stays."""
-        if not self._session.wants_broker_windows or self._session.windows_from_broker == self._table:
+        """Windows from the broker replace open-ended uptime; a plan given on this PC stays, except for drains."""
+        session = self._session
+        table = session.windows_from_broker if session.wants_broker_windows else None
+        if (table, session.drained_until) == self._followed:
             return
-        self._table = self._session.windows_from_broker
+        self._followed = table, session.drained_until
         try:
-            plan = None if self._table is None else weekly_from_json(self._table)
+            plan = None if table is None else weekly_from_json(table)
         except PlanError as error:
             log.error("windows-from-broker error=%r", str(error))
             return
-        self._session.use_plan(plan)
+        session.use_plan(session.drained(plan, read_clocks()))
         self._watch_windows()
         self._say(f"planned uptime, from the broker: {self._session.plan.describe()}")
 

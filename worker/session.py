@@ -8,6 +8,7 @@ Rule 3: the worker goes on working while the broker is away.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 from deskgrid import wire
@@ -16,7 +17,7 @@ from deskgrid.worker.gangs import RunsRanks, WorkerGangs
 from deskgrid.worker.showing import Showing
 from deskgrid.worker.templates import Learns, Templates
 from deskgrid.worker.windows.announcements import Announcements, Powers
-from deskgrid.worker.windows.uptime import Instant, Until, UptimePlan
+from deskgrid.worker.windows.uptime import Drained, Instant, Until, UptimePlan
 from deskgrid.worker.work import RunsJobs, SlotWork
 
 # Seconds between heartbeats until the broker sets another interval, and between introductions that nobody answers.
@@ -24,6 +25,8 @@ HEARTBEAT_S = 2.0
 # If the next window is further away than this, idle child processes end, to free their memory. When the window is this
 # near, they are started again, so that the first tasks do not wait for a cold start, which may take seconds.
 REST_S = 60.0
+# Two ends of a drain that differ by less are the same. Seconds.
+DRAIN_JITTER_S = 5.0
 
 
 # What the broker says about attempts, about files and environments, and about ranks of gangs.
@@ -90,6 +93,8 @@ class Session:
         # Whether the broker knows us on this connection; stays True while we introduce ourselves again.
         self.known = False
         self.windows_from_broker: str | None = None
+        # Until when the broker says that this PC is drained, on the wall clock; None: it is not.
+        self.drained_until: float | None = None
         self._own_plan = plan
         self._follows_broker = follows_broker
         self._runs = runs
@@ -136,10 +141,19 @@ class Session:
             self._showing.watch(message, now.mono)
         elif isinstance(message, wire.Welcome):
             self._welcome(message)
+            self._drained(message.drained, now)
         elif isinstance(message, wire.Planned):
             self.windows_from_broker = message.windows
+            self._drained(message.drained, now)
         else:
             self._turned_away(message)
+
+    def _drained(self, seconds: float | None, now: Instant) -> None:
+        """Note for how long this PC is drained. What is said again is a little later or earlier each time."""
+        until = None if seconds is None else inf if seconds >= wire.SECONDS_LIMIT else now.wall + seconds
+        before = self.drained_until
+        if until is None or before is None or not (until == before or abs(until - before) < DRAIN_JITTER_S):
+            self.drained_until = until
 
     def _turned_away(self, message: wire.Message) -> None:
         """Handle a message with which the broker ends a conversation."""
@@ -167,6 +181,16 @@ class Session:
         # The broker places tasks by the plan that it knows, so introduce this worker again at once.
         self.joined = self._introduced = False
         self.reconnected()
+
+    def drained(self, plan: UptimePlan | None, now: Instant) -> UptimePlan | None:
+        """Return ``plan`` (None: the worker's own) with its windows closed as long as this PC is drained.
+
+        Tasks that can save have the time to do so first.
+        """
+        if self.drained_until is None:
+            return plan
+        saving_s = LEAD_LEAST_S if self.may_save() else 0.0
+        return Drained(plan or self._own_plan, now.wall + saving_s, self.drained_until)
 
     @property
     def wants_broker_windows(self) -> bool:

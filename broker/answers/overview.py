@@ -145,7 +145,13 @@ class Overview:
         if bag.note.startswith(NO_WORKER) or bag.note.endswith(WAIT):
             return self._workers.need_note(bag.row.options) or self._time_note(bag, at_once_s)
         kept_away = "" if bag.complete else kept_from(self._state, self._workers.by_name, bag, self._state.now)
-        return kept_away or bag.note
+        return kept_away or bag.note or self._drained_note(bag)
+
+    def _drained_note(self, bag: OpenBag) -> str:
+        """The note of a bag under way while PCs are drained."""
+        of, sessions = self._state.drains.of, self._workers.by_name.values()
+        drained = 0 if bag.complete or not of else sum([session.join.name in of for session in sessions])
+        return f"{drained} of {len(sessions)} workers are drained, and get nothing new" if drained else ""
 
     def _time_note(self, bag: OpenBag, at_once_s: float) -> str:
         return time_note(self._state, bag, at_once_s, lambda window_s: "some", self._environments.without(bag))
@@ -246,10 +252,12 @@ class Overview:
 
     def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> WorkerState:
         join, scheduler = session.join, self._state.scheduler
-        stay = scheduler.quarantined(session.name)
+        stay, posix = scheduler.quarantined(session.name), self._state.posix(now)
+        drain = self._state.drains.of.get(join.name)
         view = worker_view(scheduler.grid, session.name, now, most_slots, WINDOW_ROWS)
         return {
             "name": session.name,
+            "pc": join.name,
             "host": join.host,
             "site": join.site,
             "labels": sorted(join.labels),
@@ -271,6 +279,8 @@ class Overview:
             "silent_s": max(0.0, now - session.heard),
             "ended": session.ended,
             "quarantine_s": None if stay is None else max(0.0, stay.until - now),
+            "drained_by": None if drain is None else drain.by,
+            "drained_s": None if drain is None or drain.until is None else max(0.0, drain.until - posix),
             "note": trouble(self._state, session, now),
             "slot_count": view.slot_count,
             "busy": view.busy,

@@ -25,6 +25,7 @@ from deskgrid.broker.model.forecaster import Json
 from deskgrid.broker.model.need_notes import lacks_text, which_pcs
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.throughput import SlidingCount
+from deskgrid.broker.work.draining import Draining
 from deskgrid.broker.work.environments import EnvironmentTable
 from deskgrid.broker.work.operations import CHARACTERS_A_UNIT, AskError, Operation, Operations, Slices
 from deskgrid.broker.work.orders import Orders
@@ -91,6 +92,7 @@ class Queries:
         self.etas.prepares = self.environments.prepares
         self._overview = Overview(state, workers, throughput, clients, self.etas, environments=self.environments)
         self.environment_list = EnvironmentList(state, workers)
+        self.draining = Draining(state, workers)
         self._whatif = WhatIf(state, workers, self.etas)
         self._table = {**self._of_the_grid(usage), **self._of_bags(), **self._of_keys()}
 
@@ -112,6 +114,9 @@ class Queries:
             "whatif new": self._whatif.compare_new,
             "forget learned": self._forget_learned,
             "policy": self._policy,
+            "drains": lambda args, who: self.draining.rows(),
+            "drain": self.draining.drain,
+            "drain undo": self.draining.undo,
         }
 
     def _of_bags(self) -> Table:
@@ -289,6 +294,7 @@ class Queries:
             or [
                 *([missing] if missing else []),
                 *kept_back,
+                *self._drained(why, now),
                 *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
                 *(gang or _explanation(why, place, self._said_of(bag), now, kept_back=bool(kept_back), which=pcs)),
                 *self._failures(bag, task, why),
@@ -307,6 +313,11 @@ class Queries:
             ],
             "coming": [asdict(window) for window in ([] if bag.need.parallel else why.coming)],
         }
+
+    def _drained(self, why: Explanation, now: float) -> list[str]:
+        """Which PCs are drained while a task waits."""
+        line = self._state.drains.line(self._state.posix(now)) if why.state == State.WAITING else ""
+        return [f"PCs that get nothing new: {line}"] if line else []
 
     def _said_of(self, bag: OpenBag) -> dict[str, str]:
         """What each worker said last of tasks like those of a bag that did not work out there; or nothing."""
@@ -440,6 +451,8 @@ def _explanation(
 
 def _of_slot(slot: SlotReason, said: str, now: float, kept_back: bool) -> str:
     """Why a slot does not take a waiting task. ``said``: what its worker has said of such tasks."""
+    if slot.drained:
+        return "drained: it ends what it runs, and gets nothing new"
     if slot.quarantined is not None:
         return in_quarantine(slot.quarantined, now)
     if slot.rest is not None:

@@ -20,6 +20,8 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "worker-joined": "everyone",
     "worker-left": "everyone",
     "worker-lost": "everyone",
+    "pc-drained": "everyone",
+    "pc-undrained": "everyone",
     "worker-silent": "everyone",
     "worker-quarantined": "everyone",
     "worker-recovered": "everyone",

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.model.bags import BagBook, OpenBag
+from deskgrid.broker.model.drains import Drains
 from deskgrid.broker.model.event_log import EventLog
 from deskgrid.broker.model.failed_attempts import FailedAttempts
 from deskgrid.broker.model.forecaster import Forecaster
@@ -125,6 +126,7 @@ class BrokerState:
         self.failed_attempts = FailedAttempts()
         self.learning = Learning(journal, facts.wall)
         self.window_log = WindowLog(journal, facts.wall)
+        self.drains = Drains(journal)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = self._new_scheduler(policy, journal.epoch << 40)
         # A policy has a state of its own. This is a copy of the current policy, from before its first use.

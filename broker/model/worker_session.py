@@ -38,6 +38,8 @@ class WorkerSession:
     state: Presence = "away"
     ended: int = 0
     sent_windows: str | None = None
+    # Whether it was told that its PC is drained, so that it leaves.
+    told_drain: bool = False
     # `last_closes`: when the last announced window closes. `known_until`: the later of that and the end of the open
     # window; a worker that fell silent is remembered until then. An open-ended window does not count, because its
     # worker may be gone for good.

@@ -49,7 +49,7 @@ from deskgrid.broker.store.result_blocks import (
     cancelled_block,
     names_in,
 )
-from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, UsageRow
+from deskgrid.broker.store.rows import BagRow, BatchRow, DrainRow, Order, ResultRow, UsageRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of, refusal
 from deskgrid.broker.store.tables import EtaTable, LearnedTable, WindowTable
 from deskgrid.private_files import make_private
@@ -335,6 +335,14 @@ class Journal:
     def carried_out(self, bag: int, what: Order | str) -> None:
         """Record that an order is finished."""
         self._write("DELETE FROM orders WHERE bag = ? AND what = ?", [(bag, what)])
+
+    def drain(self, row: DrainRow) -> None:
+        """Record that a PC is drained, in the place of an earlier drain of it."""
+        self._write("INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", [row])
+
+    def undrain(self, pc: str) -> None:
+        """Record that a PC is drained no longer."""
+        self._write("DELETE FROM drains WHERE pc = ?", [(pc,)])
 
     def use(self, rows: Sequence[UsageRow]) -> None:
         """Record what owners have used."""

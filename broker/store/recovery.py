@@ -10,7 +10,7 @@ from typing import Any
 
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.result_blocks import columns_in
-from deskgrid.broker.store.rows import BagRow, BatchRow, UsageRow
+from deskgrid.broker.store.rows import BagRow, BatchRow, DrainRow, UsageRow
 from deskgrid.wire import read_task_options
 
 
@@ -113,6 +113,10 @@ class Recovery:
     def usage(self) -> list[UsageRow]:
         """What owners had used."""
         return [UsageRow(*row) for row in self._db.execute("SELECT owner, used_s, at FROM usage")]
+
+    def drains(self) -> list[DrainRow]:
+        """PCs that are drained."""
+        return [DrainRow(*row) for row in self._db.execute("SELECT pc, by, until FROM drains")]
 
     def next_task(self) -> int:
         """The smallest task number never used."""

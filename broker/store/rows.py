@@ -121,6 +121,14 @@ class LearnedRow(NamedTuple):
     values: bytes
 
 
+class DrainRow(NamedTuple):
+    """A PC that gets no work, by whose order, and until when: POSIX seconds; None: until somebody undoes it."""
+
+    pc: str
+    by: str
+    until: float | None
+
+
 class ToldEtaRow(NamedTuple):
     """An estimate of when a bag ends, as it was told at ``made``. POSIX seconds; ``high`` may be infinite.
 

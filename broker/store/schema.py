@@ -73,7 +73,10 @@ CREATE TABLE etas (number INTEGER PRIMARY KEY, bag INTEGER, made REAL, ended REA
 CREATE INDEX etas_of_bag ON etas (bag);
 """
 # The step from each format to the next, from the oldest on. A new journal takes all of them, after its tables.
-_STEPS: tuple[str, ...] = ()
+_STEPS: tuple[str, ...] = (
+    # PCs that somebody drained; ``until`` NULL: until somebody undoes it.
+    "CREATE TABLE drains (pc TEXT PRIMARY KEY, by TEXT, until REAL) WITHOUT ROWID",
+)
 FORMAT = OLDEST + len(_STEPS)
 
 

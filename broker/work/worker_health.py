@@ -48,6 +48,10 @@ def trouble(state: BrokerState, session: WorkerSession, now: float) -> str:
     """What is wrong with a worker; empty when all is well."""
     scheduler, name = state.scheduler, session.name
     stay, owed = scheduler.quarantined(name), scheduler.silent_slots(name)
+    if drained := state.drains.text(session.join.name, state.posix(now)):
+        up = scheduler.grid.slots.workers.get(name)
+        runs = 0 if up is None else sum([bool(slot.sent) for slot in up.slots])
+        return drained + (f"; {runs} {'task runs' if runs == 1 else 'tasks run'} to the end" if runs else "")
     if stay is not None:
         return f"in quarantine: {stay.why}"
     if owed:
@@ -91,6 +95,8 @@ def kept_from(state: BrokerState, by_name: Mapping[str, WorkerSession], bag: Ope
 
 def reason(slot: SlotReason) -> str:
     """Why a slot does not run a task, in a word or two."""
+    if slot.drained:
+        return "drained"
     if slot.quarantined is not None:
         return "quarantined"
     if slot.silent_s is not None:

@@ -185,6 +185,9 @@ class WorkerSessions:
         self.by_peer[peer] = worker
         self._refresh_lease(worker, now)
         worker.sent_windows = self._state.windows.table_for(join.name)
+        # What runs may end. A worker on which nothing runs is told to leave, unless it was told to leave at once.
+        if not join.running:
+            worker.told_drain = join.name in self._state.drains.of
         facts = self._state.facts
         self._send(
             peer,
@@ -196,6 +199,7 @@ class WorkerSessions:
                 facts.lease_s,
                 worker.sent_windows,
                 self._state.window_log.mean_time_to_loss_s,
+                self._drained(worker),
             ),
         )
         self._open_or_close(worker, join, now)
@@ -217,7 +221,8 @@ class WorkerSessions:
         )
         # A worker without a plan of its own follows the broker's plan. Until it does, nobody knows how long it stays.
         undecided = worker.sent_windows is not None and join.kind == "open-ended" and not join.running
-        if join.uptime == 0.0 or undecided:
+        drained = join.name in self._state.drains.of
+        if join.uptime == 0.0 or undecided or (drained and not join.running):
             self._close(worker, join.running, join.windows, now)
             return
         worker.last_closes = _last_closing(join.windows, now)
@@ -246,6 +251,8 @@ class WorkerSessions:
             now,
         )
         self.attempts.gangs.recovery.rejoined(worker, join.running, now)
+        if drained:
+            self.attempts.handle(ev.WorkerDrained(worker.name, True), now)
 
     def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
         """The known session of a joining worker. For a new session, forget workers of the same name that are gone."""
@@ -292,7 +299,8 @@ class WorkerSessions:
         self._state.note(
             "worker-left", by=worker.who.name, name=worker.name, reason=leave.reason, handed_back=len(leave.held)
         )
-        self._close(worker, leave.held, leave.windows, now, early=not leave.planned)
+        early = not leave.planned or worker.told_drain
+        self._close(worker, leave.held, leave.windows, now, early=early)
         if leave.stopping and not leave.windows:
             self._forget(worker, now)
 
@@ -368,7 +376,23 @@ class WorkerSessions:
             table = self._state.windows.table_for(worker.join.name)
             if table != worker.sent_windows:
                 worker.sent_windows = table
-                self._send(worker.peer, wire.Planned(table))
+                self.tell_plan(worker)
+
+    def of_pc(self, pc: str) -> list[WorkerSession]:
+        """All workers of a PC that are known."""
+        return [self.by_name[name] for name in self._named.get(pc, ())]
+
+    def tell_plan(self, worker: WorkerSession) -> None:
+        """Tell a worker, if it is connected, which windows it has, and for how long its PC is drained."""
+        if self.by_peer.get(worker.peer) is worker:
+            self._send(worker.peer, wire.Planned(worker.sent_windows, self._drained(worker)))
+
+    def _drained(self, worker: WorkerSession) -> float | None:
+        """For how long a worker has to know that its PC is drained; None: not yet, or it is not."""
+        if not worker.told_drain:
+            return None
+        left_s = self._state.drains.left_s(worker.join.name, self._state.posix(self._state.now))
+        return None if left_s is None else min(left_s, wire.SECONDS_LIMIT)
 
     def _forget(self, worker: WorkerSession, now: float) -> None:
         """Forget a worker that is not expected back. If its window was open, its attempts are lost."""

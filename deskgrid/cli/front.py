@@ -26,6 +26,7 @@ COMMANDS = {
     "Run a grid": (
         ("broker", "deskgrid.cli.broker:broker", "Start the broker, on a machine that is always on."),
         ("worker", "deskgrid.cli.working:worker", "Let this PC run tasks."),
+        ("drain", "deskgrid.cli.draining:drain", "Give PCs no more work, before you repair or switch them off."),
         ("keys", "deskgrid.cli.keys:keys", "Manage the keys of people and PCs."),
     ),
     "Submit work": (

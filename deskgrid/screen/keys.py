@@ -9,7 +9,7 @@ from rich.text import Text
 from deskgrid.screen import bag_rows
 from deskgrid.screen.drawing import counted
 from deskgrid.screen.listing import END, Listing, chosen, line, move
-from deskgrid.screen.questions import cancel_of, gate_of
+from deskgrid.screen.questions import cancel_of, drain_of, gate_of
 from deskgrid.screen.view import FOLDINGS, SORTS, VIEWS, Kind, Page, PendingOrder, ScreenData, ScreenView
 from deskgrid.screen.worker_rows import IDLE, LATE, STEPS
 from deskgrid.wire import clean
@@ -20,6 +20,7 @@ CANCELLED = frozenset({"bags", "bag", "task"})
 OPENING = LISTS - {"events"} | {"pc", "bag"}
 OPENED = frozenset({"pc", "bag", "log", "task", "keys"})
 ANYWHERE = OPENED | VIEWS.keys()
+DRAINED = frozenset({"pcs", "pc"})
 LOGGED = frozenset({"bags", "bag"})
 
 # What terminals send for keys without a letter.
@@ -207,6 +208,20 @@ def _pause(view: ScreenView, context: Context) -> None:
         view.asking = PendingOrder(gate_of(bag["bag"], paused=bag["paused"]), f"{what} bag {name}")
 
 
+def _drain(view: ScreenView, context: Context) -> None:
+    """Ask whether to drain the PC that is chosen or open, or to undo that."""
+    name = view.page.name
+    if view.page.kind != "pc":
+        kind, _, name = chosen(view.page, context.listing, context.room).partition(" ")
+        if kind != "pc":
+            return
+    worker = next((each for each in context.seen.snapshot["workers"] if each["name"] == name), None)
+    if worker is not None:
+        drained = worker["drained_by"] is not None
+        what = "give work again to" if drained else "drain"
+        view.asking = PendingOrder(drain_of(worker["pc"], drained=drained), f"{what} {clean(worker['pc'])}")
+
+
 def _help(view: ScreenView, context: Context) -> None:
     view.open(Page("keys"))
 
@@ -229,6 +244,7 @@ KEYS: tuple[Key, ...] = (
     Key(("l",), "l", "log", "Follow the output of the bag's tasks, each when it ends.", LOGGED, _log),
     Key(("c",), "c", "cancel", "Cancel the bag or the task, after you confirm.", CANCELLED, _cancel),
     Key(("p",), "p", "pause", "Pause the bag, or resume it, after you confirm.", LOGGED, _pause),
+    Key(("d",), "d", "drain", "Drain the PC, or give it work again, after you confirm.", DRAINED, _drain),
     Key(("up", "k"), "↑ k", "", "One row up.", ANYWHERE, _mover(lambda row, room: row - 1)),
     Key(("down", "j"), "↓ j", "", "One row down.", ANYWHERE, _mover(lambda row, room: row + 1)),
     Key(("page up", "b"), "PgUp b", "", "One screen up.", ANYWHERE, _mover(lambda row, room: row - room)),

@@ -32,7 +32,7 @@ PLAN = ScreenQuestion("plan")
 SHARES = ScreenQuestion("shares")
 OUTPUT = "output"
 # Orders, which may take longer than questions.
-ORDERED = ("cancel", "pause", "resume")
+ORDERED = ("cancel", "pause", "resume", "drain", "drain undo")
 
 
 class WantedAnswer(NamedTuple):
@@ -113,3 +113,8 @@ def gate_of(bag: str, *, paused: bool) -> ScreenQuestion:
 def cancel_of(bag: str, item: int | None = None) -> ScreenQuestion:
     """The order to cancel a bag, or one of its tasks."""
     return ScreenQuestion("cancel", (("bag", bag), ("items", None if item is None else (item,))))
+
+
+def drain_of(pc: str, *, drained: bool) -> ScreenQuestion:
+    """The order to drain a PC until somebody undoes it, or to undo that."""
+    return ScreenQuestion("drain undo" if drained else "drain", (("pcs", (pc,)),))

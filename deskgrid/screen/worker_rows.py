@@ -144,6 +144,9 @@ def beyond(worker: WorkerState, slot: SlotState) -> bool:
 
 def window(worker: WorkerState, width: int) -> Text:
     """Draw the window of a worker as a bar, or say in words why it has none."""
+    if worker["drained_by"] is not None:
+        lost = "lost; " if worker["state"] == "lost" else ""
+        return Text(lost + clean(worker["note"]), "yellow")
     if worker["state"] != "up":
         return _absence(worker)
     if worker["quarantine_s"] is not None:

@@ -133,6 +133,9 @@ QUESTIONS: Mapping[str, Question] = {
     "forget learned": _orders("admin"),
     "runtimes": _orders("owner", bag=_BAG, items=_ITEMS, runtimes=Many(_SECONDS, BATCH_ROWS)),
     "policy": _orders("admin", writes=False, name=_NAME, options=Optional(PolicyOptions())),
+    "drains": _asks(),
+    "drain": _orders("admin", pcs=Many(_PATTERN, GROUPS_LIMIT), seconds=Optional(_SECONDS), now=Optional(Flag())),
+    "drain undo": _orders("admin", pcs=Many(_PATTERN, GROUPS_LIMIT)),
     "keys": _asks("admin", after=Optional(Word(re.compile(r"[ -~]{0,64}"), "a name"))),
     "keys add": _orders(
         "admin", name=_NAME, role=_NAME, public=Word(re.compile(r"[0-9A-Fa-f]{64}"), "a key in hexadecimal")

@@ -82,6 +82,7 @@ class WorkerState(TypedDict):
     """One worker, including workers that are away or lost."""
 
     name: str
+    pc: str  # the name of its PC; a second worker there has another name
     host: str
     site: str
     labels: list[str]  # what it says that it has, sorted
@@ -103,6 +104,8 @@ class WorkerState(TypedDict):
     silent_s: float  # since its last message
     ended: int  # tasks, done or failed
     quarantine_s: float | None  # until one task is tried there; null when not in quarantine
+    drained_by: str | None  # who drained its PC, so that it gets nothing new; null when nobody did
+    drained_s: float | None  # for how long; null until somebody undoes it, or when not drained
     note: str  # for people: what is wrong with the worker; may be empty
     slot_count: int
     busy: int  # slots that run a task; copies do not count

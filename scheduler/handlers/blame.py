@@ -139,9 +139,10 @@ class Blame:
     # --- work that does not start ------------------------------------------------------------------------------------
 
     def has_others(self, worker: Worker) -> bool:
-        """Whether another worker is up that is not in quarantine."""
+        """Whether another worker is up that is neither in quarantine nor drained."""
         shut = self._grid.quarantine.workers
-        return any(name != worker.name and name not in shut for name in self._grid.slots.workers)
+        workers = self._grid.slots.workers
+        return any(name != worker.name and name not in shut and not up.drained for name, up in workers.items())
 
     def silent(self, worker: Worker, slot: int, bag: Bag, now: float) -> bool:
         """``worker`` did not answer for an attempt of ``bag`` in time. Returns the same as `judge`."""

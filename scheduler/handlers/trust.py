@@ -203,6 +203,16 @@ class Trust:
             self.acknowledge(slot.worker.name, attempt)
             self._grid.resume(self._grid.claim(attempt), slot, since)
 
+    # --- drained -----------------------------------------------------------------------------------------------------
+
+    def drained(self, event: ev.WorkerDrained, now: float) -> None:
+        """A worker gets nothing new, or does again. What has not begun there is taken back."""
+        worker = self._grid.slots.workers.get(event.worker)
+        if worker is not None and worker.drained != event.drained:
+            worker.drained = event.drained
+            self._grid.gangs.touched.add(worker.name)
+            self._relieve(worker)
+
     # --- quarantine --------------------------------------------------------------------------------------------------
 
     def judge(self, name: str, slot: int, ended: ev.EndedAttempt, now: float) -> None:
@@ -234,7 +244,7 @@ class Trust:
             self._grid.gangs.touched.add(name)
 
     def _relieve(self, worker: Worker) -> None:
-        """Take back the tasks that have not begun on a worker whose quarantine begins or ends, or whose rest begins."""
+        """Take back what has not begun on a worker whose quarantine, rest or drain begins or ends."""
         grid = self._grid
         grid.change_all(worker)
         for slot in worker.slots:

@@ -202,7 +202,7 @@ class Workers:
         windows = announced(event.windows, now) if event.planned else worker.windows
         last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
         grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap, worker)
-        if event.planned:
+        if event.planned and not worker.drained:  # a PC that is repaired today has no new habit
             grid.hours.add(worker.name, worker.planned_s, now - worker.opened, worker.opened)
         counters.departures += event.planned
         counters.losses += not event.planned

@@ -337,7 +337,7 @@ class Placing:
 
     def has_room(self, slot: Slot) -> bool:
         """Whether the queue of ``slot`` may take one more task, however long."""
-        if slot.owes is not None or slot.position >= slot.worker.width:
+        if slot.owes is not None or slot.position >= slot.worker.width or slot.worker.drained:
             return False
         grid = self._grid
         if grid.quarantine.workers and grid.quarantine.shuts(slot):

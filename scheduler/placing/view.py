@@ -207,9 +207,10 @@ class PolicyView:
         return OpenSlot(at.worker.name, at.position, free, at.closes, slot, speed)
 
     def open_slots(self) -> Iterator[OpenSlot]:
-        """Every slot of every worker that is up and not in quarantine, except slots that owe an answer."""
+        """Every slot of every worker that is up and gets work, except slots that owe an answer."""
         grid, slots = self._grid, self._slots.slots
-        shut = grid.quarantine.workers
+        drained = [name for name, worker in self._slots.workers.items() if worker.drained]
+        shut = {*drained, *grid.quarantine.workers}
         if not (shut or grid.owed):
             return map(self.open_slot, slots)
         return map(

@@ -36,7 +36,8 @@ class SlotReason:
     ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
     has not; ``short``: of what the PC has less than the task needs, and how much it has. ``gang``: whether a gang has
     the slot, or it is kept for one that comes before the task would end. ``rest``: why the PC gets no such tasks for a
-    while, because some did not work out there. ``speed``: of the PC; its seconds are those of this PC.
+    while, because some did not work out there. ``speed``: of the PC; its seconds are those of this PC. ``drained``:
+    whether the PC gets nothing new, because somebody drains it.
     """
 
     worker: str
@@ -52,6 +53,7 @@ class SlotReason:
     gang: bool = False
     rest: Rest | None = None
     speed: float = 1.0
+    drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,7 @@ def _reason(
         short=amounts,
         gang=gang,
         speed=slot.speed,
+        drained=slot.worker.drained,
     )
 
 
@@ -234,7 +237,8 @@ def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
 
 
 def _distance(reason: SlotReason) -> tuple[bool, bool, float, float]:
-    unsuitable, ready = bool(reason.lacks or reason.short), reason.ready and reason.rest is None
+    unsuitable = bool(reason.lacks or reason.short) or reason.drained
+    ready = reason.ready and reason.rest is None
     return unsuitable, not ready, reason.short_s, reason.left_s
 
 

@@ -103,6 +103,7 @@ def worker(
     """A worker that is up, with one idle slot unless slots are given."""
     return WorkerState(
         name=name,
+        pc=name,
         host=f"{name}.example",
         site=site,
         labels=labels or [],
@@ -124,6 +125,8 @@ def worker(
         silent_s=silent_s,
         ended=ended,
         quarantine_s=30.0 if note else None,
+        drained_by=None,
+        drained_s=None,
         note=note,
         slot_count=len(slots) or 1,
         busy=sum(each["running"] is not None for each in slots),

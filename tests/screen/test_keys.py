@@ -303,6 +303,22 @@ def test_a_bag_is_paused_and_resumed_after_yes_only(paused: bool, what: str) -> 
     assert order.question == (what, (("bag", BAG),))
 
 
+@pytest.mark.parametrize("by", [None, "ann"])
+@pytest.mark.parametrize("keys", ["d", "\rd"])
+def test_a_pc_is_drained_or_gets_work_again_after_yes_only(by: str | None, keys: str) -> None:
+    pc = worker("lab3-01")
+    pc["drained_by"], pc["note"] = by, "drained by ann until undone" if by else ""
+    player = on(snapshot(workers=[pc]), PCS, keys)
+    assert ("give work again to lab3-01? y/n" if by else "drain lab3-01? y/n") in player.text()
+    assert player.type("n").orders == []
+    (order,) = player.type("dy").orders
+    assert order.question == ("drain undo" if by else "drain", (("pcs", ("lab3-01",)),))
+
+
+def test_a_fold_of_pcs_is_not_drained() -> None:
+    assert on(lab(9), PCS, "fdy").orders == []
+
+
 def test_a_bag_that_has_ended_is_not_paused_and_neither_is_a_person() -> None:
     player = on(snapshot(bags=[bag(running=0, waiting=0)]), BAGS, "p")
     assert "bag sweep has ended" in player.text()

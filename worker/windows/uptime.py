@@ -41,6 +41,7 @@ __all__ = [
     "COMING_S",
     "HORIZON_S",
     "Cycle",
+    "Drained",
     "Instant",
     "OpenEnded",
     "PlanError",
@@ -153,6 +154,43 @@ class Until:
 
     def describe(self) -> str:
         return self._text
+
+
+class Drained:
+    """A plan whose windows are closed from ``start`` to ``end``, both on the wall clock. ``end`` may be infinite."""
+
+    def __init__(self, plan: UptimePlan, start: float, end: float) -> None:
+        self._plan = plan
+        self._start = start
+        self._end = end
+        self.kind = plan.kind
+
+    def uptime(self, now: Instant) -> float:
+        if now.wall >= self._end:
+            return self._plan.uptime(now)
+        return max(0.0, min(self._plan.uptime(now), self._start - now.wall))
+
+    def coming(self, now: Instant) -> tuple[tuple[float, float], ...]:
+        """Return the windows of the plan after the drain, or what is left of them then, at most ``HORIZON_S``."""
+        left = self._end - now.wall
+        if left <= 0.0:
+            return self._plan.coming(now)
+        planned = [(0.0, min(self._plan.uptime(now), left + HORIZON_S)), *self._plan.coming(now)]
+        cut = [(max(opens, left), opens + lasts) for opens, lasts in planned if opens + lasts > left]
+        found = [(opens, closes - opens) for opens, closes in cut if opens <= COMING_S]
+        return tuple(found[:WINDOWS_LIMIT])
+
+    def boundary(self, now: Instant) -> float | None:
+        edges = [edge - now.wall for edge in (self._start, self._end) if now.wall < edge < math.inf]
+        planned = self._plan.boundary(now)
+        return min([*edges, *([] if planned is None else [planned])], default=None)
+
+    def over(self, now: Instant) -> bool:
+        return self._plan.over(now)
+
+    def describe(self) -> str:
+        when = "until undone" if self._end == math.inf else f"until {reading(self._end, None):%a %H:%M}"
+        return f"drained {when}; {self._plan.describe()}"
 
 
 def parse_until(text: str, now: Instant) -> Until:

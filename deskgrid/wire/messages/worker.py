@@ -306,7 +306,8 @@ class OutputShown:
 class Welcome:
     """The worker is let in, as ``name``. ``windows``: the broker's plan for it as JSON, or None.
 
-    ``loss``: how long a worker of this grid stays, on average, before it vanishes without a word.
+    ``loss``: how long a worker of this grid stays, on average, before it vanishes without a word. ``drained``: as in
+    `Planned`.
     """
 
     version: Version
@@ -316,6 +317,7 @@ class Welcome:
     lease: Seconds
     windows: Table | None
     loss: Seconds
+    drained: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +364,14 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The broker's plan for this worker changed."""
+    """The broker's plan for this worker changed.
+
+    ``drained``: its windows are closed for so many seconds, whatever its plan, because somebody drained its PC;
+    `SECONDS_LIMIT`: until further notice; None: they are not.
+    """
 
     windows: Table | None
+    drained: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
