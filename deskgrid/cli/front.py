@@ -26,6 +26,8 @@ COMMANDS = {
     "Run a grid": (
         ("broker", "deskgrid.cli.broker:broker", "Start the broker, on a machine that is always on."),
         ("worker", "deskgrid.cli.working:worker", "Let this PC run tasks."),
+        ("service", "deskgrid.cli.service:service", "Start the worker or the broker at boot."),
+        ("doctor", "deskgrid.cli.doctor:doctor", "Say what is wrong with this PC, and what to do."),
         ("drain", "deskgrid.cli.draining:drain", "Give PCs no more work, before you repair or switch them off."),
         ("keys", "deskgrid.cli.keys:keys", "Manage the keys of people and PCs."),
     ),

@@ -16,6 +16,8 @@ from types import FrameType
 
 import click
 
+from deskgrid.notify import Notifier
+
 if sys.platform == "win32":
     import ctypes
 
@@ -51,9 +53,12 @@ class Stopping:
         self._asked = threading.Event()
         self._with_stdin = with_stdin
         self._over = threading.Event()
+        self._notify = Notifier()
         self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __call__(self) -> bool:
+        # Whoever asks is in its loop: ready, and alive.
+        self._notify()
         return self._asked.is_set()
 
     def __enter__(self) -> "Stopping":
@@ -69,6 +74,7 @@ class Stopping:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._notify.stopping()
         self._restore()
         self._over.set()
         if sys.platform == "win32":

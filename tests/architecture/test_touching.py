@@ -126,7 +126,7 @@ KNOWN = {
     "worker/run/cgroup.py:Groups.__init__": ("glob rmdir", GROUPS),
     "worker/run/cgroup.py:Groups.new": ("mkdir rmdir", GROUPS),
     "worker/run/cgroup.py:_divided": ("mkdir rmdir", GROUPS),
-    "worker/run/cgroup.py:_own_group": ("read_text", GROUPS),
+    "worker/run/cgroup.py:own_group": ("read_text", GROUPS),
     "worker/run/cgroup.py:_write": ("write_text", GROUPS),
     "worker/run/cgroup.py:find_groups": ("read_text", GROUPS),
     "worker/run/checkpoint_files.py:CheckpointFiles._complete": ("replace", OURS),

@@ -87,7 +87,7 @@ class ControlGroup:
 def find_groups(proc: Path = Path("/proc/self")) -> Groups | None:
     """Return how to make groups; None if this worker cannot."""
     try:
-        own = _own_group(proc)
+        own = own_group(proc)
         if own is None or "memory" not in (own / "cgroup.controllers").read_text(encoding="ascii").split():
             return None
         if (own / "cgroup.procs").read_text(encoding="ascii").split() != [str(os.getpid())]:
@@ -113,7 +113,7 @@ def _divided(own: Path) -> Groups:
     return Groups(own)
 
 
-def _own_group(proc: Path) -> Path | None:
+def own_group(proc: Path) -> Path | None:
     """The folder of the group that this process is in; None if there is no cgroup v2."""
     rows = (proc / "cgroup").read_text(encoding="utf-8").splitlines()
     name = next((row[3:] for row in rows if row.startswith("0::")), None)

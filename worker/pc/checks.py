@@ -1,0 +1,189 @@
+"""What has to be well on a PC for its worker to work, and what to do if it is not.
+
+Each check returns findings. A finding with something to do makes ``deskgrid doctor`` fail; a note does not.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from deskgrid.wire.joinline import JoinLine
+from deskgrid.worker.identities import Identities, IdentityError
+from deskgrid.worker.run.cgroup import own_group
+
+# Less room than this is too little for the files of tasks. Bytes.
+LEAST_ROOM = 1 << 30
+# How long the broker has to answer. Seconds.
+PATIENCE_S = 5.0
+OLDEST_PYTHON = (3, 11)
+# The units that `deskgrid service` writes.
+UNITS = (Path("/etc/systemd/system/deskgrid-worker.service"), Path("~/.config/systemd/user/deskgrid-worker.service"))
+
+State = Literal["well", "note", "do"]
+
+
+class Finding(NamedTuple):
+    """``said``: what is so or, if it is not well, what to do."""
+
+    what: str
+    state: State
+    said: str
+
+
+# Checks of what tells whether the owner of the PC is there: add them here.
+PRESENCE: tuple[Callable[[], Iterable[Finding]], ...] = ()
+
+
+def findings(home: Path, name: str | None, address: str | None) -> Iterator[Finding]:
+    """Check this PC. ``name``, ``address``: of the identity to use, if the home has several."""
+    yield python()
+    yield from program()
+    yield clock()
+    wrong = folder(home)
+    yield wrong
+    if wrong.state != "do":
+        yield disk(home)
+        yield from grid(home, name, address)
+    yield groups()
+    yield nested()
+    for check in PRESENCE:
+        yield from check()
+
+
+def python() -> Finding:
+    """Whether this Python will do."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding("python", "do", f"{version} is too old: install Python 3.11 or later")
+    return Finding("python", "well", f"{version} in {sys.executable}")
+
+
+def program(units: Iterable[Path] = UNITS) -> Iterator[Finding]:
+    """Whether the programs that services start are there: an environment breaks when its Python is removed."""
+    for unit in units:
+        try:
+            text = unit.expanduser().read_text(encoding="utf-8")
+        except (OSError, RuntimeError):
+            continue
+        start = text.partition("ExecStart=")[2].split()[:1]
+        path = Path(start[0].strip('"')) if start else unit
+        beside = path.with_name("python")
+        if not path.exists() or (beside.is_symlink() and not beside.exists()):
+            what = path if not path.exists() else beside
+            yield Finding("service", "do", f"{what} is gone: install deskgrid anew, and then deskgrid service")
+        else:
+            yield Finding("service", "well", str(unit))
+
+
+def clock(now: Callable[[], float] = time.time) -> Finding:
+    """Whether the clock can be right. Windows go by it."""
+    built = Path(__file__).stat().st_mtime
+    if now() < built - 86_400.0:
+        return Finding("clock", "do", "it is before the day when deskgrid was installed: set it, or use NTP")
+    if (timedatectl := shutil.which("timedatectl")) is None:
+        return Finding("clock", "note", f"{_local(now())}; nothing here tells whether it is synchronised")
+    told = subprocess.run([timedatectl, "show"], capture_output=True, text=True, check=False).stdout.splitlines()
+    if "NTPSynchronized=no" in told:
+        return Finding("clock", "do", f"{_local(now())}; it is not synchronised: run timedatectl set-ntp true")
+    if "NTPSynchronized=yes" in told:
+        return Finding("clock", "well", f"{_local(now())}; it is synchronised")
+    return Finding("clock", "note", f"{_local(now())}; nothing here tells whether it is synchronised")
+
+
+def _local(now: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now))
+
+
+def folder(home: Path) -> Finding:
+    """Whether the worker's home is there, and can be written."""
+    if not home.is_dir():
+        return Finding("home", "do", f"{home} is not there: join a grid with deskgrid worker --join LINE")
+    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        return Finding("home", "do", f"{home} cannot be written: run this as the worker's user, or give --home")
+    return Finding("home", "well", str(home))
+
+
+def disk(home: Path) -> Finding:
+    """Whether there is room for files."""
+    free = shutil.disk_usage(home).free
+    room = f"{free / 2**30:.1f} GiB are free in {home}"
+    return Finding("disk", "well", room) if free >= LEAST_ROOM else Finding("disk", "do", f"{room}: make room")
+
+
+def grid(home: Path, name: str | None, address: str | None) -> Iterator[Finding]:
+    """Whether this PC has a key, and its broker is there and knows it."""
+    identities = Identities(home)
+    try:
+        known = identities.choose(name, address)
+    except IdentityError as error:
+        yield Finding("key", "do", str(error))
+        return
+    if known is None:
+        why = identities.why_none()
+        yield Finding("key", "do", f"this PC has none{why and f' ({why})'}: run deskgrid worker --join LINE")
+        return
+    yield Finding("name", "well", f"{known.name} at {known.address}")
+    yield from broker(known.line)
+
+
+def broker(line: JoinLine) -> Iterator[Finding]:
+    """Whether the broker of a join line is there, and knows its key: each step only if the one before is well."""
+    try:
+        found = socket.getaddrinfo(line.host.strip("[]"), line.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        said = f"{line.host} does not resolve ({error.strerror}): check the name, and the DNS of this PC"
+        yield Finding("address", "do", said)
+        return
+    yield Finding("address", "well", f"{line.host} is {found[0][4][0]}")
+    try:
+        socket.create_connection((line.host.strip("[]"), line.port), PATIENCE_S).close()
+    except OSError as error:
+        said = f"{line.address} cannot be reached ({error.strerror or error}): does the broker run, and do firewalls"
+        yield Finding("port", "do", f"{said} let TCP port {line.port} through?")
+        return
+    yield Finding("port", "well", f"{line.address} is open")
+    yield key(line)
+
+
+def key(line: JoinLine) -> Finding:
+    """Whether the broker lets this PC in."""
+    from deskgrid.worker.link import BrokerLink, UnknownKey
+
+    until = time.monotonic() + PATIENCE_S
+    try:
+        with BrokerLink(line) as link:
+            while time.monotonic() < until:
+                if True in link.changes():
+                    return Finding("key", "well", "the broker knows it")
+                link.wait(max(0.0, until - time.monotonic()))
+    except UnknownKey:
+        return Finding("key", "do", "the broker does not know it: enrol again, with deskgrid worker --join LINE")
+    return Finding("key", "do", f"{line.address} does not answer as this grid's broker: is another program there?")
+
+
+def groups(proc: Path = Path("/proc/self")) -> Finding:
+    """Whether tasks can have control groups of their own."""
+    try:
+        own = own_group(proc)
+        has = own is not None and "memory" in (own / "cgroup.controllers").read_text(encoding="ascii").split()
+    except OSError:
+        has, own = False, None
+    if has and own is not None and os.access(own, os.W_OK):
+        return Finding("cgroups", "well", "tasks get no more memory than they have asked for")
+    said = "not here: what tasks use is measured, and ended if it is too much; deskgrid service has them"
+    return Finding("cgroups", "note", said)
+
+
+def nested(module: Path = Path("/sys/module"), device: Path = Path("/dev/kvm")) -> Finding:
+    """Whether virtual machines can run, and others in them."""
+    flags = [module / kvm / "parameters/nested" for kvm in ("kvm_intel", "kvm_amd")]
+    on = any(flag.is_file() and flag.read_text(encoding="ascii").strip() in ("Y", "1") for flag in flags)
+    if not device.exists():
+        return Finding("virtual", "note", f"no {device}: tasks with virtual machines are slow here, or fail")
+    return Finding("virtual", "well", f"{device} is there, {'with' if on else 'without'} nested virtual machines")
