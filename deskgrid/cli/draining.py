@@ -51,8 +51,8 @@ def drain(*, pcs: tuple[str, ...], until: str | None, now: bool, undo: bool, joi
                 say(f"drained {pc}")
             if running := told["running"]:
                 tasks = "1 task" if running == 1 else f"{running:,} tasks"
-                what = "handed back" if now else "left to end; deskgrid status shows when they have"
-                say(f"deskgrid: {tasks} that run there: {what}", err=True)
+                what = f"handed back: {tasks}" if now else f"{tasks} still to end: see deskgrid status"
+                say(f"deskgrid: {what}", err=True)
 
 
 def _seconds(until: str) -> float:

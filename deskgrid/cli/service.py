@@ -81,6 +81,8 @@ def install(
     if join is not None and what == "broker":
         raise click.UsageError("a broker joins nothing", click.get_current_context())
     system = _is_root() if system is None else system
+    if system and (alone := _only_for_users(what, kind or _kind())):
+        raise Refusal(alone)
     place = _home(what, home, system=system)
     command = [*_program(), what, "--home", str(place)]
     if join is not None or (place / LINE).exists():
@@ -100,6 +102,15 @@ def _split(words: tuple[str, ...]) -> tuple[What, tuple[str, ...]]:
     if first == "broker":
         return "broker", words[1:]
     raise click.UsageError(f"{first!r} is neither worker nor broker", click.get_current_context())
+
+
+def _only_for_users(what: What, kind: Kind) -> str:
+    """Why there is no such service for the whole machine; empty if there is: it would run with all rights."""
+    if kind == "windows":
+        return "on Windows, a service is for you alone: give --user"
+    if kind == "launchd" and what == "broker":
+        return "on macOS, the service of a broker is for you alone: give --user"
+    return ""
 
 
 def _home(what: What, home: Path | None, *, system: bool) -> Path:

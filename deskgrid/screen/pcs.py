@@ -130,12 +130,14 @@ def _summary(fold: Fold, mark: str, columns: Sequence[Column]) -> Text:
 
 
 def _states(fold: Fold) -> Text:
-    """How many PCs of a fold are up, away, lost and in quarantine; trouble first, so that it is not cut."""
+    """How many PCs of a fold are up, away, lost, drained and in quarantine; trouble first, so that it is not cut."""
     states = Counter(worker["state"] for worker in fold.workers)
     quarantined = sum(worker["quarantine_s"] is not None for worker in fold.workers)
     said = Text(f"{counted(len(fold.workers), 'PC')}: ")
     parts = [(f"{states['lost']} lost", "bold red")] if states["lost"] else []
     parts += [(f"{quarantined} in quarantine", "bold red")] if quarantined else []
+    drained = sum(worker["drained_by"] is not None for worker in fold.workers)
+    parts += [(f"{drained} drained", "yellow")] if drained else []
     parts += [(f"{states['up']} up", ""), (f"{states['away']} away", "")]
     for place, (text, style) in enumerate(parts):
         said.append(", " if place else "").append(text, style)

@@ -122,15 +122,17 @@ class Service:
 
     def _task(self) -> str:
         program, *arguments = self.command
-        trigger = "BootTrigger" if self.system else "LogonTrigger"
-        # S-1-5-19: LOCAL SERVICE, which may do little.
-        who = "<UserId>S-1-5-19</UserId>" if self.system else "<LogonType>InteractiveToken</LogonType>"
         return f"""\
 <?xml version="1.0" encoding="UTF-16"?>
 <Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
   <RegistrationInfo><Description>{self.name}</Description></RegistrationInfo>
-  <Triggers><{trigger}><Enabled>true</Enabled></{trigger}></Triggers>
-  <Principals><Principal id="Author">{who}<RunLevel>LeastPrivilege</RunLevel></Principal></Principals>
+  <Triggers><LogonTrigger><Enabled>true</Enabled></LogonTrigger></Triggers>
+  <Principals>
+    <Principal id="Author">
+      <LogonType>InteractiveToken</LogonType>
+      <RunLevel>LeastPrivilege</RunLevel>
+    </Principal>
+  </Principals>
   <Settings>
     <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
     <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
