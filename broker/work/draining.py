@@ -42,7 +42,7 @@ class Draining:
         running = 0
         for pc in pcs:
             state.drains.put(DrainRow(pc, who.name, until))
-            state.note("pc-drained", name=pc, by_whom=who.name, for_s=seconds, now=bool(args["now"]))
+            state.note("pc-drained", name=pc, who=who.name, **({} if seconds is None else {"for_s": seconds}))
             for session in self._workers.of_pc(pc):
                 state.handle(ev.WorkerDrained(session.name, True), state.now)
                 session.told_drain = bool(args["now"]) or session.told_drain
@@ -55,7 +55,7 @@ class Draining:
         """End drains: these PCs get work again."""
         pcs = self._chosen(args["pcs"], self._state.drains.of, "drained PC")
         for pc in pcs:
-            self._state.note("pc-undrained", name=pc, by_whom=who.name)
+            self._state.note("pc-undrained", name=pc, who=who.name)
             self._end(pc)
         return {"pcs": pcs}
 
@@ -63,7 +63,7 @@ class Draining:
         """End the drains that have had their time, and tell the workers on which nothing runs any more."""
         drains = self._state.drains
         for pc in drains.over(self._state.posix(now)):
-            self._state.note("pc-undrained", name=pc, by_whom="")
+            self._state.note("pc-undrained", name=pc)
             self._end(pc)
         for pc in drains.of:
             for session in self._workers.of_pc(pc):
