@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.model.drains import chosen
+from deskgrid.broker.model.forecaster import Json
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.model.ticket import Json
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.rows import DrainRow
 from deskgrid.broker.work.operations import AskError

@@ -8,7 +8,7 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.forecast.look import Look
 from deskgrid.scheduler.model import Outcome, State
-from deskgrid.scheduler.parallel.need import Need
+from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.views.explain import Explanation, explain
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
