@@ -84,6 +84,7 @@ class Scheduler:
             ev.BagForgotten: bags.forgotten,
             ev.WorkerDrained: self.trust.drained,
             ev.WorkerMeasured: self._workers.measured,
+            ev.WorkerPaused: self._workers.paused,
             ev.GangBegan: self._gangs.began,
             ev.RanksEnded: answers.ranks_ended,
             ev.GangRefused: self.trust.refused,

@@ -210,6 +210,14 @@ class WorkerMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerPaused:
+    """A worker has stopped its tasks, because the owner of its PC uses it (``paused``), or lets them go on."""
+
+    worker: str
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GangBegan:
     """All ranks of an attempt of a parallel task were ready, and have begun now."""
 
@@ -346,6 +354,7 @@ Event = (
     | EnvironmentsReady
     | WorkerDrained
     | WorkerMeasured
+    | WorkerPaused
     | GangBegan
     | RanksEnded
     | GangRefused

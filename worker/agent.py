@@ -33,6 +33,9 @@ from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import FileStage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
 from deskgrid.worker.link import BrokerLink, UnknownKey
+from deskgrid.worker.owner.keeper import Keeper
+from deskgrid.worker.owner.policy import Courtesy
+from deskgrid.worker.owner.watch import Watch
 from deskgrid.worker.pc.address import address_towards, interface_of
 from deskgrid.worker.pc.gpus import graphics_cards
 from deskgrid.worker.pc.processors import cores
@@ -106,6 +109,7 @@ class WorkerOptions:
     most) or any. ``saves``: whether tasks may save before somebody's stop ends it: not if its broker ends, too.
     ``nice``: how far tasks, and what unpacks their libraries, give way to others on this PC: see
     `deskgrid.worker.run.scope.give_way`. ``interpreters``: other Pythons that tasks can have, path by version.
+    ``courtesy``: what becomes of tasks while the owner of the PC uses it; without it, nobody looks whether he does.
     """
 
     join: JoinLine
@@ -129,6 +133,7 @@ class WorkerOptions:
     saves: bool = True
     nice: int = NICE
     interpreters: Mapping[str, str] = field(default_factory=dict)
+    courtesy: Courtesy = field(default_factory=Courtesy)
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -377,6 +382,11 @@ class _Agent:
         # The windows and the end of the drain that this follows.
         self._followed: tuple[str | None, float | None] = None, None
         self._was_known = False
+        self._watch: Watch | None = None
+        self._keeper: Keeper | None = None
+        if options.courtesy.how not in ("nice", "ignore"):
+            self._watch = Watch(wake, lambda: self._session.powers.loads)
+            self._keeper = Keeper(options.courtesy, self._watch.read, executor, self._session, say)
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
@@ -396,6 +406,8 @@ class _Agent:
         finally:
             if self._alarm is not None:
                 self._alarm.close()
+            if self._watch is not None:
+                self._watch.close()
 
     def _watch_windows(self) -> None:
         """Set the alarm that wakes the loop when a window opens or closes."""
@@ -424,6 +436,8 @@ class _Agent:
         if self._link.socket in ready:
             self._receive()
         self._pc.measure(self._session.powers, now.mono)
+        if self._keeper is not None:
+            self._keeper.look(read_clocks())
         self._send(self._session.tick(read_clocks()))
         self._follow_broker_windows()
         self._report()
@@ -490,6 +504,7 @@ class _Agent:
         self._say(f"tasks save their checkpoints, for {SAVE_S:.0f} s at most; stop the worker again to end it at once")
         deadline = time.monotonic() + SAVE_S
         self._session.save(read_clocks())
+        self._executor.let_save()
         while self._session.may_save() and time.monotonic() < deadline:
             self._turn(TICK_S)
 

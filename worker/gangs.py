@@ -108,6 +108,8 @@ class WorkerGangs:
         self._templates = templates
         self._free_port = free_port
         self._out = out
+        # Why no ranks begin here at the moment; empty: they may.
+        self._paused = ""
         self._parts: dict[AttemptKey, _LocalRanks] = {}
         # The port that was said for each attempt that is ready.
         self._ports: dict[AttemptKey, int] = {}
@@ -157,6 +159,9 @@ class WorkerGangs:
         occupied = self.occupied
         if part.key in self._parts:
             return  # it came twice
+        if self._paused:
+            self._refuse(part, self._paused)
+            return
         if taken := [slot for _, slot in message.ranks if slot in occupied or busy(slot)]:
             self._refuse(part, f"slot {taken[0]} of this worker is not free")
             return
@@ -193,6 +198,13 @@ class WorkerGangs:
             if (ref.task, ref.number) in self._parts:
                 self.collect(now)
                 self._drop((ref.task, ref.number), now)
+
+    def pause(self, why: str, now: float) -> None:
+        """Begin no ranks from now on, because of ``why``; empty: begin them again. Those that have begun stay."""
+        self._paused = why
+        for part in [part for part in self._parts.values() if why and not part.begun]:
+            self._drop(part.key, now)
+            self._refuse(part, why)
 
     # --- what happens here -------------------------------------------------------------------------------------------
 

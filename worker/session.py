@@ -4,6 +4,8 @@ Rule 1: the worker drops nothing that it accepted. It keeps a result until the b
 (`Taken`), and names every attempt at each introduction, so both sides can agree again after any interruption.
 Rule 2: no task runs outside the windows. When a window closes, running tasks are stopped and handed back.
 Rule 3: the worker goes on working while the broker is away.
+Rule 4: while the owner of the PC uses it, nothing begins (`pause`), or the window is closed as if it were over
+(`hand_back`). The worker itself goes on talking.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,6 +116,9 @@ class Session:
         self._speak_at = 0.0
         # When the current window should close, on the monotonic clock, as of the last `tick`.
         self._closes_at = 0.0
+        # Why the tasks are stopped; empty: they are not. When the owner of the PC gets it for himself, if he does.
+        self.paused = ""
+        self._owners_at: float | None = None
         self._opening = 0
         self._introduced = False
         self._owes_results = False
@@ -200,10 +205,11 @@ class Session:
     def tick(self, now: Instant) -> list[wire.Message]:
         """Return the messages that are due; call this after receiving, when a task ended, and at `next_tick`."""
         self._collect(now.mono)
-        uptime = self.plan.uptime(now)
+        uptime = self._left(now)
         # The second test: a gap between two windows may be shorter than the time between two ticks.
         if self._open and (uptime == 0.0 or now.mono >= self._closes_at):
-            self._close_window("its window closed", now, planned=True)
+            early = self._owners_at is not None and self.plan.uptime(now) > 0.0
+            self._close_window("its owner uses it" if early else "its window closed", now, planned=not early)
         self._closes_at = now.mono + uptime
         if uptime > 0.0 and not self._open:
             self._open_window(now)
@@ -213,7 +219,8 @@ class Session:
             self._speak(now)
         if self._open:
             self._gangs.feed(now.mono)
-            self._work.feed(now.mono, self._gangs.occupied)
+            if not self.paused:
+                self._work.feed(now.mono, self._gangs.occupied)
             self._work.tell_times(self._closes_at, now.mono)
         if self.joined:
             self._out += [*self._runs.say(now.mono), *self._showing.say(now.mono)]
@@ -223,6 +230,37 @@ class Session:
         """Return the seconds until `tick` is due if nothing happens before. Windows have an alarm of their own."""
         shows = self._showing.next(now.mono) if self.joined else float("inf")
         return max(0.0, min(self._speak_at - now.mono, self._gangs.next_lease(now.mono), shows))
+
+    # --- the owner of the PC comes first -----------------------------------------------------------------------------
+
+    def pause(self, why: str, now: Instant) -> None:
+        """The tasks have been stopped because of ``why``, or go on (empty): begin none, and tell the broker at once."""
+        if why != self.paused:
+            if bool(why) != bool(self.paused):
+                self._speak_at = now.mono
+            self.paused = why
+            self._gangs.pause(why, now.mono)
+
+    def hand_back(self, now: Instant, at_once: bool) -> None:
+        """Give the PC to its owner: hand back all tasks, as when a window closes.
+
+        Those that are checkpointable save first, unless it is to be ``at_once``.
+        """
+        self._owners_at = now.mono + (LEAD_LEAST_S if self.may_save() and not at_once else 0.0)
+
+    def take_again(self) -> None:
+        """The owner has gone: the window is open again, if the plan says so."""
+        self._owners_at = None
+        self._closes_at = float("inf")
+
+    def saves_now(self, now: Instant) -> bool:
+        """Whether the window closes so soon that what is checkpointable has to save now."""
+        return self._open and self.may_save() and self._closes_at - now.mono <= LEAD_LEAST_S
+
+    def _left(self, now: Instant) -> float:
+        """The seconds left of the current window, or until the owner gets the PC."""
+        left = self.plan.uptime(now)
+        return left if self._owners_at is None else min(left, max(0.0, self._owners_at - now.mono))
 
     def over(self, now: Instant) -> bool:
         """Return whether no window is open and none will ever open again."""
@@ -264,7 +302,7 @@ class Session:
     # --- speaking ----------------------------------------------------------------------------------------------------
 
     def _uptime(self, now: Instant) -> float | None:
-        seconds = self.plan.uptime(now)
+        seconds = self._left(now)
         return None if seconds == float("inf") else seconds
 
     def _windows(self, now: Instant) -> tuple[wire.Window, ...]:
@@ -274,7 +312,7 @@ class Session:
         self._speak_at = now.mono + self._heartbeat_s
         if self.joined:
             windows = self._told.news(self._windows(now), now.mono)
-            self._out.append(wire.Heartbeat(self._uptime(now), windows, *self.powers.news()))
+            self._out.append(wire.Heartbeat(self._uptime(now), windows, *self.powers.news(), self.paused))
         else:
             self._introduce(now)
 
@@ -306,6 +344,7 @@ class Session:
                 labels=me.labels,
                 mpi=me.mpi,
                 given=self.powers.given,
+                paused=self.paused,
             )
         )
         # Unconfirmed results, or their confirmations, may have been lost, so send the results again. They go right
@@ -357,7 +396,7 @@ class Session:
     def _opens_soon(self, now: Instant) -> bool:
         """Return whether, between two windows, the next one is so near that the processes should be ready."""
         boundary = self.plan.boundary(now)
-        return boundary is not None and boundary <= REST_S
+        return self._owners_at is None and boundary is not None and boundary <= REST_S
 
     def _take_all_back(self, now: Instant) -> tuple[wire.Running, ...]:
         held = [*self._work.take_all_back(now.mono), *self._gangs.take_all_back(now.mono)]

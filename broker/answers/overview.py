@@ -281,6 +281,7 @@ class Overview:
             "quarantine_s": None if stay is None else max(0.0, stay.until - now),
             "drained_by": None if drain is None else drain.by,
             "drained_s": None if drain is None or drain.until is None else max(0.0, drain.until - posix),
+            "paused": session.paused if session.state == "up" else "",
             "note": trouble(self._state, session, now),
             "slot_count": view.slot_count,
             "busy": view.busy,

@@ -453,6 +453,8 @@ def _of_slot(slot: SlotReason, said: str, now: float, kept_back: bool) -> str:
     """Why a slot does not take a waiting task. ``said``: what its worker has said of such tasks."""
     if slot.drained:
         return "drained: it ends what it runs, and gets nothing new"
+    if slot.paused:
+        return "is paused: the owner of the PC comes first"
     if slot.quarantined is not None:
         return in_quarantine(slot.quarantined, now)
     if slot.rest is not None:

@@ -24,6 +24,8 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "pc-undrained": "everyone",
     "worker-silent": "everyone",
     "worker-quarantined": "everyone",
+    "worker-paused": "everyone",
+    "worker-goes-on": "everyone",
     "worker-recovered": "everyone",
     "worker-gets-no-gangs": "everyone",
     "worker-has-no-room": "everyone",

@@ -250,6 +250,8 @@ class WorkerSessions:
             ),
             now,
         )
+        worker.paused = ""
+        self._pause(worker, join.paused, now)
         self.attempts.gangs.recovery.rejoined(worker, join.running, now)
         if drained:
             self.attempts.handle(ev.WorkerDrained(worker.name, True), now)
@@ -287,6 +289,18 @@ class WorkerSessions:
         self.attempts.handle(ev.UptimeRefreshed(worker.name, uptime, beat.windows), now)
         if beat.speed is not None or beat.loads is not None:
             self._measured(worker, beat, now)
+        self._pause(worker, beat.paused, now)
+
+    def _pause(self, worker: WorkerSession, why: str, now: float) -> None:
+        """A worker says whether it has stopped its tasks, and why."""
+        before, worker.paused = worker.paused, why
+        if worker.state != "up" or bool(before) == bool(why):
+            return
+        if why:
+            self._state.note("worker-paused", by=worker.who.name, name=worker.name, reason=why)
+        else:
+            self._state.note("worker-goes-on", by=worker.who.name, name=worker.name)
+        self.attempts.handle(ev.WorkerPaused(worker.name, bool(why)), now)
 
     def _measured(self, worker: WorkerSession, beat: wire.Heartbeat, now: float) -> None:
         """A worker says how fast it is, and how much of it others use."""

@@ -29,6 +29,7 @@ COMMANDS = {
         ("service", "deskgrid.cli.service:service", "Start the worker or the broker at boot."),
         ("doctor", "deskgrid.cli.doctor:doctor", "Say what is wrong with this PC, and what to do."),
         ("drain", "deskgrid.cli.draining:drain", "Give PCs no more work, before you repair or switch them off."),
+        ("presence", "deskgrid.cli.presence:presence", "Tell this PC's workers when you use it."),
         ("keys", "deskgrid.cli.keys:keys", "Manage the keys of people and PCs."),
     ),
     "Submit work": (

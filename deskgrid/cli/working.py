@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -16,12 +16,13 @@ from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels, worker_pythons, worker_resources
 from deskgrid.homes import NoHome, deskgrid_home
-from deskgrid.option_types import Folder, Refusal, Whole
+from deskgrid.option_types import Folder, Refusal, Seconds, Whole
 from deskgrid.wire import SLOTS_LIMIT, SPEED_LEAST, SPEED_MOST
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
 
 if TYPE_CHECKING:
     from deskgrid.worker.agent import WorkerOptions
+    from deskgrid.worker.owner.policy import How
     from deskgrid.worker.windows.uptime import UptimePlan
 
 # Seconds between two checks for the join line of a broker that is started at the same time.
@@ -138,6 +139,29 @@ LINE_LOOK_S = 0.005
     "only the processor time that nobody else wants.",
 )
 @click.option(
+    "--owner",
+    type=click.Choice(["pause", "nice", "leave", "ignore"]),
+    help="What becomes of tasks while somebody uses this PC. pause: they are stopped, and go on afterwards; leave: "
+    "they are handed back at once; nice: they go on, and give way as --nice says; ignore: nobody looks. [default: "
+    "pause if something tells whether somebody sits at this PC, else nice]",
+)
+@click.option(
+    "--idle",
+    "idle_s",
+    type=Seconds(),
+    default="10min",
+    show_default=True,
+    help="How long nobody must have used this PC before tasks go on.",
+)
+@click.option(
+    "--patience",
+    "patience_s",
+    type=Seconds(),
+    default="20min",
+    show_default=True,
+    help="How long tasks stay stopped before they are handed back. Those that are checkpointable save first.",
+)
+@click.option(
     "--files",
     type=Folder(),
     help="The folder for input and output files of tasks [default: in the home; with --run-as, /var/cache/deskgrid].",
@@ -223,10 +247,14 @@ def _options(
     until: str | None,
     cycle: Path | None,
     resources: tuple[tuple[str, ...], bool],
+    owner: str | None,
+    idle_s: float,
+    patience_s: float,
     **as_given: Any,
 ) -> "WorkerOptions":
     """Return the worker's options. Raises JoinLineError, IdentityError, PlanError and AccountError."""
     from deskgrid.worker.agent import WorkerOptions
+    from deskgrid.worker.owner.policy import Courtesy
     from deskgrid.worker.pc.processors import cores
     from deskgrid.worker.run.accounts import find_accounts
 
@@ -242,6 +270,7 @@ def _options(
         resources=resources[0],
         find_gpus=not resources[1],
         plan=_plan(windows, until, cycle),
+        courtesy=Courtesy(cast("How", owner or "auto"), idle_s, patience_s),
         **as_given,
     )
 

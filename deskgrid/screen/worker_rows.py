@@ -152,6 +152,8 @@ def window(worker: WorkerState, width: int) -> Text:
     if worker["quarantine_s"] is not None:
         soon = f", tried again in {duration(worker['quarantine_s'])}" if worker["quarantine_s"] else ", being tried"
         return Text(clean(worker["note"]) + soon, "bold red")
+    if worker["paused"]:
+        return Text(clean(f"paused: {worker['paused']}"), "yellow")
     running, queued = seconds_of_work(worker)
     uptime = worker["uptime_s"]
     if uptime is None:

@@ -106,6 +106,7 @@ class WorkerState(TypedDict):
     quarantine_s: float | None  # until one task is tried there; null when not in quarantine
     drained_by: str | None  # who drained its PC, so that it gets nothing new; null when nobody did
     drained_s: float | None  # for how long; null until somebody undoes it, or when not drained
+    paused: str  # why its tasks are stopped, and it gets none: the owner of the PC comes first; empty: they are not
     note: str  # for people: what is wrong with the worker; may be empty
     slot_count: int
     busy: int  # slots that run a task; copies do not count

@@ -161,7 +161,7 @@ class Look:
                     self._queued[tasks.known(sent.task).bag.number].append(sent.runtime)
                     queued += 1
                 task = slot.sent[0].task
-                bag, elapsed, gang = tasks.known(task).bag, max(0.0, now - slot.started), slot.gang
+                bag, elapsed, gang = tasks.known(task).bag, self._grid.ran_s(slot, now), slot.gang
                 running.append((bag, tasks.runtime(task), elapsed, 0 if gang is None else 1 + task))
                 if gang is None:
                     self._elapsed[bag.number].append(elapsed)
@@ -169,6 +169,8 @@ class Look:
                     self._elapsed[bag.number].append(elapsed * tasks.runtime(task) / max(gang.seconds, 1e-9))
         stay = self._grid.quarantine.workers.get(worker.name)
         opens = inf if worker.drained else 0.0 if stay is None else stay.until - now
+        # Whoever uses the PC will go on for as long again: nothing else is known of that.
+        opens = max(opens, now - self._grid.paused.get(worker.name, now))
         expected = worker.expected(now)
         spans = [PictureWindow(opens, worker.ends_at - now), *_spans(expected, now)]
         shown = tuple([span for span in spans if span.closes > max(0.0, span.opens)])

@@ -38,13 +38,14 @@ def pause_after(errors: int, elapsed: float) -> float:
 
 
 def others_could(grid: SchedulerState, task: int, but: Collection[str]) -> bool:
-    """Whether a worker is up that could take ``task``, and that is not one of these, nor in quarantine, nor drained."""
+    """Whether a worker is up that could take ``task``, is not one of these, and gets work."""
     batch, requirement = grid.tasks.known(task), least_required(grid.policy)
     key, needs = batch.bag.category.key, requirement.needs(batch.runtime(task)) if grid.policy.timed else 0.0
     return any(
         worker.name not in but
         and worker.name not in grid.quarantine.workers
         and not worker.drained
+        and worker.name not in grid.paused
         and fits(needs, max(worker.ends_at - grid.now, worker.windows.longest_s) * worker.speed)
         and could(grid, worker, key)
         for worker in islice(grid.slots.workers.values(), WORKERS)

@@ -98,6 +98,8 @@ class Trust:
                 self._look_at(slot, now)
 
     def _look_at(self, slot: Slot, now: float) -> None:
+        if self._grid.is_stopped(slot):
+            return  # it changes when it goes on, and then it is watched again
         deadlines, worker, due = self._deadlines, slot.worker, self._deadlines.due(slot)
         if now < due:
             deadlines.looks.add(slot, due)

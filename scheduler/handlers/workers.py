@@ -50,6 +50,7 @@ class Workers:
         parked = self._gangs.park(known) if known is not None and grid.gangs.running else []
         if known is not None:
             # The same worker over a new connection: messages on their way may be lost. Its own list says what it has.
+            grid.end_pause(known, now)
             self._detach(event.worker, now)
         before = grid.away.pop(event.worker, None)
         grid.changes += 1
@@ -175,6 +176,24 @@ class Workers:
             worker.stated = event.speed
             correct(grid, worker)
 
+    def paused(self, event: ev.WorkerPaused, now: float) -> None:
+        """A worker has stopped its tasks, or lets them go on. What has not begun waits elsewhere meanwhile."""
+        grid = self._grid
+        worker = grid.slots.workers.get(event.worker)
+        if worker is None or (worker.name in grid.paused) == event.paused:
+            return
+        grid.change_all(worker)
+        grid.gangs.touched.update([worker.name] if grid.gangs.awake else [])
+        if not event.paused:
+            grid.end_pause(worker, now)
+            return
+        grid.paused[worker.name] = now
+        for slot in worker.slots:
+            grid.to_priority(grid.release_queue(slot))
+        # Those that have begun stay: the worker hands back only others.
+        if sent := [live.attempt for slot in worker.slots if slot.gang is None for live in slot.sent]:
+            grid.commands.append(cmd.Recall(worker.name, sent))
+
     def _shed(self, slot: Slot, now: float) -> None:
         """Take back the queued tasks that a shortened window no longer holds, the last first."""
         grid, shed = self._grid, []
@@ -199,6 +218,7 @@ class Workers:
                 self._note_away(event.worker, announced(event.windows, now))
             return  # It had no window open; a loss of a worker that is away loses nothing.
         worker, counters = grid.slots.workers[event.worker], grid.counters
+        grid.end_pause(worker, now)
         windows = announced(event.windows, now) if event.planned else worker.windows
         last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
         grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap, worker)

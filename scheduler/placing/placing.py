@@ -340,7 +340,7 @@ class Placing:
         if slot.owes is not None or slot.position >= slot.worker.width or slot.worker.drained:
             return False
         grid = self._grid
-        if grid.quarantine.workers and grid.quarantine.shuts(slot):
+        if slot.worker.name in grid.paused or (grid.quarantine.workers and grid.quarantine.shuts(slot)):
             return False
         if not grid.policy.timed and slot.closes < slot.worker.ends_at:
             return False  # it is kept for a gang, and nobody asks whether a task ends before that

@@ -96,7 +96,7 @@ class PolicyView:
         for slot in islice(self._slots.slots.values(), RUNNING):
             if slot.sent and (batch := self._grid.tasks.known(task := slot.sent[0].task)).bag is bag:
                 predicted, shown = batch.evidence(task)
-                found.append((max(shown, (self.now - slot.started) * slot.speed), predicted))
+                found.append((max(shown, self._grid.ran_s(slot, self.now) * slot.speed), predicted))
         return found
 
     def runtimes(self, task: int) -> list[float]:
@@ -129,7 +129,7 @@ class PolicyView:
             return max(self.now, at.due)
         batch = self._grid.tasks.known(task := at.sent[0].task)
         predicted, shown = batch.evidence(task)
-        likely = runtimes(predicted, self._spread(batch.bag), max(shown, (self.now - at.started) * at.speed))
+        likely = runtimes(predicted, self._spread(batch.bag), max(shown, self._grid.ran_s(at, self.now) * at.speed))
         in_time = (at.worker.ends_at - at.started) * at.speed
         if 2 * sum([seconds < in_time for seconds in likely]) < len(likely):
             return at.worker.ends_at
@@ -210,7 +210,7 @@ class PolicyView:
         """Every slot of every worker that is up and gets work, except slots that owe an answer."""
         grid, slots = self._grid, self._slots.slots
         drained = [name for name, worker in self._slots.workers.items() if worker.drained]
-        shut = {*drained, *grid.quarantine.workers}
+        shut = {*drained, *grid.quarantine.workers, *grid.paused}
         if not (shut or grid.owed):
             return map(self.open_slot, slots)
         return map(

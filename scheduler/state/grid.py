@@ -60,6 +60,8 @@ class SchedulerState:
         self.earlier = EarlierBags() if earlier is None else earlier
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
+        # Workers that have stopped their tasks, and since when.
+        self.paused: dict[str, float] = {}
         self.quarantine = Quarantine(self.timers)
         self.rests = Rests(self.timers)
         self.avoided = Avoided(self.timers)
@@ -291,6 +293,32 @@ class SchedulerState:
         slot.queue.clear()
         slot.queued_s = 0.0
         return tasks
+
+    # --- pauses ------------------------------------------------------------------------------------------------------
+
+    def is_stopped(self, slot: Slot) -> bool:
+        """Whether what ``slot`` runs is stopped, or waits for a rank of its gang that is."""
+        if not self.paused:
+            return False
+        slots = [slot] if slot.gang is None else slot.gang.slots
+        return any(each.worker.name in self.paused for each in slots)
+
+    def ran_s(self, slot: Slot, now: float) -> float:
+        """How long the running task of ``slot`` has run, without a pause that goes on. Seconds."""
+        return max(0.0, min(now, self.paused.get(slot.worker.name, now)) - slot.started)
+
+    def end_pause(self, worker: Worker, now: float) -> None:
+        """What ``worker`` runs goes on, or ends: the time that it was stopped is nobody's."""
+        since = self.paused.pop(worker.name, None)
+        if since is None:
+            return
+        its = [slot for slot in worker.slots if slot.gang is None]
+        gangs = dict.fromkeys([slot.gang for slot in worker.slots if slot.gang is not None])
+        for slot in [*its, *(slot for gang in gangs for slot in gang.slots)]:
+            self.change(slot)
+            slot.started = min(now, slot.started + now - max(since, slot.started))
+            if slot.copy is not None:
+                slot.copy.at = min(now, slot.copy.at + now - max(since, slot.copy.at))
 
     # --- queues ------------------------------------------------------------------------------------------------------
 

@@ -36,8 +36,9 @@ class SlotReason:
     ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
     has not; ``short``: of what the PC has less than the task needs, and how much it has. ``gang``: whether a gang has
     the slot, or it is kept for one that comes before the task would end. ``rest``: why the PC gets no such tasks for a
-    while, because some did not work out there. ``speed``: of the PC; its seconds are those of this PC. ``drained``:
-    whether the PC gets nothing new, because somebody drains it.
+    while, because some did not work out there. ``paused``: the PC has stopped its tasks, because its owner comes first.
+    ``speed``: of the PC; its seconds are those of this PC. ``drained``: whether the PC gets nothing new, because
+    somebody drains it.
     """
 
     worker: str
@@ -52,6 +53,7 @@ class SlotReason:
     short: tuple[tuple[str, float], ...] = ()
     gang: bool = False
     rest: Rest | None = None
+    paused: bool = False
     speed: float = 1.0
     drained: bool = False
 
@@ -158,8 +160,8 @@ def explain(grid: SchedulerState, task: int, now: float) -> Generator[int, None,
         early_s = grid.hours.early(name, grid.slots.workers[name].opened) if its else None
         rest = grid.avoided.rest(bag.category.key, name) or grid.avoided.rest(bag.own_key, name)
         reasons = [_reason(slot, needs + ROUNDING, now, quarantined, bag) for slot in its]
-        if early_s is not None or rest is not None:
-            reasons = [replace(each, early_s=early_s, rest=rest) for each in reasons]
+        if early_s is not None or rest is not None or name in grid.paused:
+            reasons = [replace(each, early_s=early_s, rest=rest, paused=name in grid.paused) for each in reasons]
         slots += reasons
         coming += _next_window(name, windows, needs, pc, bag=bag, now=now)
         rows += 1 + len(its) + len(windows)

@@ -183,7 +183,7 @@ def worker_view(grid: SchedulerState, name: str, now: float, most_slots: int, mo
         windows=_windows([window for window in worker.windows if window.opens > now], now, most_windows),
         slot_count=len(worker.slots),
         busy=sum([bool(slot.sent) for slot in worker.slots]),
-        slots=tuple([_slot(slot, now) for slot in worker.slots[:most_slots]]),
+        slots=tuple([_slot(grid, slot, now) for slot in worker.slots[:most_slots]]),
         site=worker.site,
         speed=worker.exact,
         load=worker.load,
@@ -205,10 +205,10 @@ def _hours(grid: SchedulerState, worker: Worker, now: float) -> HoursView:
     return HoursView(habit, (max(0.0, soonest - now), max(0.0, latest - now)) if latest < math.inf else None)
 
 
-def _slot(slot: Slot, now: float) -> SlotView:
+def _slot(grid: SchedulerState, slot: Slot, now: float) -> SlotView:
     running = None
     if slot.sent:
-        running = (slot.sent[0].task, slot.sent[0].runtime / slot.speed, now - slot.started)
+        running = (slot.sent[0].task, slot.sent[0].runtime / slot.speed, grid.ran_s(slot, now))
     elif slot.copy is not None:
         running = (slot.copy.task, slot.copy.runtime, now - slot.copy.at)
     return SlotView(

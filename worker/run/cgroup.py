@@ -59,6 +59,11 @@ class ControlGroup:
         """Move a process into it. Raises OSError."""
         _write(self._path / "cgroup.procs", pid)
 
+    def freeze(self, frozen: bool) -> None:
+        """Stop all that is in it, also what is about to start more; or let it go on. SIGKILL ends it all the same."""
+        with suppress(OSError):  # a kernel before 5.2, or it is gone
+            _write(self._path / "cgroup.freeze", int(frozen))
+
     def kill(self) -> None:
         """Kill all that is in it, also what is about to start more."""
         with suppress(OSError):  # a kernel before 5.14, or it is gone

@@ -10,7 +10,8 @@ Rule 4: a process serves one run of one program of one person: it loads the modu
 environment. For others it is replaced, which is cheap: see `deskgrid.worker.run.parent`.
 
 ``now`` is seconds of one monotonic clock in all calls. A job's time starts at the first call with a ``now`` after the
-job was sent to a ready process, or at the poll that saw its predecessor end.
+job was sent to a ready process, or at the poll that saw its predecessor end. While the owner of the PC uses it, all
+processes are stopped, and the clock of the jobs stands still (`pause`): no limit of time and no runtime counts that.
 """
 
 import math
@@ -39,6 +40,7 @@ from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
 from deskgrid.worker.run.slot import ProcessSlot
 from deskgrid.worker.run.spawning import Spawner
+from deskgrid.worker.run.task_clock import TaskClock
 from deskgrid.worker.run.templates import Remembered, UnpackedTemplate, read_template
 
 # A larger result is a file. This leaves room for the digests of the trees that come with a result.
@@ -105,6 +107,7 @@ class Executor:
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._devices = Devices() if devices is None else devices
+        self._clock = TaskClock()
         self._slots = [ProcessSlot(index, devices=self._devices.none) for index in range(slots)]
         self._said: deque[tuple[Process, ProcessReport]] = deque()
         about: dict[str, Any] = {"memory_note": self._memory_note, "mpi": mpi, "devices": self._choose_devices}
@@ -201,6 +204,7 @@ class Executor:
         """Return the jobs that ended since the last call. Kills overdue processes and replaces dead ones."""
         self._woken = False
         self._look_after_folder(now)
+        real, stood_s, now = now, self._clock.standing(now), self._clock.read(now)
         for slot in self._busy():
             slot.elapsed(now)
         ended: list[JobEnded] = []
@@ -212,14 +216,40 @@ class Executor:
             slot = self._slots[process.slot]
             process.ready |= said == "ready"
             if slot.process is process:
-                self._hear(slot, process, said, now, ended)
+                self._hear(slot, process, _without_pauses(slot, said, stood_s), now, ended)
             if said == "gone":
                 slot.spare = None if slot.spare is process else slot.spare
                 self._spawner.gone(process)
         for slot in self._busy():
             self._check(slot, now, ended)
-        self._spawner.sweep(now)
+        self._spawner.sweep(real)
         return ended
+
+    # --- pauses ------------------------------------------------------------------------------------------------------
+
+    def pause(self, now: float) -> None:
+        """Stop all processes with what they have started; also those that have come since the last call."""
+        self._clock.stop(now)
+        self.ranks.clock.stop(now)
+        for process in self._spawner.processes:
+            process.stop()
+
+    def go_on(self, now: float) -> None:
+        """Let all processes go on."""
+        lasted = self._clock.go_on(now)
+        self.ranks.go_on(now)
+        for slot in self._busy():
+            slot.stood_s += lasted if slot.sent else 0.0
+        for process in self._spawner.processes:
+            process.resume()
+
+    def let_save(self) -> None:
+        """Let those processes go on that run a checkpointable job, which is told when to save. The clock stands."""
+        for slot in self._busy():
+            if slot.process is not None and slot.sent and slot.jobs[0].checkpoint is not None:
+                slot.process.resume()
+
+    # --- what runs ---------------------------------------------------------------------------------------------------
 
     def _look_after_folder(self, now: float) -> None:
         """Take care that nobody cleans the folder away, and that it is there again if somebody did."""
@@ -246,6 +276,7 @@ class Executor:
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         """Return the running attempts: slot, task, number, elapsed seconds."""
+        now = self._clock.read(now)
         return [
             (slot.index, slot.jobs[0].task, slot.jobs[0].number, slot.elapsed(now))
             for slot in self._busy()
@@ -261,7 +292,10 @@ class Executor:
 
     def next_deadline(self, now: float) -> float | None:
         """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""
-        left = [slot.limit - slot.elapsed(now) for slot in self._busy() if slot.limit is not None]
+        if self._clock.stands:
+            return None
+        shown = self._clock.read(now)
+        left = [slot.limit - slot.elapsed(shown) for slot in self._busy() if slot.limit is not None]
         if (rank := self.ranks.next_deadline(now)) is not None:
             left.append(rank)
         return max(0.0, min(left)) if left else None
@@ -271,7 +305,7 @@ class Executor:
 
         Returns the jobs: the running one with its elapsed seconds, jobs that have not started with None.
         """
-        target = self._slots[slot]
+        target, now = self._slots[slot], self._clock.read(now)
         elapsed = target.elapsed(now) if target.sent else None
         held = [(job, None if place else elapsed) for place, job in enumerate(target.jobs)]
         target.jobs.clear()
@@ -383,7 +417,7 @@ class Executor:
         """Let the slot's process end, if it has one: it is idle. Leave the slot without a process."""
         if slot.process is not None:
             slot.process.end()
-        slot.process, slot.sent, slot.since = None, 0, None
+        slot.process, slot.sent, slot.since, slot.stood_s = None, 0, None, 0.0
 
     def _renew(self, slot: ProcessSlot, now: float) -> None:
         """End the process of a program that has had nothing to do for long, so that its memory is free."""
@@ -399,7 +433,7 @@ class Executor:
         """Kill the slot's process, if it has one, and leave the slot without a process."""
         if slot.process is not None:
             slot.process.kill()
-        slot.process, slot.sent, slot.since = None, 0, None
+        slot.process, slot.sent, slot.since, slot.stood_s = None, 0, None, 0.0
 
     def _supply(self, slot: ProcessSlot, process: Process) -> None:
         """Send the process the next jobs if it runs its last one: as many as fit in a batch, or one larger job."""
@@ -496,7 +530,7 @@ class Executor:
             self._distrust(slot, now, ended)
             return
         slot.jobs.popleft()
-        slot.sent, slot.since, slot.failures = slot.sent - 1, now, 0
+        slot.sent, slot.since, slot.failures, slot.stood_s = slot.sent - 1, now, 0, 0.0
         ended.append(said)
         self._supply(slot, process)
 
@@ -550,6 +584,13 @@ class Executor:
         if slot.jobs:
             self._start(slot)
             slot.since = now
+
+
+def _without_pauses(slot: ProcessSlot, said: ProcessReport, standing_s: float) -> ProcessReport:
+    """A report whose ``elapsed`` does not count that the job was stopped: its process has a clock of its own."""
+    if isinstance(said, JobEnded | JobSaved) and (stood_s := slot.stood_s + standing_s):
+        return said._replace(elapsed=max(0.0, said.elapsed - stood_s))
+    return said
 
 
 def _payload_size(job: Job) -> int:

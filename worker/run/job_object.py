@@ -70,6 +70,7 @@ if sys.platform == "win32":
         """The job of a process that was started suspended, and runs from now on. Raises OSError."""
 
         def __init__(self, pid: int) -> None:
+            self._suspended: set[int] = set()
             self._handle = wintypes.HANDLE(_kernel.CreateJobObjectW(None, _name_of(pid)))
             _checked(self._handle.value or 0)
             process = wintypes.HANDLE(_kernel.OpenProcess(_FOR_A_JOB, False, pid))
@@ -90,22 +91,47 @@ if sys.platform == "win32":
             size = ctypes.sizeof(limits)
             _checked(_kernel.SetInformationJobObject(self._handle, _EXTENDED_LIMITS, ctypes.byref(limits), size))
 
+        def suspend(self) -> None:
+            """Stop all its processes, until `resume`; also those that have started since the last call."""
+            for pid in _in_job(self._handle):
+                if pid not in self._suspended and _told_kernel("NtSuspendProcess", pid):
+                    self._suspended.add(pid)
+
+        def resume(self) -> None:
+            """Let its processes go on."""
+            for pid in self._suspended:
+                _told_kernel("NtResumeProcess", pid)
+            self._suspended.clear()
+
         def close(self) -> None:
             """What is left of it ends. Call this once."""
             _kernel.CloseHandle(self._handle)
 
+    def _in_job(job: wintypes.HANDLE) -> set[int]:
+        told = _ProcessIds()
+        _kernel.QueryInformationJobObject(job, _PROCESSES, ctypes.byref(told), ctypes.sizeof(told), None)
+        return set(told.pids[: told.count])
+
+    def _told_kernel(function: str, pid: int) -> bool:
+        """Call a function of ntdll with a process."""
+        process = wintypes.HANDLE(_kernel.OpenProcess(0x800, False, pid))
+        if not process.value:
+            return False
+        done = getattr(ctypes.WinDLL("ntdll"), function)(process) == 0
+        _kernel.CloseHandle(process)
+        return done
+
     def others() -> list[int]:
         """Return the other processes in the job of this one; none if it is in no job of ours."""
         lineage = (os.getpid(), os.getppid())  # in a virtual environment, a small program has started this one
-        told = _ProcessIds()
+        found: set[int] = set()
         for pid in lineage:
             job = wintypes.HANDLE(_kernel.OpenJobObjectW(_QUERY, False, _name_of(pid)))
             if job.value:
-                size = ctypes.sizeof(told)
-                _kernel.QueryInformationJobObject(job, _PROCESSES, ctypes.byref(told), size, None)
+                found = _in_job(job)
                 _kernel.CloseHandle(job)
                 break
-        found = set(told.pids[: told.count]).difference(lineage)
+        found -= set(lineage)
         return list(found - _consoles()) if found else []
 
     def _consoles() -> set[int]:

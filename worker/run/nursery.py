@@ -57,6 +57,7 @@ class Birth:
         self._pid = 0
         self.code: int | None = None
         self.trouble = ""
+        self._stopped = set[int]()
         # The entries of shared memory that it had in use when it was killed, and what it left.
         self.used: list[Entry] = []
 
@@ -83,6 +84,20 @@ class Birth:
     def go_on(self) -> None:
         """Let it go on if somebody has stopped it."""
         self._nursery.say(["go on", self._token])
+
+    def stop(self) -> None:
+        """Stop it with everything that it has started, until `resume`; also what has started since the last call.
+
+        The worker does this itself: its parent may be in the hands of a task.
+        """
+        if self._born.is_set() and not self._gone.is_set() and (sys.platform != "linux" or self.is_of_its_parent):
+            self._stopped |= scope.stop(self._pid)
+
+    def resume(self) -> None:
+        """Let go on what was stopped."""
+        stopped, self._stopped = self._stopped, set()
+        if stopped and not self._gone.is_set():
+            scope.resume(self._pid, stopped)
 
     def ends_within(self, seconds: float) -> bool:
         """Wait so long until nothing is left of it; return whether that is so."""

@@ -310,6 +310,22 @@ class Process:
                 if self._group is not None:
                     self._group.kill()
 
+    def stop(self) -> None:
+        """Stop it with everything that it has started, until `go_on`: also what has started since the last call."""
+        with self._dying:
+            if not self._dead:
+                if self._group is not None:
+                    self._group.freeze(True)
+                self._started.birth.stop()
+
+    def resume(self) -> None:
+        """Let it go on with everything that it has started."""
+        with self._dying:
+            if not self._dead:
+                if self._group is not None:
+                    self._group.freeze(False)
+                self._started.birth.resume()
+
     def end(self) -> None:
         """Let the process end by itself: it is idle. Its program does what it does at its end, for a moment."""
         with self._dying:
@@ -602,6 +618,16 @@ class _WindowsBirth:
 
     def kill(self) -> None:
         self._popen.kill()  # with which its job is closed
+
+    def stop(self) -> None:
+        """Stop all that is in its job."""
+        if sys.platform == "win32":
+            self._job.suspend()
+
+    def resume(self) -> None:
+        """Let go on what was stopped."""
+        if sys.platform == "win32":
+            self._job.resume()
 
     def end(self, seconds: float) -> None:
         timer = threading.Timer(seconds, self.kill)

@@ -35,6 +35,7 @@ from deskgrid.worker.run.mpi import UNANSWERED_BYTES, Mpi, PmiEnd
 from deskgrid.worker.run.output import last_lines
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.spawning import Spawner
+from deskgrid.worker.run.task_clock import TaskClock
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 TemplateOf = Callable[[str], UnpackedTemplate]
@@ -42,13 +43,17 @@ TemplateOf = Callable[[str], UnpackedTemplate]
 
 @dataclass(slots=True, eq=False)
 class _Rank:
-    """``variables``: of its environment, as far as they are known before its gang begins. ``began``: when that was."""
+    """``variables``: of its environment, as far as they are known before its gang begins. ``began``: when that was.
+
+    ``stood_s``: for how long it was stopped after that, before the pause that may go on.
+    """
 
     job: RankJob
     process: Process
     pmi: PmiEnd | None
     variables: dict[str, str]
     began: float | None = None
+    stood_s: float = 0.0
 
     def elapsed(self, now: float) -> float:
         return 0.0 if self.began is None else max(0.0, now - self.began)
@@ -76,6 +81,7 @@ class Ranks:
         self._memory_note = memory_note
         self._mpi = mpi
         self._choose_devices = devices
+        self.clock = TaskClock()
         self._ranks: dict[RankKey, _Rank] = {}
         self._by_process: dict[Process, _Rank] = {}
         # What threads have heard, and what is to be reported besides.
@@ -98,6 +104,7 @@ class Ranks:
 
     def running(self, now: float) -> dict[RankKey, float]:
         """How long the ranks have run that have begun. Seconds."""
+        now = self.clock.read(now)
         return {key: rank.elapsed(now) for key, rank in self._ranks.items() if rank.began is not None}
 
     def shown(self, key: RankKey, stdout: int, stderr: int, most: int) -> PrintedOutput | None:
@@ -107,6 +114,7 @@ class Ranks:
 
     def next_deadline(self, now: float) -> float | None:
         """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""
+        now = self.clock.read(now)
         left = [
             rank.job.options.timeout - rank.elapsed(now)
             for rank in self._ranks.values()
@@ -148,7 +156,7 @@ class Ranks:
     def begin(self, key: RankKey, gang: GangStart, now: float) -> None:
         """Begin a rank that is ready."""
         rank = self._ranks[key]
-        job, rank.began = rank.job, now
+        job, rank.began = rank.job, self.clock.read(now)
         local = {"LOCAL_RANK": str(gang.local.index(job.rank)), "LOCAL_WORLD_SIZE": str(len(gang.local))}
         about = {
             "attempt": (job.task, job.number),
@@ -160,8 +168,15 @@ class Ranks:
         row = [job.task, job.number, as_sent(job.payload), None]
         rank.process.write([frame(["gang", "", about]), frame(["run", job.template, [row]], behind), *behind], 1)
 
+    def go_on(self, now: float) -> None:
+        """The processes go on that were stopped."""
+        lasted = self.clock.go_on(now)
+        for rank in self._ranks.values():
+            rank.stood_s += 0.0 if rank.began is None else lasted
+
     def stop(self, task: int, number: int, now: float) -> list[RankStopped]:
         """Kill the ranks of an attempt here, and report nothing more of them; return what those printed that ran."""
+        now = self.clock.read(now)
         ranks = [rank for key, rank in self._ranks.items() if key[:2] == (task, number)]
         for rank in ranks:
             self._release(rank)
@@ -181,6 +196,7 @@ class Ranks:
 
     def pmi(self, key: RankKey, data: bytes, now: float) -> None:
         """Give a rank an answer of its process manager."""
+        now = self.clock.read(now)
         rank = self._ranks.get(key)
         if rank is not None and rank.pmi is not None and not rank.pmi.say(data):
             self._lose(rank, Outcome.CRASH, "killed, because it does not read what its process manager answers", now)
@@ -200,9 +216,12 @@ class Ranks:
 
     def poll(self, now: float) -> list[RankReport]:
         """Return what happened since the last call. Kills ranks that are overdue."""
+        standing_s, now = self.clock.standing(now), self.clock.read(now)
         while self._said:
             who, said = self._said.popleft()
             rank = self._by_process.get(who) if isinstance(who, Process) else self._ranks.get(who)
+            if rank is not None and isinstance(said, JobEnded):
+                said = said._replace(elapsed=max(0.0, said.elapsed - rank.stood_s - standing_s))
             if rank is not None:
                 self._hear(rank, said, now)
             if said == "gone" and isinstance(who, Process):

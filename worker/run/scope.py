@@ -56,6 +56,8 @@ _PRIVATE, _DETACH = 1 << 14 | 1 << 18, 2 | 8
 _OLD_S = 3600
 # The largest of nice(2).
 LOWEST = 19
+# Processes that are stopped at once. What stops cannot start others, so nobody comes near.
+_MOST_STOPPED = 100_000
 # Linux: the processor and the disk only when nobody else wants them. See ioprio_set(2).
 _IDLE_DISK = 3 << 13
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30}
@@ -891,6 +893,46 @@ def with_descendants(pid: int) -> list[int]:
                 with open(f"/proc/{each}/task/{thread}/children", "rb") as file:
                     found += map(int, file.read().split())
     return found
+
+
+def stop(pid: int) -> set[int]:
+    """Stop a process and all that descend from it, as far as the system tells; return those that were not stopped.
+
+    One that is about to stop may start another one. So this looks again until there is no other.
+    """
+    found = set[int]()
+    if sys.platform != "win32":
+        if sys.platform != "linux":  # which does not tell what descends from it: its group, then
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGSTOP)
+        seen = set[int]()
+        while new := [each for each in with_descendants(pid) if each not in seen]:
+            seen.update(new)
+            for each in [each for each in new if not _is_stopped(each)]:
+                with suppress(OSError):
+                    os.kill(each, signal.SIGSTOP)
+                    found.add(each)
+            if len(seen) > _MOST_STOPPED:
+                break  # the next call goes on
+    return found
+
+
+def resume(pid: int, stopped: Collection[int]) -> None:
+    """Let those go on that were ``stopped`` and still descend from a process: what a task stopped itself stays so."""
+    if sys.platform != "win32":
+        if sys.platform != "linux":
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGCONT)
+        for each in with_descendants(pid):
+            if each in stopped:
+                with suppress(OSError):
+                    os.kill(each, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    return False
 
 
 def give_way(nice: int) -> None:

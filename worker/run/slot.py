@@ -33,6 +33,7 @@ class ProcessSlot:
     program: Program = NOBODYS  # of its last jobs
     idle_since: float | None = None  # when its process was first seen without jobs
     devices: HeldDevices = WHATEVER_THERE_IS  # that its last jobs have
+    stood_s: float = 0.0  # for how long the running job was stopped, before the pause that may go on
     closes: float = math.inf  # when the PC's window closes, as told last
 
     @property

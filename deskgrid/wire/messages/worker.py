@@ -173,7 +173,8 @@ class Join:
     ``address``: by which other PCs of its site reach it; None: they cannot. ``speed``: 1 for the fastest PC.
     ``processors``, ``memory``: of the PC, and bytes of it for tasks; 0: unknown. ``resources``: what else is counted of
     it, sorted, such as gpu=2. ``mpi``: it runs MPI processes.
-    ``given``: its user has given the speed, which nobody corrects.
+    ``given``: its user has given the speed, which nobody corrects. ``paused``: why it has stopped its tasks and begins
+    none, because the owner of its PC comes first; empty: it has not.
     """
 
     version: Version
@@ -200,20 +201,22 @@ class Join:
     labels: Annotated[tuple[Label, ...], AtMost(LABELS_LIMIT)] = ()
     mpi: bool = False
     given: bool = False
+    paused: Sentence = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The worker is still here. ``uptime`` is as in `Join`; ``windows`` None: unchanged since last announced.
 
-    ``speed``: as in `Join`. ``loads``: how much of the processors others than our tasks used, as the means of the last
-    1, 30 and 120 s. Both are None if they have hardly changed since they were last said.
+    ``speed``, ``paused``: as in `Join`. ``loads``: how much of the processors others than our tasks used, as the means
+    of the last 1, 30 and 120 s. Speed and loads are None if they have hardly changed since they were last said.
     """
 
     uptime: Seconds | None
     windows: Windows | None
     speed: Speed | None = None
     loads: Loads | None = None
+    paused: Sentence = ""
 
 
 @dataclass(frozen=True, slots=True)
