@@ -36,7 +36,7 @@ from tests.waiting import PATIENCE_S, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
 # How tests start a worker as a process: on a machine that is busy with tests, tasks that give way would starve.
-WORKER = ("worker", "--nice", "0")
+WORKER = ("worker", "--nice", "0", "--owner", "ignore")
 # Of a live broker: short enough that a test sees several, long enough that a busy machine loses nobody.
 HEARTBEAT_S = 0.2
 LEASE_S = 6.0

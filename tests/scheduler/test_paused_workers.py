@@ -1,4 +1,4 @@
-"""A worker that has stopped its tasks, because the owner of its PC comes first: it gets nothing, and nothing is late."""
+"""A worker that has stopped its tasks, as the owner of its PC comes first: it gets nothing, and nothing is late."""
 
 import math
 
@@ -10,6 +10,7 @@ from deskgrid.scheduler.model import State
 from deskgrid.scheduler.views.explain import explain
 from deskgrid.scheduler.views.snapshot import worker_view
 from tests.scheduler.builders import Grid, fcfs, pgs
+from tests.scheduler.test_views import made
 
 
 def pause(grid: Grid, name: str, paused: bool = True) -> list[int]:
@@ -155,9 +156,6 @@ def test_it_is_shown_and_explained_and_counts_as_away_for_as_long_again() -> Non
     running = worker_view(grid.inside, "a", grid.now, 1, 1).slots[0].running
     assert running is not None
     assert running[2] == 7.0
-    steps = explain(grid.inside, waits, grid.now)
-    with pytest.raises(StopIteration) as over:
-        while True:
-            next(steps)
-    assert [slot.paused for slot in over.value.value.slots] == [True]
+    (slot,) = made(explain(grid.inside, waits, grid.now)).slots
+    assert slot.paused
     assert task == grid.running("a")

@@ -14,6 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+# Consoles that somebody can switch to with the keyboard.
+CONSOLES = 12
+
 
 class Terminals:
     """Terminals of this PC: windows, logins from elsewhere, consoles. Linux notes when one was read, to 8 seconds.
@@ -43,16 +46,14 @@ class Terminals:
         return None if self._last is None or not self._read_at else max(0.0, now - self._last)
 
     def _times(self) -> Iterator[tuple[str, int]]:
-        for folder, prefix in ((self._dev / "pts", ""), (self._dev, "tty")):
+        paths = [self._dev / f"tty{number}" for number in range(1, CONSOLES + 1)]
+        with suppress(OSError):
+            paths += [self._dev / "pts" / name for name in os.listdir(self._dev / "pts") if name.isdigit()]
+        for path in paths:
             with suppress(OSError):
-                for name in os.listdir(folder):
-                    number = name.removeprefix(prefix)
-                    if not (name.startswith(prefix) and number.isdigit()) or (prefix and number == "0"):
-                        continue  # tty0 is whichever console is shown
-                    with suppress(OSError):
-                        found = os.stat(folder / name)
-                        if stat.S_ISCHR(found.st_mode):
-                            yield f"{prefix}{name}", found.st_atime_ns
+                found = os.stat(path)
+                if stat.S_ISCHR(found.st_mode):
+                    yield str(path), found.st_atime_ns
 
 
 class Seat:
