@@ -109,7 +109,7 @@ class Processes:
         line = f"@{self.home / 'worker.join'}"  # everybody can read the arguments of a process
         own = ["--home", str(self.home), "--name", name]
         plan += ["--speed", f"{speed:g}"]
-        self._start(name, ["worker", "--join", line, "--slots", "1", *own, *plan, *more], speed)
+        self._start(name, ["worker", "--join", line, "--slots", "1", "--owner", "ignore", *own, *plan, *more], speed)
 
     def pid(self, name: str) -> int:
         """The process id of a worker, or of the "broker"."""

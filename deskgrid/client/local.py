@@ -70,7 +70,7 @@ def start(workers: int, program: Sequence[str] = PROGRAM, *, slots: int = 1, mpi
     check("mpi", mpi, bool, "True or False", TypeError)
     # All of them run on this machine. So nobody has to measure how fast it is, and a second is a second. Its tasks are
     # the work of whoever sits at it: they give way to nobody.
-    options = json.dumps(["--slots", str(slots), "--speed", "1", "--nice", "0", *["--mpi"] * mpi])
+    options = json.dumps(["--slots", str(slots), "--speed", "1", "--nice", "0", "--owner", "ignore", *["--mpi"] * mpi])
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "deskgrid.client.local", str(workers), options, *program],
         stdin=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """A worker that has stopped its tasks, as the owner of its PC comes first: it gets nothing, and nothing is late."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def pause(grid: Grid, name: str, paused: bool = True) -> list[int]:
     return [attempt.task for each in commands if isinstance(each, cmd.Recall) for attempt in each.attempts]
 
 
-def at_work(**options: object) -> tuple[Grid, int]:
+def at_work(**options: Any) -> tuple[Grid, int]:
     """A worker that runs a task of 100 s, and the task."""
     grid = Grid(pgs())
     grid.pc("a")
