@@ -11,6 +11,7 @@ from deskgrid.scheduler.model import State
 from deskgrid.scheduler.views.explain import explain
 from deskgrid.scheduler.views.snapshot import worker_view
 from tests.scheduler.builders import Grid, fcfs, pgs
+from tests.scheduler.test_gangs import Lab
 from tests.scheduler.test_views import made
 
 
@@ -160,3 +161,25 @@ def test_it_is_shown_and_explained_and_counts_as_away_for_as_long_again() -> Non
     (slot,) = made(explain(grid.inside, waits, grid.now)).slots
     assert slot.paused
     assert task == grid.running("a")
+
+
+def test_a_gang_with_a_stopped_rank_is_not_late_and_a_paused_worker_gets_no_gang() -> None:
+    lab = Lab()
+    lab.pcs("a", "b", "c")
+    grid = lab.grid
+    (gang,) = lab.submit(10.0, timeout=20.0)
+    assert list(lab.starts()) == [gang]
+    lab.began(gang)
+    first = next(name for name in "abc" if grid.inside.slots.workers[name].slots[0].gang is not None)
+    since = grid.inside.slots.workers[first].slots[0].started
+    pause(grid, first)
+    (waits,) = lab.submit(10.0)
+    for _ in range(5):
+        grid.wait(1000.0)
+        grid.say_alive()
+        assert lab.starts() == {}
+    assert grid.state(gang) == State.SENT
+    pause(grid, first, False)
+    running = [slot for slot in grid.inside.slots.slots.values() if slot.gang is not None]
+    assert [slot.started for slot in running] == [since + 5000.0] * 2
+    assert grid.state(waits) == State.WAITING
