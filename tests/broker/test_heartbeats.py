@@ -68,3 +68,22 @@ def test_one_that_is_away_may_say_as_little(office: Office) -> None:
     worker.send(wire.Heartbeat(0.0, None))
     assert [window.opens for window in office.sessions.state.scheduler.grid.away["bare"].windows] == [200.0]
     assert office.sessions.workers.by_name["bare"].known_until == 250.0
+
+
+def test_a_pause_is_told_and_noted_once(office: Office, worker: BareWorker) -> None:
+    office.sessions.state.take_notices()
+    for why in ("somebody uses it", "it runs on its battery"):
+        worker.send(wire.Heartbeat(98.0, None, paused=why))
+    scheduler = office.sessions.state.scheduler
+    assert len(scheduler.grid.paused) == 1
+    assert office.sessions.state.take_notices() == ["worker-paused name='bare' reason='somebody uses it'"]
+    worker.send(wire.Heartbeat(98.0, None))
+    assert not scheduler.grid.paused
+    assert office.sessions.state.take_notices() == ["worker-goes-on name='bare'"]
+
+
+def test_a_worker_that_comes_back_says_whether_it_is_paused(office: Office, worker: BareWorker) -> None:
+    worker.join(uptime=100.0, paused="somebody uses it")
+    assert len(office.sessions.state.scheduler.grid.paused) == 1
+    worker.join(uptime=100.0)
+    assert not office.sessions.state.scheduler.grid.paused

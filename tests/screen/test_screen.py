@@ -180,6 +180,11 @@ def test_an_open_ended_worker_is_said_to_be_that() -> None:
     assert "open-ended, 1 min 00 s of work" in row
 
 
+def test_a_worker_whose_owner_uses_it_says_that_it_is_paused() -> None:
+    row = line_with("pc ", lines(snapshot([worker("pc", slot(10.0, 70.0), paused="somebody uses it")])))
+    assert "paused: somebody uses it" in row
+
+
 def test_a_worker_that_is_away_shows_its_next_window() -> None:
     away = worker("pc", state="away", windows=[(18_000.0, 50_400.0), (100_000.0, 1.0)])
     assert "away, back in 5 h 00 min for 14 h 00 min" in line_with("pc ", lines(snapshot([away])))
