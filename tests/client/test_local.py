@@ -74,7 +74,7 @@ def test_each_worker_joins_by_the_brokers_line_with_one_slot_of_speed_1(tmp_path
     keeper = local.start(1, program(tmp_path))
     keeper.stop()
     options = (tmp_path / "started-local-1").read_text()
-    own = f"--home {keeper.home} --name local-1 --slots 1 --speed 1 --nice 0"
+    own = f"--home {keeper.home} --name local-1 --slots 1 --speed 1 --nice 0 --owner ignore"
     assert options == f"--join @{keeper.home / 'worker.join'} {own} --until-stdin-closes"
 
 
