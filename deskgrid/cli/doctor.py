@@ -19,7 +19,8 @@ from deskgrid.option_types import Folder
 @click.option("--name", help="The name of this PC, if it has several identities.")
 @click.option("--broker", "address", metavar="HOST:PORT", help="The broker, if this PC has joined several.")
 def doctor(*, home: Path, name: str | None, address: str | None) -> Any:
-    """Check this PC: Python, clock, home, disk, key, the broker's address and port, control groups, virtual machines.
+    """Check this PC: Python, clock, home, disk, key, the broker's address and port, control groups, virtual machines,
+    and what tells whether somebody uses this PC.
 
     Each line says "well", or "note" if you may want to know it, or "do" with what to do. Exit code 1: there is
     something to do.

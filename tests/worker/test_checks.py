@@ -147,5 +147,7 @@ def test_without_control_groups_there_is_a_note(tmp_path: Path) -> None:
 
 
 def test_probes_of_the_owner_are_part_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(checks, "PRESENCE", (lambda: [Finding("owner", "do", "ask him")],))
-    assert "owner    ask him" in to_do(tmp_path)
+    monkeypatch.setattr(checks, "what_probes_say", lambda: {"X11": "idle for 3 min", "battery": "not in use"})
+    assert Finding("owner", "note", "X11: idle for 3 min; battery: not in use") in list(
+        checks.findings(tmp_path, None, None)
+    )

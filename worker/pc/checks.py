@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.identities import Identities, IdentityError
+from deskgrid.worker.owner.watch import what_probes_say
 from deskgrid.worker.run.cgroup import own_group
 
 # Less room than this is too little for the files of tasks. Bytes.
@@ -36,10 +37,6 @@ class Finding(NamedTuple):
     said: str
 
 
-# Checks of what tells whether the owner of the PC is there: add them here.
-PRESENCE: tuple[Callable[[], Iterable[Finding]], ...] = ()
-
-
 def findings(home: Path, name: str | None, address: str | None) -> Iterator[Finding]:
     """Check this PC. ``name``, ``address``: of the identity to use, if the home has several."""
     yield python()
@@ -52,8 +49,7 @@ def findings(home: Path, name: str | None, address: str | None) -> Iterator[Find
         yield from grid(home, name, address)
     yield groups()
     yield nested()
-    for check in PRESENCE:
-        yield from check()
+    yield owner()
 
 
 def python() -> Finding:
@@ -187,3 +183,9 @@ def nested(module: Path = Path("/sys/module"), device: Path = Path("/dev/kvm")) 
     if not device.exists():
         return Finding("virtual", "note", f"no {device}: tasks with virtual machines are slow here, or fail")
     return Finding("virtual", "well", f"{device} is there, {'with' if on else 'without'} nested virtual machines")
+
+
+def owner() -> Finding:
+    """What tells on this PC whether its owner uses it."""
+    said = "; ".join([f"{name}: {words}" for name, words in what_probes_say().items()])
+    return Finding("owner", "note", said)
