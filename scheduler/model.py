@@ -67,7 +67,7 @@ NEXT: dict[State, frozenset[State]] = {
     # A task whose category changes joins another queue. A restored one is held by the worker that has it.
     State.WAITING: frozenset(State),
     State.BARRED: _ANSWERED,
-    State.PAUSED: _ANSWERED,
+    State.PAUSED: _ANSWERED | {State.QUEUED},  # on another worker, behind what its slot runs
     State.QUEUED: _ANSWERED,
     State.SENT: _ANSWERED,  # an attempt may be replaced by its copy
     State.HELD: _ANSWERED,

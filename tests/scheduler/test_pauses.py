@@ -6,7 +6,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.retrying import AT_ONCE, LEAST_PAUSE_S, MOST_PAUSE_S, pause_after
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.queues.task_ranges import spans_of
-from tests.scheduler.builders import Grid
+from tests.scheduler.builders import Grid, pgs
 from tests.scheduler.test_views import explained
 
 
@@ -108,3 +108,19 @@ def test_a_task_whose_lost_attempt_erred_after_all_pauses_or_stays_barred(barred
         grid.tell(ev.TasksRouted(spans_of([task])))
     grid.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(attempt, Outcome.ERROR, 1.0)]))
     assert grid.state(task) == (State.BARRED if barred else State.PAUSED)
+
+
+def test_a_failed_task_may_wait_behind_what_another_worker_runs() -> None:
+    grid = Grid(pgs())
+    grid.pc("a")
+    (task,) = grid.tasks(10, bag=1, retries=2)
+    grid.expect(a=[task])
+    grid.pc("b")
+    (other,) = grid.tasks(10, bag=2)
+    grid.expect(b=[other])
+    grid.end(task, outcome=Outcome.ERROR, elapsed=5.0, worker="a")
+    assert grid.state(task) == State.PAUSED
+    grid.expect()
+    assert grid.state(task) == State.QUEUED
+    grid.end(other)
+    grid.expect(b=[task])
