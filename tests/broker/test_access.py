@@ -40,6 +40,8 @@ OF_ADMINS: dict[str, dict[str, Any]] = {
     "events all": {},
     "policy": {"name": "fcfs", "options": {}},
     "forget learned": {},
+    "drain": {"pcs": ["pc1"], "seconds": None, "now": False},
+    "drain undo": {"pcs": ["pc1"]},
     "keys": {},
     "keys add": {"role": "submitter", "name": "eve", "public": "00" * 32},
     "keys revoke": {"name": "worker"},
@@ -54,6 +56,7 @@ OF_EVERYONE: dict[str, dict[str, Any]] = {
     "worker": {"name": "pc1"},
     "plan": {},
     "whatif new": {"tasks": 10, "runtime_s": 60.0, "changes": [{"split": 2}]},
+    "drains": {},
     "shares": {},
     "systems": {},
     "environments": {},
@@ -183,6 +186,8 @@ def test_one_submitter_cannot_add_to_the_bag_of_another_or_close_it(
 
 @pytest.mark.parametrize("what", OF_ADMINS)
 def test_what_concerns_everybody_is_for_admins(office: Office, ann: Client, what: str) -> None:
+    if what == "drain undo":
+        office.client(ADMIN).ask("drain", **OF_ADMINS["drain"])
     before = state(office)
     assert ann.failed(what, **OF_ADMINS[what]) == f"{what!r} is for admins; you are connected as ann, a submitter"
     assert state(office) == before

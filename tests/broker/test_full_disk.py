@@ -112,7 +112,18 @@ def test_a_full_disk_takes_nothing_that_has_to_be_written(disk: Disk) -> None:
 
 def test_every_operation_is_a_question_or_has_to_be_written() -> None:
     keys = {"keys add", "keys revoke", "keys forget", "keys enrol"}
-    writes = {"cancel", "pause", "resume", "forget", "forget learned", "runtimes", "release", *keys}
+    writes = {
+        "cancel",
+        "pause",
+        "resume",
+        "forget",
+        "forget learned",
+        "runtimes",
+        "release",
+        "drain",
+        "drain undo",
+        *keys,
+    }
     assert {what for what, question in QUESTIONS.items() if question.writes} == writes
 
 

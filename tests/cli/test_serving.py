@@ -15,6 +15,7 @@ from deskgrid.cli.base import is_loopback
 from deskgrid.cli.working import _wait_for_line
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker.agent import WorkerError, WorkerOptions
+from deskgrid.worker.owner.policy import Courtesy
 from deskgrid.worker.pc.processors import cores
 from deskgrid.worker.windows.uptime import Cycle, Until, Weekly
 from tests.cli.fakes import deskgrid
@@ -201,7 +202,9 @@ def test_every_option_of_the_worker_arrives(agent: Worker, tmp_path: Path) -> No
     where = ["--name", "lab3-01", "--site", "lab3", "--home", str(tmp_path)]
     result = deskgrid("worker", "--join", str(LINE), "--slots", "3", *where)
     assert result.exit_code == 0
-    assert agent.options == WorkerOptions(LINE, 3, "lab3-01", tmp_path, "lab3", None, find_gpus=True)
+    assert agent.options == WorkerOptions(
+        LINE, 3, "lab3-01", tmp_path, "lab3", None, find_gpus=True, courtesy=Courtesy("auto")
+    )
 
 
 @pytest.mark.parametrize("option", ["--name", "--site"])

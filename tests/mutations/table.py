@@ -772,7 +772,7 @@ MUTATIONS = (
     Mutation(
         "promise more memory of a PC than it has",
         "deskgrid.scheduler.state.suitable:promise",
-        "if free_memory(grid, worker) < memory:",
+        "if not amounts.within(free_amounts(grid, worker)):",
         "if False:",
         "gangs in the scheduler",
     ),

@@ -74,6 +74,8 @@ class Loop(loop.Loop):
         self._to_send: ToSend = []
         sessions.restore(0.0)
 
+    sending = False  # what is sent has arrived
+
     def _now(self) -> float:
         return self._clock
 
