@@ -3,13 +3,16 @@
 import json
 import os
 import socket
+import threading
+import time
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from deskgrid.worker.owner import watch
 from deskgrid.worker.owner.helper import PREFIX, SILENT_S, Helpers, Speaker
 from deskgrid.worker.owner.keeper import Keeper
 from deskgrid.worker.owner.other_systems import macos_idle_s, windows_idle_s
@@ -18,6 +21,7 @@ from deskgrid.worker.owner.probes import on_battery
 from deskgrid.worker.owner.watch import combined
 from deskgrid.worker.owner.x11 import NoX11, display_of
 from deskgrid.worker.windows.uptime import Instant
+from tests.waiting import eventually
 
 IDLE_S, PATIENCE_S = 10.0, 100.0
 THERE, GONE = Presence(0.0, seated=True), Presence(IDLE_S, seated=True)
@@ -253,3 +257,33 @@ def test_macos_says_nanoseconds() -> None:
         raise FileNotFoundError
 
     assert macos_idle_s(none) is None
+
+
+class Failing:
+    """Probes of which the second answer fails; then somebody types."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+        self._asked = 0
+
+    def ask(self, now: float) -> Presence:
+        self._asked += 1
+        if self._asked == 2:
+            raise OSError("the window system has gone")
+        return Presence(0.0 if self._asked > 2 else 500.0, seated=True)
+
+    def close(self) -> None:
+        self.said["closed"] = "yes"
+
+
+def test_a_probe_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SAMPLE_S", 0.01)
+    told, probes = threading.Event(), Failing()
+    looking = watch.Watch(told.set, tuple, cast(Any, probes))
+    try:
+        assert eventually(told.is_set)
+        assert eventually(lambda: (looking.read(time.monotonic()).idle_s or 99.0) < 5.0)
+        assert probes.said == {"all": "OSError: the window system has gone"}
+    finally:
+        looking.close()
+    assert probes.said["closed"] == "yes"

@@ -7,6 +7,7 @@ processes here.
 
 import os
 import select
+import socket
 import sys
 import threading
 import time
@@ -124,7 +125,7 @@ class Watch:
         self._loads = loads
         self._is_loaded = False
         self._last = self._probes.ask(time.monotonic()), time.monotonic()
-        self._stop, self._stopping = os.pipe()
+        self._stop, self._stopping = socket.socketpair()  # on Windows, nothing else can be selected
         self._thread = threading.Thread(target=self._run, name="deskgrid-owner", daemon=True)
         self._thread.start()
 
@@ -144,7 +145,11 @@ class Watch:
         sources: list[Any] = [self._stop, *([] if self._helpers is None else [self._helpers])]
         while self._stop not in select.select(sources, [], [], SAMPLE_S)[0]:
             (before, at), now = self._last, time.monotonic()
-            presence = self._probes.ask(now)
+            try:
+                presence = self._probes.ask(now)
+            except Exception as error:  # of a window system: nobody can tell now, and perhaps the next time
+                presence = before._replace(idle_s=None)
+                self._probes.said["all"] = f"{type(error).__name__}: {error}"
             self._last = presence, now
             typed = before.idle_s is None or presence.idle_s is None or presence.idle_s < before.idle_s + (now - at) / 2
             if typed or presence.busy != before.busy:
@@ -153,12 +158,12 @@ class Watch:
     def close(self) -> None:
         """End the thread."""
         with suppress(OSError):
-            os.write(self._stopping, b"\0")
+            self._stopping.send(b"\0")
         self._thread.join(2.0)
         self._probes.close()
         if not self._thread.is_alive():
-            os.close(self._stop)
-            os.close(self._stopping)
+            self._stop.close()
+            self._stopping.close()
 
 
 def _helpers() -> Helpers | None:
