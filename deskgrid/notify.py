@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from deskgrid.unix_sockets import unix_socket
+
 
 class Notifier:
     """Call it again and again: the first call says ``READY=1``, and later ones, in time, ``WATCHDOG=1``."""
@@ -31,5 +33,5 @@ class Notifier:
 
     def _say(self, text: bytes) -> None:
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        with suppress(OSError), unix_socket(socket.SOCK_DGRAM) as told:
             told.sendto(text, address)

@@ -28,10 +28,11 @@ def presence(*, check: bool) -> None:
             click.echo(f"{name}: {said}")
         click.echo(f"this session: {'nothing tells' if here is None else f'no input for {here:.1f} s'}")
         return
-    if sys.platform != "linux":
-        raise Refusal("this works on Linux only: elsewhere, start the worker itself in the session of the user")
-    from deskgrid.worker.owner.helper import Speaker, speak
+    if sys.platform == "linux":
+        from deskgrid.worker.owner.helper import Speaker, speak
 
-    with Stopping(False) as stopping:
-        if not speak(ways(os.environ), stopping, LOOK_S, Speaker()):
-            raise Refusal("nothing in this session tells how long there was no input")
+        with Stopping(False) as stopping:
+            if not speak(ways(os.environ), stopping, LOOK_S, Speaker()):
+                raise Refusal("nothing in this session tells how long there was no input")
+    else:
+        raise Refusal("this works on Linux only: elsewhere, start the worker itself in the session of the user")

@@ -151,19 +151,14 @@ def _check(made: Service, target: Path) -> None:
     """Raise `Refusal` if a service cannot be installed."""
     _may(system=made.system)
     if target.exists():
-        if _kind() != "windows" and target.stat().st_uid != os.geteuid():
+        if sys.platform != "win32" and target.stat().st_uid != os.geteuid():
             raise Refusal(f"{target} belongs to another user")
         raise Refusal(
             f"{made.name} is installed already, in {target}: first run deskgrid service uninstall {made.what}"
         )
-    if made.what == "broker" and made.system and _kind() == "systemd":
-        import pwd
-
-        try:
-            pwd.getpwnam(BROKER_USER)
-        except KeyError:
-            how = f"useradd --system --home-dir {HOMES['broker']} --shell /usr/sbin/nologin {BROKER_USER}"
-            raise Refusal(f"the broker needs the account {BROKER_USER}: make it with {how}") from None
+    if made.what == "broker" and made.system and _kind() == "systemd" and not _has_account(BROKER_USER):
+        how = f"useradd --system --home-dir {HOMES['broker']} --shell /usr/sbin/nologin {BROKER_USER}"
+        raise Refusal(f"the broker needs the account {BROKER_USER}: make it with {how}")
 
 
 def _may(*, system: bool) -> None:
@@ -173,6 +168,22 @@ def _may(*, system: bool) -> None:
         raise Refusal("a service for the whole machine is for root: use sudo, or --user for one of your own")
     if kind == "systemd" and not (SYSTEMD.is_dir() and shutil.which("systemctl")):
         raise Refusal("this machine does not run systemd: --print shows the unit, for another way to start it")
+
+
+def _has_account(name: str) -> bool:
+    if sys.platform == "win32":
+        return False
+    else:
+        import pwd
+
+        return any(each.pw_name == name for each in pwd.getpwall())
+
+
+def _uid() -> int:
+    if sys.platform == "win32":
+        return 0
+    else:
+        return os.getuid()
 
 
 def _target(what: What, *, system: bool) -> Path:
@@ -197,7 +208,7 @@ def _commands(what: What, target: Path, *, system: bool) -> tuple[list[list[str]
         start = [[*ctl, "daemon-reload"], [*ctl, "enable", "--now", name]]
         return start, [[*ctl, "disable", "--now", name]], [*ctl, "status", "--no-pager", name]
     if _kind() == "launchd":
-        domain = "system" if system else f"gui/{os.getuid()}" if sys.platform != "win32" else ""
+        domain = "system" if system else f"gui/{_uid()}"
         show = ["launchctl", "print", f"{domain}/{name}"]
         return [["launchctl", "bootstrap", domain, str(target)]], [["launchctl", "bootout", f"{domain}/{name}"]], show
     create = ["schtasks", "/Create", "/TN", name, "/XML", str(target)]

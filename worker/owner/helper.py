@@ -14,11 +14,14 @@ import os
 import secrets
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from deskgrid.unix_sockets import unix_socket
 
 # What the names of these sockets begin with.
 PREFIX = "deskgrid-presence-"
@@ -40,7 +43,7 @@ class Helpers:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket = unix_socket(socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, _PASS_CREDENTIALS, 1)
         self._socket.bind(f"\0{PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
@@ -53,7 +56,7 @@ class Helpers:
         """Yield the name of each helper, with the seconds since its user's last input; None: it is silent."""
         for _ in range(AT_ONCE):
             try:
-                self._hear(*self._socket.recvmsg(BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))[:2], now)
+                self._hear(*self._receive(), now)
             except BlockingIOError:
                 break
         silent = [key for key, helper in self._helpers.items() if now - helper.at > SILENT_S]
@@ -64,6 +67,12 @@ class Helpers:
         for (uid, _), helper in self._helpers.items():
             late = now - helper.at
             yield f"helper of user {uid}", None if late > SILENT_S else helper.idle_s + late
+
+    def _receive(self) -> tuple[bytes, list[tuple[int, int, bytes]]]:
+        if sys.platform == "win32":
+            raise BlockingIOError
+        else:
+            return self._socket.recvmsg(BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))[:2]
 
     def _hear(self, data: bytes, more: list[tuple[int, int, bytes]], now: float) -> None:
         found = [its for level, kind, its in more if (level, kind) == (socket.SOL_SOCKET, _OF_CREDENTIALS)]
@@ -98,7 +107,7 @@ class Speaker:
 
     def __init__(self, sockets: Path = Path("/proc/net/unix")) -> None:
         self._sockets = sockets
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket = unix_socket(socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 
     def say(self, idle_s: float | None) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from deskgrid.unix_sockets import unix_socket
+
 # How long a server may take to answer. Seconds.
 ANSWER_S = 1.0
 # The extension, and what authorises a client.
@@ -67,7 +69,7 @@ class X11:
             self._socket = None
 
     def _connect(self, display: int) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket = unix_socket()
         self._socket.settimeout(ANSWER_S)
         self._socket.connect(str(self._sockets / f"X{display}"))
         cookie = _cookie(self._environment, display)

@@ -117,7 +117,7 @@ if sys.platform == "win32":
         process = wintypes.HANDLE(_kernel.OpenProcess(0x800, False, pid))
         if not process.value:
             return False
-        done = getattr(ctypes.WinDLL("ntdll"), function)(process) == 0
+        done = bool(getattr(ctypes.WinDLL("ntdll"), function)(process) == 0)
         _kernel.CloseHandle(process)
         return done
 
