@@ -30,6 +30,7 @@ def family(path: str, stopped: bool = False) -> float:
     child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     if stopped:
         os.kill(child.pid, signal.SIGSTOP)
+        os.waitpid(child.pid, os.WUNTRACED)  # until it has stopped
     with open(path + ".new", "w") as file:
         file.write(f"{os.getpid()} {child.pid}")
     os.rename(path + ".new", path)
