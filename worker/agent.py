@@ -33,9 +33,9 @@ from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import FileStage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
 from deskgrid.worker.link import BrokerLink, UnknownKey
-from deskgrid.worker.owner.keeper import Keeper
+from deskgrid.worker.owner.keeper import OwnerKeeper
 from deskgrid.worker.owner.policy import Courtesy
-from deskgrid.worker.owner.watch import Watch
+from deskgrid.worker.owner.watch import PresenceWatch
 from deskgrid.worker.pc.address import address_towards, interface_of
 from deskgrid.worker.pc.gpus import graphics_cards
 from deskgrid.worker.pc.processors import cores
@@ -382,11 +382,11 @@ class _Agent:
         # The windows and the end of the drain that this follows.
         self._followed: tuple[str | None, float | None] = None, None
         self._was_known = False
-        self._watch: Watch | None = None
-        self._keeper: Keeper | None = None
-        if options.courtesy.how not in ("nice", "ignore"):
-            self._watch = Watch(wake, lambda: self._session.powers.loads)
-            self._keeper = Keeper(options.courtesy, self._watch.read, executor, self._session, say)
+        self._watch: PresenceWatch | None = None
+        self._keeper: OwnerKeeper | None = None
+        if options.courtesy.asks:
+            self._watch = PresenceWatch(wake, lambda: self._session.powers.loads)
+            self._keeper = OwnerKeeper(options.courtesy, self._watch.read, executor, self._session, say)
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)

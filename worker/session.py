@@ -10,7 +10,7 @@ Rule 4: while the owner of the PC uses it, nothing begins (`pause`), or the wind
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isclose
 from typing import Any, Protocol
 
 from deskgrid import wire
@@ -157,7 +157,7 @@ class Session:
         """Note for how long this PC is drained. What is said again is a little later or earlier each time."""
         until = None if seconds is None else inf if seconds >= wire.SECONDS_LIMIT else now.wall + seconds
         before = self.drained_until
-        if until is None or before is None or not (until == before or abs(until - before) < DRAIN_JITTER_S):
+        if until is None or before is None or not isclose(until, before, rel_tol=0.0, abs_tol=DRAIN_JITTER_S):
             self.drained_until = until
 
     def _turned_away(self, message: wire.Message) -> None:

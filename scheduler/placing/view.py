@@ -208,15 +208,10 @@ class PolicyView:
 
     def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and gets work, except slots that owe an answer."""
-        grid, slots = self._grid, self._slots.slots
-        drained = [name for name, worker in self._slots.workers.items() if worker.drained]
-        shut = {*drained, *grid.quarantine.workers, *grid.paused}
-        if not (shut or grid.owed):
-            return map(self.open_slot, slots)
-        return map(
-            self.open_slot,
-            [number for number, slot in slots.items() if slot.owes is None and slot.worker.name not in shut],
-        )
+        shut = {*self._grid.quarantine.workers, *self._grid.paused}
+        for number, slot in self._slots.slots.items():
+            if slot.owes is None and not slot.worker.drained and slot.worker.name not in shut:
+                yield self.open_slot(number)
 
     def upcoming(self) -> Iterator[UpcomingWindows]:
         """Every worker's windows to come, announced or by habit."""

@@ -104,7 +104,7 @@ KNOWN = {
     "worker/pc/checks.py:nested": ("read_text", PROC),
     "worker/pc/checks.py:program": ("read_text", "the doctor reads the unit of a service, as whoever calls it"),
     "worker/pc/gpus.py:_amd": ("glob read_text", PROC),
-    "worker/owner/helper.py:Helpers._users": ("listdir", PROC),
+    "worker/owner/helper.py:PresenceHelpers._users": ("listdir", PROC),
     "worker/owner/helper.py:Speaker._workers": ("read_text", PROC),
     "worker/owner/probes.py:Terminals._times": ("listdir", "devices, of which only the times are read"),
     "worker/owner/probes.py:on_battery": ("iterdir read_text", PROC),

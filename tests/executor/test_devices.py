@@ -62,7 +62,7 @@ def run(rig: Rig, slot: int, options: TaskOptions, program: str, number: int) ->
 
 def test_the_processes_of_slots_find_different_cards_and_are_kept(rigs: Callable[..., Rig]) -> None:
     rig = rigs(slots=2, devices=Devices(("0", "GPU-7")))
-    digest = rig.know(python_template(hold))
+    digest = rig.know(python_template(seen))
     jobs = [Job(n, 1, digest, call(), needs("1"), program=Program("ann", "p")) for n in (1, 2)]
     for slot, job in enumerate(jobs):
         rig.executor.run(slot, [job])
@@ -71,13 +71,6 @@ def test_the_processes_of_slots_find_different_cards_and_are_kept(rigs: Callable
     for slot in (1, 0):
         assert run(rig, slot, needs("1"), "p", 10 + slot) == first[slot], "the process stays with its card"
     assert run(rig, 0, TaskOptions(), "q", 20)[1] == ""
-
-
-def hold() -> tuple[int, str | None]:
-    import time
-
-    time.sleep(0.5)  # the other one has to begin meanwhile
-    return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 def test_without_counted_cards_a_task_finds_what_its_worker_finds(

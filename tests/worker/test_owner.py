@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 
 from deskgrid.worker.owner import watch
-from deskgrid.worker.owner.helper import PREFIX, SILENT_S, Helpers, Speaker
-from deskgrid.worker.owner.keeper import Keeper
+from deskgrid.worker.owner.helper import PREFIX, SILENT_S, PresenceHelpers, Speaker
+from deskgrid.worker.owner.keeper import OwnerKeeper
 from deskgrid.worker.owner.other_systems import macos_idle_s, windows_idle_s
 from deskgrid.worker.owner.policy import SOON, UNKNOWN, Courtesy, How, OwnerPolicy, Presence
 from deskgrid.worker.owner.probes import on_battery
@@ -45,7 +45,7 @@ def test_tasks_are_stopped_while_somebody_is_there_and_handed_back_when_that_las
 
 @pytest.mark.parametrize("how", ["nice", "ignore"])
 def test_others_do_not_ask(how: How) -> None:
-    assert not policy(how).asks
+    assert not Courtesy(how).asks
 
 
 def test_what_nobody_can_tell_counts_as_use_only_if_somebody_said_pause() -> None:
@@ -89,7 +89,7 @@ class _Pc:
     def __init__(self, how: How) -> None:
         self.told: list[str] = []
         self.presence, self.saves = GONE, False
-        self.keeper = Keeper(
+        self.keeper = OwnerKeeper(
             Courtesy(how, IDLE_S, PATIENCE_S), lambda now: self.presence, self, self, lambda line: None
         )
 
@@ -195,7 +195,7 @@ linux = pytest.mark.skipif(not hasattr(socket, "SO_PASSCRED"), reason="only Linu
 
 @linux
 def test_a_helper_is_heard_and_one_that_was_killed_is_silent(tmp_path: Path) -> None:
-    helpers = Helpers()
+    helpers = PresenceHelpers()
     speaker = Speaker()
     try:
         assert list(helpers.idle_s(0.0)) == []
@@ -218,7 +218,7 @@ def test_a_helper_is_heard_and_one_that_was_killed_is_silent(tmp_path: Path) -> 
 
 @linux
 def test_a_silent_helper_whose_user_has_logged_out_is_forgotten(tmp_path: Path) -> None:
-    helpers, speaker = Helpers(tmp_path), Speaker()
+    helpers, speaker = PresenceHelpers(tmp_path), Speaker()
     speaker.say(3.0)
     assert len(list(helpers.idle_s(0.0))) == 1
     assert list(helpers.idle_s(1.0 + SILENT_S)) == []
@@ -231,7 +231,7 @@ def test_a_silent_helper_whose_user_has_logged_out_is_forgotten(tmp_path: Path) 
     "data", [b"", b"{}", b"[]", b'{"idle_s": "x"}', b'{"idle_s": -1}', b'{"idle_s": NaN}', b"\xff"]
 )
 def test_what_is_not_understood_says_nothing(data: bytes) -> None:
-    helpers = Helpers()
+    helpers = PresenceHelpers()
     name = next(row for row in Path("/proc/net/unix").read_text().split() if f"@{PREFIX}{os.getpid()}" in row)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(data, f"\0{name[1:]}")
@@ -279,7 +279,7 @@ class Failing:
 def test_a_probe_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "SAMPLE_S", 0.01)
     told, probes = threading.Event(), Failing()
-    looking = watch.Watch(told.set, tuple, cast(Any, probes))
+    looking = watch.PresenceWatch(told.set, tuple, cast(Any, probes))
     try:
         assert eventually(told.is_set)
         assert eventually(lambda: (looking.read(time.monotonic()).idle_s or 99.0) < 5.0)

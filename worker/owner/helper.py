@@ -38,7 +38,7 @@ class _Helper(NamedTuple):
     at: float
 
 
-class Helpers:
+class PresenceHelpers:
     """The worker's end. Raises OSError."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:

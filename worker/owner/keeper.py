@@ -27,7 +27,7 @@ class Yields(Protocol):
     def saves_now(self, now: Instant) -> bool: ...
 
 
-class Keeper:
+class OwnerKeeper:
     """``presence``: tells whether somebody uses the PC. ``say``: gets a line for people whenever something changes."""
 
     def __init__(
@@ -49,8 +49,6 @@ class Keeper:
 
     def look(self, now: Instant) -> None:
         """Look whether somebody uses the PC, and do what follows from that."""
-        if not self._policy.asks:
-            return
         doing = self._policy.look(self._presence(now.mono), now.mono)
         if doing == "works":
             self._work(now)

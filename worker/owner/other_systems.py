@@ -1,4 +1,4 @@
-"""Idle time on Windows and macOS. Not run on a real one so far: `tests/worker/test_owner_probes.py` plays them."""
+"""Idle time on Windows and macOS. Not run on a real one so far: `tests/worker/test_owner.py` plays them."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ _TICKS = 2**32
 def windows_idle_s(user32: Any, kernel32: Any) -> float | None:
     """Return the seconds without input in the session of this process; None if Windows does not say.
 
-    A service is in a session of its own, where nobody types: `deskgrid presence` runs in that of the user.
+    A service of the whole machine is in a session of its own, where nobody types: start the worker in that of the user.
     """
     import ctypes
 

@@ -33,6 +33,11 @@ class Courtesy:
     idle_s: float = IDLE_S
     patience_s: float = PATIENCE_S
 
+    @property
+    def asks(self) -> bool:
+        """Whether it makes any difference who uses the PC."""
+        return self.how in ("auto", "pause", "leave")
+
 
 class Presence(NamedTuple):
     """What the probes say. ``idle_s``: seconds since the last input; None: nobody can tell. ``busy``: in what other way
@@ -58,11 +63,6 @@ class OwnerPolicy:
         # When the owner had gone last, after tasks were handed back; and how often he came back soon after that.
         self._gone_at: float | None = None
         self._returns = 0
-
-    @property
-    def asks(self) -> bool:
-        """Whether it makes any difference who uses the PC."""
-        return self._courtesy.how in ("auto", "pause", "leave")
 
     @property
     def at_once(self) -> bool:

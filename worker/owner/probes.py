@@ -25,8 +25,6 @@ class Terminals:
     started in. One that has just been opened does not count before something is typed.
     """
 
-    name = "terminals"
-
     def __init__(self, dev: Path = Path("/dev"), wall: Callable[[], float] = time.time) -> None:
         self._dev = dev
         self._wall = wall
@@ -61,8 +59,6 @@ class Seat:
 
     How long he has been idle it does not say: some desktops never tell logind.
     """
-
-    name = "logind"
 
     def __init__(self, library: Any = None) -> None:
         self._library = _systemd() if library is None else library

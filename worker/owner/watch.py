@@ -17,7 +17,7 @@ from math import inf
 from typing import Any
 
 from deskgrid.durations import duration
-from deskgrid.worker.owner.helper import Helpers
+from deskgrid.worker.owner.helper import PresenceHelpers
 from deskgrid.worker.owner.other_systems import macos_idle_s, windows_idle_s
 from deskgrid.worker.owner.policy import Presence
 from deskgrid.worker.owner.probes import Seat, Terminals, on_battery
@@ -32,7 +32,7 @@ LOADED, CALM = 0.5, 0.3
 class Probes:
     """All that tells on this PC. ``helpers``: what the sessions of users say; None: they cannot here."""
 
-    def __init__(self, helpers: Helpers | None = None) -> None:
+    def __init__(self, helpers: PresenceHelpers | None = None) -> None:
         self._helpers = helpers
         self._terminals = Terminals()
         self._seat = Seat()
@@ -113,7 +113,7 @@ def what_probes_say() -> dict[str, str]:
     return probes.said
 
 
-class Watch:
+class PresenceWatch:
     """``wake`` is called from the thread when somebody begins to use the PC. ``loads``: as `OthersLoad.means`."""
 
     def __init__(
@@ -166,8 +166,8 @@ class Watch:
             self._stopping.close()
 
 
-def _helpers() -> Helpers | None:
+def _helpers() -> PresenceHelpers | None:
     if sys.platform == "linux":
         with suppress(OSError):
-            return Helpers()
+            return PresenceHelpers()
     return None

@@ -42,8 +42,6 @@ def display_of(environment: Mapping[str, str]) -> int:
 class X11:
     """The X server of a session. ``environment``: of a process in it."""
 
-    name = "X11"
-
     def __init__(self, environment: Mapping[str, str], sockets: Path = Path("/tmp/.X11-unix")) -> None:
         self._environment = environment
         self._sockets = sockets

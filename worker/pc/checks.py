@@ -172,7 +172,7 @@ def groups(proc: Path = Path("/proc/self")) -> Finding:
         has, own = False, None
     if has and own is not None and os.access(own, os.W_OK):
         return Finding("cgroups", "well", "tasks get no more memory than they have asked for")
-    said = "not here: what tasks use is measured, and ended if it is too much; deskgrid service has them"
+    said = "none here: memory= holds for each process of a task by itself; deskgrid service has them"
     return Finding("cgroups", "note", said)
 
 
