@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from math import inf
@@ -223,6 +225,30 @@ def test_a_silent_helper_whose_user_has_logged_out_is_forgotten(tmp_path: Path) 
     assert len(list(helpers.idle_s(0.0))) == 1
     assert list(helpers.idle_s(1.0 + SILENT_S)) == []
     speaker.close()
+    helpers.close()
+
+
+SPEAKS = """
+import json, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+    sender.sendto(json.dumps({"idle_s": 0.0}).encode(), "\\0" + sys.argv[1])
+print("said", flush=True)
+sys.stdin.read()
+"""
+
+
+@linux
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_a_task_says_or_somebody_who_is_gone_is_not_heard(ended: bool) -> None:
+    helpers = PresenceHelpers()
+    name = next(row for row in Path("/proc/net/unix").read_text().split() if f"@{PREFIX}{os.getpid()}" in row)
+    argv = [sys.executable, "-c", SPEAKS, name[1:]]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as task:
+        assert task.stdout is not None
+        assert task.stdout.readline() == b"said\n"
+        if ended:
+            task.communicate()
+        assert list(helpers.idle_s(0.0)) == []
     helpers.close()
 
 

@@ -4,7 +4,8 @@ Wayland shows input only to programs of the session, so the worker cannot see it
 
 Rule 1: a worker hears datagrams on a socket in the abstract namespace: it has no file, it is gone with the worker, and
 nothing outside this PC, or its container, can send to it. The kernel says who sends.
-Rule 2: any user of the PC may say that he uses it; what one says does not make up for another.
+Rule 2: any user of the PC may say that he uses it; what one says does not make up for another. A task may not, though
+it runs as such a user: no process that descends from the worker is heard, and none that has ended since it spoke.
 Rule 3: whoever has spoken and falls silent cannot be told from somebody who types, unless he has said goodbye, or has
 no process left.
 """
@@ -16,12 +17,13 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from deskgrid.unix_sockets import unix_socket
+from deskgrid.worker.run.scope import with_descendants
 
 # What the names of these sockets begin with.
 PREFIX = "deskgrid-presence-"
@@ -54,11 +56,13 @@ class PresenceHelpers:
 
     def idle_s(self, now: float) -> Iterator[tuple[str, float | None]]:
         """Yield the name of each helper, with the seconds since its user's last input; None: it is silent."""
-        for _ in range(AT_ONCE):
-            try:
-                self._hear(*self._receive(), now)
-            except BlockingIOError:
-                break
+        said = list[tuple[bytes, list[tuple[int, int, bytes]]]]()
+        with suppress(BlockingIOError):
+            while len(said) < AT_ONCE:
+                said.append(self._receive())
+        tasks = set(with_descendants(os.getpid())[1:]) if said else set[int]()
+        for data, more in said:
+            self._hear(data, more, tasks, now)
         silent = [key for key, helper in self._helpers.items() if now - helper.at > SILENT_S]
         if silent:
             users = self._users()
@@ -74,11 +78,13 @@ class PresenceHelpers:
         else:
             return self._socket.recvmsg(BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))[:2]
 
-    def _hear(self, data: bytes, more: list[tuple[int, int, bytes]], now: float) -> None:
+    def _hear(self, data: bytes, more: list[tuple[int, int, bytes]], tasks: Container[int], now: float) -> None:
         found = [its for level, kind, its in more if (level, kind) == (socket.SOL_SOCKET, _OF_CREDENTIALS)]
         with suppress(ValueError, TypeError, KeyError, struct.error, IndexError, RecursionError):
             pid, uid, _ = _CREDENTIALS.unpack(found[0][: _CREDENTIALS.size])
             told = json.loads(data)["idle_s"]
+            if pid in tasks or not os.path.exists(f"/proc/{pid}"):
+                return
             if told is None:
                 self._helpers.pop((uid, pid), None)
             elif 0.0 <= float(told) < 1e9:

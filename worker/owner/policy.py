@@ -71,7 +71,7 @@ class OwnerPolicy:
 
     def look(self, presence: Presence, now: float) -> Doing:
         """Decide again."""
-        self._known |= presence.seated
+        self._known |= presence.seated and self._courtesy.asks
         self.why = self._use(presence) if self._known else ""
         if not self.why:
             self._gone_at = now if self.doing == "away" else self._gone_at
