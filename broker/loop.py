@@ -394,11 +394,4 @@ class Loop:
         state = self._sessions.state
         if jump := state.facts.wall.follow(self._now(), self._posix()):
             state.note("clock-jumped", by_s=round(jump, 1))
-        try:
-            self._sessions.workers.refresh_windows()
-        except ValueError as error:
-            log.error("windows-file error=%r the last good one stays in force", str(error))
-        try:
-            self._sessions.usage.refresh(self._now())
-        except ValueError as error:
-            log.error("home-file error=%r the last good one stays in force", str(error))
+        self._sessions.home_watch.look(self._now())

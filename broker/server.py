@@ -16,7 +16,7 @@ import zmq
 from deskgrid.broker.auth.keys import KeyRing, KeysError
 from deskgrid.broker.forecasts.process import Forecasts
 from deskgrid.broker.loop import Loop
-from deskgrid.broker.model.state import BrokerState, GridFacts, WindowsSource
+from deskgrid.broker.model.state import BrokerState, GridFacts
 from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.allowed import TooFewFiles
 from deskgrid.broker.port.sockets import Sockets
@@ -71,7 +71,6 @@ class Ready:
 
 def serve(
     options: BrokerOptions,
-    windows: WindowsSource,
     ready: Callable[[Ready], None],
     stopping: Callable[[], bool],
 ) -> None:
@@ -98,7 +97,7 @@ def serve(
                 )
                 forecasts = Forecasts(sockets.wake)
                 facts = _facts(options, announcement.address)
-                state = BrokerState(facts, journal, windows, policy, keys)
+                state = BrokerState(facts, journal, policy, keys)
                 state.forecaster = forecasts
                 sessions = Sessions(state, options.keep_days)
                 loop = Loop(sessions, sockets, journal)

@@ -30,7 +30,6 @@ from deskgrid.broker.server import BrokerOptions, Ready, serve
 from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
 from deskgrid.worker.agent import WorkerOptions, run_worker
 from deskgrid.worker.windows.uptime import UptimePlan
-from deskgrid.worker.windows.windows_file import WindowsFile
 from tests.peers import BareWorker, Client, Peer, SocketLine, enrolled
 from tests.waiting import PATIENCE_S, eventually
 
@@ -96,8 +95,7 @@ class LiveBroker(Live):
         chosen = {"heartbeat_s": HEARTBEAT_S, "lease_s": LEASE_S} | options
         self.options = BrokerOptions(home, listen, **chosen)
         self._ready: Ready | None = None
-        windows = WindowsFile(home / "windows.toml")
-        super().__init__("broker", lambda stopping: serve(self.options, windows, self._announce, stopping))
+        super().__init__("broker", lambda stopping: serve(self.options, self._announce, stopping))
 
     def _announce(self, ready: Ready) -> None:
         self._ready = ready

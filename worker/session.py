@@ -263,8 +263,8 @@ class Session:
         return left if self._owners_at is None else min(left, max(0.0, self._owners_at - now.mono))
 
     def over(self, now: Instant) -> bool:
-        """Return whether no window is open and none will ever open again."""
-        return not self._open and self.plan.over(now)
+        """Return whether no window is open and none will ever open again. The broker's windows may change any time."""
+        return not self._open and not self._follows_broker and self.plan.over(now)
 
     def may_save(self) -> bool:
         """Whether a task runs here that can save a checkpoint, and a broker would keep it."""

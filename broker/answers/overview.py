@@ -243,6 +243,7 @@ class Overview:
                 "clients": len(self._clients()),
                 "disk": self._state.disk.state,
                 "disk_note": self._state.disk.refusal,
+                "problems": list(self._state.problems),
             },
             "totals": totals,
             "queues": self._queues(),

@@ -20,6 +20,8 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "worker-joined": "everyone",
     "worker-left": "everyone",
     "worker-lost": "everyone",
+    "home-file-wrong": "everyone",
+    "home-file-doubtful": "everyone",
     "pc-drained": "everyone",
     "pc-undrained": "everyone",
     "worker-silent": "everyone",

@@ -10,16 +10,15 @@ licences.toml says how many the grid has of each licence::
 
     matlab = 5
 
-Both may be absent, come, change and go while the broker runs. A file that is wrong is reported once for each change,
-and what was read last stays in force.
+Both may be absent, come, change and go while the broker runs (`deskgrid.home_file`).
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from deskgrid.file_stamp import Stamp, stamp_of
+from deskgrid.home_file import HomeFile
 from deskgrid.wire.names import name_error
 from deskgrid.wire.task_options import LICENCE_NAME
 
@@ -28,47 +27,8 @@ LICENCES = "licences.toml"
 # Far more than anybody has.
 WEIGHT_LIMIT = 1_000_000
 COUNT_LIMIT = 1_000_000
-# Shares of more than a thousand people. No message is handled while the broker reads a file: some 25 ms for this many.
-FILE_BYTES = 64 * 2**10
-
 # The share of an owner, and its weight, by owner.
 Arranged = Mapping[str, tuple[str, float]]
-Content = TypeVar("Content")
-
-
-class HomeFile(Generic[Content]):
-    """One TOML file. ``content``: what was read last, ``read`` from the table of the whole file."""
-
-    def __init__(self, path: Path, read: Callable[[dict[str, Any]], Content]) -> None:
-        self._path = path
-        self._read = read
-        self._stamp: Stamp | None = None
-        self.content = read({})
-
-    def refresh(self) -> bool:
-        """Read the file again if it has changed, come or gone; return whether the content is another one.
-
-        Raises ValueError for a file that is wrong.
-        """
-        stamp = stamp_of(self._path)
-        if stamp == self._stamp:
-            return False
-        self._stamp = stamp
-        before, self.content = self.content, self._read({} if stamp is None else self._table(stamp))
-        return before != self.content
-
-    def _table(self, stamp: Stamp) -> dict[str, Any]:
-        if stamp[1] > FILE_BYTES:
-            raise ValueError(f"{self._path}: {stamp[1]:,} bytes; the limit is {FILE_BYTES:,}")
-        import tomllib  # here, because most brokers have no such file
-
-        try:
-            if not self._path.is_file():
-                raise ValueError("it is not a file")
-            with self._path.open("rb") as file:
-                return tomllib.loads(file.read(FILE_BYTES).decode())
-        except (OSError, ValueError, RecursionError) as error:
-            raise ValueError(f"{self._path}: {error}") from error
 
 
 def shares_file(home: Path) -> HomeFile[Arranged]:
@@ -86,17 +46,17 @@ def read_shares(table: Mapping[str, Any]) -> Arranged:
     found: dict[str, tuple[str, float]] = {}
     for share, rows in table.items():
         if not isinstance(rows, dict):
-            raise ValueError(f"{SHARES}: {share!r:.40} is no share: give it a table [{share}] with weight and keys")
+            raise ValueError(f"{share!r:.40} is no share: give it a table [{share}] with weight and keys")
         if unknown := sorted(rows.keys() - {"weight", "keys"}):
-            raise ValueError(f"{SHARES}: [{share}] has {unknown[0]!r:.40}; a share can only have weight and keys")
+            raise ValueError(f"[{share}] has {unknown[0]!r:.40}; a share can only have weight and keys")
         weight, keys = rows.get("weight", 1), rows.get("keys", [share])
         if type(weight) not in (int, float) or not 0 < weight <= WEIGHT_LIMIT:
-            raise ValueError(f"{SHARES}: the weight of {share} must be a number above 0, not {weight!r:.40}")
+            raise ValueError(f"the weight of {share} must be a number above 0, not {weight!r:.40}")
         if not isinstance(keys, list) or any(not isinstance(key, str) or name_error(key) for key in keys):
             raise ValueError(f'{SHARES}: the keys of {share} are a list of names, such as ["{share}"]')
         for key in keys:
             if key in found:
-                raise ValueError(f"{SHARES}: the key {key} is in two shares, {found[key][0]} and {share}")
+                raise ValueError(f"the key {key} is in two shares, {found[key][0]} and {share}")
             found[key] = share, float(weight)
     return found
 
@@ -105,7 +65,7 @@ def read_licences(table: Mapping[str, Any]) -> Mapping[str, int]:
     """How many there are of each licence. Raises ValueError."""
     for name, many in table.items():
         if re.fullmatch(LICENCE_NAME, name) is None:
-            raise ValueError(f"{LICENCES}: {name!r:.80} is not a name of up to 64 letters, digits and . _ -")
+            raise ValueError(f"{name!r:.80} is not a name of up to 64 letters, digits and . _ -")
         if type(many) is not int or not 0 <= many <= COUNT_LIMIT:
-            raise ValueError(f"{LICENCES}: {name} must be a number of licences, not {many!r:.40}")
+            raise ValueError(f"{name} must be a number of licences, not {many!r:.40}")
     return dict(table)

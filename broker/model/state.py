@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.model.bags import BagBook, OpenBag
@@ -24,6 +24,7 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.policies import Policy
+from deskgrid.windows.windows_file import windows_file
 from deskgrid.wire import (
     BATCH_BYTES,
     SECONDS_LIMIT,
@@ -55,19 +56,6 @@ TRANSFER_BYTES_PER_S = 50e6
 
 # Templates whose environments are kept in mind.
 ENVIRONMENTS = 10_000
-
-
-class WindowsSource(Protocol):
-    """Planned windows by worker name, from a file that may change."""
-
-    def refresh(self) -> bool:
-        """Read the file again, and return whether answers of `table_for` may have changed since the last call."""
-
-    def table_for(self, name: str) -> str | None:
-        """The windows of the worker of that name as JSON, or None."""
-
-    def describe(self) -> str:
-        """All windows, in one line for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +92,16 @@ class BrokerState:
         self,
         facts: GridFacts,
         journal: Journal,
-        windows: WindowsSource,
         policy: Policy,
         credentials: Credentials | None = None,
     ) -> None:
         """``credentials``: None without encryption."""
         self.facts = facts
         self.journal = journal
-        self.windows = windows
+        self.windows_file = windows_file(journal.home)
         self.shares_file, self.licences_file = shares_file(journal.home), licences_file(journal.home)
+        # What is wrong with these files, or probably a mistake in them, each in one sentence.
+        self.problems: list[str] = []
         self.credentials = credentials
         # Who makes forecasts; a server has a process for that.
         self.forecaster: Forecaster  # whoever starts a broker sets it
@@ -161,8 +150,9 @@ class BrokerState:
 
     def successor(self) -> "BrokerState":
         """A new state, to be restored from the journal. No attempt number is used twice."""
-        state = BrokerState(self.facts, self.journal, self.windows, self.unused_policy, self.credentials)
+        state = BrokerState(self.facts, self.journal, self.unused_policy, self.credentials)
         state.revoked = self.revoked
+        state.windows_file, state.problems = self.windows_file, self.problems
         state.shares_file, state.licences_file = self.shares_file, self.licences_file
         state.broken_orders = self.broken_orders
         state.forecaster = self.forecaster

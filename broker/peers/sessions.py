@@ -22,6 +22,7 @@ from deskgrid.broker.peers.transfers import Transfers
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import HOLD, BatchRow
+from deskgrid.broker.work.home_watch import HomeWatch
 from deskgrid.broker.work.retention import Retention
 from deskgrid.broker.work.usage import Usage
 from deskgrid.broker.work.workers import WorkerSessions
@@ -59,6 +60,7 @@ class Sessions:
         self.workers = WorkerSessions(state)
         self._enrolment = Enrolment(state)
         self.usage = Usage(state)
+        self.home_watch = HomeWatch(state, self.workers, self.usage)
         self._throughput = SlidingCount()
         self.queries = Queries(state, self.workers, self._throughput, self.usage, lambda: self.clients.credentials)
         self._gates = self.queries.orders.gates
@@ -79,6 +81,7 @@ class Sessions:
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
         self.transfers.restore()
+        self.home_watch.restore()
         self.usage.restore(now)
         orders = journal.recovery.orders()
         held = {number: what.removeprefix(HOLD) for number, what in orders if what.startswith(HOLD)}

@@ -336,6 +336,10 @@ class Journal:
         """Record that an order is finished."""
         self._write("DELETE FROM orders WHERE bag = ? AND what = ?", [(bag, what)])
 
+    def keep_file(self, name: str, text: str | None) -> None:
+        """Record what a file in the home said when it was last right; None: it was not there."""
+        self._write("INSERT OR REPLACE INTO home_files VALUES (?, ?)", [(name, text)])
+
     def drain(self, row: DrainRow) -> None:
         """Record that a PC is drained, in the place of an earlier drain of it."""
         self._write("INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", [row])

@@ -114,6 +114,10 @@ class Recovery:
         """What owners had used."""
         return [UsageRow(*row) for row in self._db.execute("SELECT owner, used_s, at FROM usage")]
 
+    def home_files(self) -> dict[str, str | None]:
+        """What files in the home said when they were last right; None: they were not there."""
+        return dict(self._db.execute("SELECT name, text FROM home_files"))
+
     def drains(self) -> list[DrainRow]:
         """PCs that are drained."""
         return [DrainRow(*row) for row in self._db.execute("SELECT pc, by, until FROM drains")]

@@ -76,6 +76,8 @@ CREATE INDEX etas_of_bag ON etas (bag);
 _STEPS: tuple[str, ...] = (
     # PCs that somebody drained; ``until`` NULL: until somebody undoes it.
     "CREATE TABLE drains (pc TEXT PRIMARY KEY, by TEXT, until REAL) WITHOUT ROWID",
+    # What files in the home said when they were last right; ``text`` NULL: they were not there.
+    "CREATE TABLE home_files (name TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID",
 )
 FORMAT = OLDEST + len(_STEPS)
 

@@ -43,25 +43,11 @@ class Usage:
         state.handle(ev.SharesArranged(state.shares_file.content), now)
         state.handle(ev.LicencesCounted(state.licences_file.content), now)
 
-    def refresh(self, now: float) -> None:
-        """Look whether a file has changed. Raises ValueError if some are wrong; of these, the last good ones count."""
-        changed, wrong = False, list[str]()
-        for file in (self._state.shares_file, self._state.licences_file):
-            try:
-                changed |= file.refresh()
-            except ValueError as error:
-                wrong.append(str(error))
-        if changed:
-            self.arrange(now)
-            self._note()
-        if wrong:
-            raise ValueError("; ".join(wrong))
-
-    def _note(self) -> None:
-        """Note what was understood."""
+    def describe(self) -> tuple[str, str]:
+        """What the files say, for people: shares and licences."""
         shares = sorted({f"{share}={weight:g}" for share, weight in self._state.shares_file.content.values()})
         licences = sorted([f"{name}={many}" for name, many in self._state.licences_file.content.items()])
-        self._state.note("home-files", shares=_listed(shares), licences=_listed(licences))
+        return _listed(shares), _listed(licences)
 
     def write_down(self, now: float, last: bool = False) -> None:
         """Record what was used, if it is time, or for the ``last`` time."""

@@ -8,7 +8,7 @@ its connections. A worker on an unknown connection is asked to introduce itself.
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
@@ -52,6 +52,8 @@ class WorkerSessions:
         self._lost: dict[str, WorkerSession] = {}
         self._faded_at = math.inf
         self._slots = 0
+        # How often workers joined or were forgotten, or their windows changed.
+        self.changes = 0
 
     def need_note(self, options: wire.TaskOptions) -> str:
         """Why no worker that is known can run tasks with these options; empty if some can, or if there are none."""
@@ -184,7 +186,8 @@ class WorkerSessions:
         worker.speed = join.speed
         self.by_peer[peer] = worker
         self._refresh_lease(worker, now)
-        worker.sent_windows = self._state.windows.table_for(join.name)
+        worker.sent_windows = self._state.windows_file.content.table_for(join.name)
+        self.changes += 1
         # What runs may end. A worker on which nothing runs is told to leave, unless it was told to leave at once.
         if not join.running:
             worker.told_drain = join.name in self._state.drains.of
@@ -381,16 +384,23 @@ class WorkerSessions:
                 self._forget(worker, now)
             self._faded_at = min([worker.known_until for worker in self._lost.values()], default=math.inf)
 
-    def refresh_windows(self) -> None:
-        """Send workers their planned windows, if these changed in the broker's file, and note what was understood."""
-        if not self._state.windows.refresh():
-            return
-        self._state.note("windows-file", in_force=self._state.windows.describe())
+    def send_windows(self) -> None:
+        """Send workers their planned windows, if these changed in the broker's file."""
+        self.changes += 1
         for worker in self.by_peer.values():
-            table = self._state.windows.table_for(worker.join.name)
+            table = self._state.windows_file.content.table_for(worker.join.name)
             if table != worker.sent_windows:
                 worker.sent_windows = table
                 self.tell_plan(worker)
+
+    def pcs(self) -> Collection[str]:
+        """The names of all PCs that are known."""
+        return self._named
+
+    def unplanned(self) -> list[str]:
+        """The PCs that are taken to be always there, because neither they nor the broker's file say when they are."""
+        every = self.by_name.values()
+        return sorted({each.join.name for each in every if each.sent_windows is None and each.join.uptime is None})
 
     def of_pc(self, pc: str) -> list[WorkerSession]:
         """All workers of a PC that are known."""
@@ -412,6 +422,7 @@ class WorkerSessions:
         """Forget a worker that is not expected back. If its window was open, its attempts are lost."""
         if worker.state == "up":
             self._left(ev.WorkerLeft(worker.name, planned=False), "loss", now)
+        self.changes += 1
         if self.by_name.pop(worker.name, None) is not None:
             self._slots -= worker.join.slots
             self._named[worker.join.name].remove(worker.name)

@@ -110,7 +110,6 @@ def broker(
     """
     from deskgrid.broker.server import BrokerError, BrokerOptions, serve
     from deskgrid.scheduler.policies import DEFAULT
-    from deskgrid.worker.windows.uptime import WindowsFile
 
     options = BrokerOptions(
         home=expanded(home),
@@ -125,7 +124,7 @@ def broker(
     log_to_stderr(log_level)
     try:
         with Stopping(until_stdin_closes) as stopping:
-            serve(options, WindowsFile(options.home / "windows.toml"), _announce, stopping)
+            serve(options, _announce, stopping)
     except BrokerError as error:
         raise Refusal(str(error)) from error
 

@@ -43,8 +43,8 @@ def instant() -> "Instant":
 
 def _with(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> list[Named]:
     """Read PATTERN=WINDOWS, where several windows are separated by semicolons."""
+    from deskgrid.windows.weekly import PlanError
     from deskgrid.worker.windows.uptime import weekly_from_table
-    from deskgrid.worker.windows.weekly import PlanError
 
     now, found = instant(), list[Named]()
     for word in _few(words):
@@ -98,7 +98,7 @@ def _split(ctx: click.Context, option: click.Parameter, many: int | None) -> lis
 
 
 def _begin(ctx: click.Context, option: click.Parameter, text: str | None) -> list[Named]:
-    from deskgrid.worker.windows.weekly import PlanError
+    from deskgrid.windows.weekly import PlanError
 
     try:
         return [] if text is None else [_begun(text, instant())]

@@ -126,6 +126,7 @@ def _trouble(facts: BrokerFacts) -> Iterable[Text]:
     if facts["disk"] != "ok":
         what = "disk full: nothing can be stored" if facts["disk"] == "full" else "disk nearly full"
         yield Text(f"{what}, new submissions are refused", "bold red")
+    yield from [Text(clean(problem), "bold red") for problem in facts["problems"]]
 
 
 def _options(facts: BrokerFacts) -> str:

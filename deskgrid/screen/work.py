@@ -26,6 +26,8 @@ ODD = {
     "refused",
     "enrolment-refused",
     "disk-low",
+    "home-file-wrong",
+    "home-file-doubtful",
     "files-wait",
 }
 

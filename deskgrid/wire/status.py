@@ -38,6 +38,7 @@ class BrokerFacts(TypedDict):
     clients: int  # connected now
     disk: Literal["ok", "low", "full"]  # low: the broker accepts no submissions; full: it cannot write to its journal
     disk_note: str  # for people: why the broker accepts no submissions; empty if it does
+    problems: list[str]  # for people: what is wrong with files in its home, or probably a mistake in them
 
 
 class RunningTask(TypedDict):

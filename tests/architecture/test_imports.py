@@ -199,7 +199,7 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
         ("broker/server.py", "zmq"),
         ("broker/server.py", "deskgrid.broker"),
         ("broker/peers/sessions.py", "deskgrid.scheduler.model.Attempt"),
-        ("deskgrid/cli/front.py", "deskgrid.worker.windows.weekly"),
+        ("deskgrid/cli/front.py", "deskgrid.windows.weekly"),
         ("worker/agent.py", "deskgrid.wire.Hello"),
         ("worker/run/child.py", "pickle"),
         ("sleepbench/live.py", "zmq"),

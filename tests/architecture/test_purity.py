@@ -14,7 +14,7 @@ PURE = (
     "broker/peers/sessions.py",
     "worker/session.py",
     "worker/windows/uptime.py",
-    "worker/windows/weekly.py",
+    "deskgrid/windows/weekly.py",
 )
 
 

@@ -20,6 +20,7 @@ from deskgrid.broker.work.live_output import PATIENCE_S
 from deskgrid.client.template import PYTHON
 from deskgrid.scheduler.policies import make_policy
 from tests.forecaster import InlineForecaster
+from tests.grid.fakes import FakeWindows
 from tests.peers import BareWorker, Client
 
 HEARTBEAT_S = 1.0
@@ -30,24 +31,6 @@ LEASE_S = 10.0
 LAB = Credential("worker", "lab")
 CLIENT = Credential("client", "submitter")
 ADMIN = Credential("admin", "admin")
-
-
-class Windows:
-    """Planned windows by worker name, changed by assignment to ``tables``."""
-
-    def __init__(self) -> None:
-        self.tables: dict[str, str] = {}
-        self._seen: dict[str, str] = {}
-
-    def refresh(self) -> bool:
-        changed, self._seen = self._seen != self.tables, dict(self.tables)
-        return changed
-
-    def table_for(self, name: str) -> str | None:
-        return self._seen.get(name)
-
-    def describe(self) -> str:
-        return " ".join(self._seen)
 
 
 # The most turns in which an answer is awaited that waits for a forecast.
@@ -68,10 +51,11 @@ class Office:
         self.now = 0.0
         self.lines: dict[bytes, OfficeLine] = {}
         self.connections = 0
-        self.windows = Windows()
+        self.windows = FakeWindows()
         self.journal = Journal(home)
         facts = GridFacts("b" * 12, PYTHON, "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, WallClock(wall))
-        state = BrokerState(facts, self.journal, self.windows, make_policy(policy, **options))
+        state = BrokerState(facts, self.journal, make_policy(policy, **options))
+        state.windows_file = self.windows
         state.forecaster = InlineForecaster()
         self.sessions = Sessions(state, keep_days)
         try:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -50,18 +49,16 @@ class Broker:
 
     def __init__(self) -> None:
         self.options = BrokerOptions(Path())
-        self.windows: Any = None
         self.error: BrokerError | None = None
         self.stopping = False
 
     def __call__(
         self,
         options: BrokerOptions,
-        windows: object,
         ready: Callable[[Ready], None],
         stopping: Callable[[], bool],
     ) -> None:
-        self.options, self.windows, self.stopping = options, windows, stopping()
+        self.options, self.stopping = options, stopping()
         if self.error is not None:
             raise self.error
         ready(Ready("lab-server.example:7077", str(LINE), str(CLIENT_LINE), options.home))
@@ -118,13 +115,6 @@ def test_a_time_to_keep_bags_that_is_none_is_refused(serve: Broker, days: str) -
     result = deskgrid("broker", "--keep", days)
     assert (result.exit_code, result.stdout) == (2, "")
     assert 'is not a number of days, more than 0, nor a duration like 36h, nor "forever"' in result.stderr
-
-
-def test_the_brokers_windows_are_those_of_the_file_in_its_home(serve: Broker, home: Path) -> None:
-    (home / "windows.toml").write_text('["lab3-*"]\nwindows = ["daily 18:00-08:00"]\n', encoding="utf-8")
-    deskgrid("broker")
-    assert serve.windows.refresh()
-    assert "18:00" in serve.windows.table_for("lab3-01")
 
 
 def test_an_insecure_broker_listens_on_this_machine_only(serve: Broker) -> None:

@@ -98,8 +98,7 @@ def test_a_function_of_a_module_of_ones_own_brings_that_module(tmp_path: Path) -
 
 def test_python_what_is_installed_and_what_is_ours_stay(tmp_path: Path) -> None:
     assert (
-        travelling(tmp_path, using("json", "msgpack", "deskgrid.worker.windows.weekly", "deskgrid.scheduler.core"), {})
-        == []
+        travelling(tmp_path, using("json", "msgpack", "deskgrid.windows.weekly", "deskgrid.scheduler.core"), {}) == []
     )
 
 
@@ -109,7 +108,7 @@ def test_ours_stay_also_from_a_checkout_in_a_folder_with_our_name(tmp_path: Path
     except OSError:
         pytest.skip("this system has no symbolic links for everyone")
     program = f"import sys\nsys.path.insert(0, {str(tmp_path / 'deskgrid')!r})\n"
-    program += using("deskgrid.worker.windows.weekly")
+    program += using("deskgrid.windows.weekly")
     assert travelling(tmp_path / "app", program, {}) == []
 
 

@@ -270,7 +270,8 @@ class BrokerNode:
         )
         journal.no_room = self._no_room
         journal.waits = self.lives % 2 == 1
-        state = BrokerState(facts, journal, self.windows, self._policy())
+        state = BrokerState(facts, journal, self._policy())
+        state.windows_file = self.windows
         state.forecaster = InlineForecaster()
         self._loop = Loop(self, Sessions(state, self.keep_days), journal)
         self.port.listening = True

@@ -5,13 +5,17 @@ can tell from which attempt it came.
 """
 
 import math
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgpack
 
 from deskgrid import wire
+from deskgrid.home_file import HomeFile
+from deskgrid.windows.windows_file import WINDOWS, PatternTable, PlannedWindows, read_tables
 from deskgrid.wire import Outcome, Payload
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
 from tests.grid.environments import FakeEnvironments
@@ -271,20 +275,15 @@ def _done_before(job: Job) -> float:
     return float(msgpack.unpackb(bytes(job.checkpoint))) if job.checkpoint else 0.0
 
 
-class FakeWindows:
-    """The broker's file of planned windows (`WindowsSource` in the broker's state): name without number -> JSON."""
+class FakeWindows(HomeFile[PlannedWindows]):
+    """The broker's file of planned windows, changed by assignment to ``tables``: name without number -> JSON."""
 
     def __init__(self) -> None:
+        super().__init__(Path(WINDOWS), read_tables)
         self.tables: dict[str, str] = {}
-        self._seen: dict[str, str] = {}
 
     def refresh(self) -> bool:
-        changed = self._seen != self.tables
-        self._seen = dict(self.tables)
-        return changed
-
-    def table_for(self, name: str) -> str | None:
-        return self._seen.get(name)
-
-    def describe(self) -> str:
-        return " ".join(self._seen)
+        before = self.content
+        rows = [PatternTable(name, text, name, re.compile(re.escape(name) + "$")) for name, text in self.tables.items()]
+        self.content = PlannedWindows(tuple(rows))
+        return before != self.content

@@ -144,7 +144,8 @@ def _main(pipe: "Connection[Any, Any]", home: Path, pace: Pace) -> None:
         wall=WallClock(WALL_S),
     )
     with closing(Journal(home)) as journal:
-        state = BrokerState(facts, journal, FakeWindows(), make_policy(DEFAULT))
+        state = BrokerState(facts, journal, make_policy(DEFAULT))
+        state.windows_file = FakeWindows()
         state.forecaster = InlineForecaster()
         the_loop = Loop(Sessions(state, pace.keep_days), journal)
         while True:

@@ -220,7 +220,7 @@ def test_an_unknown_zone_is_named(zone: str) -> None:
         ({}, "no windows, and no dates that open"),
         ({"windows": []}, "no windows, and no dates that open"),
         ({"windows": [], "dates": {"2026-12-25": "closed"}}, "no windows, and no dates that open"),
-        ({"window": ["mon all day"]}, "unknown key 'window' (known: zone, windows, dates)"),
+        ({"window": ["mon all day"]}, "unknown key 'window' (known: zone, windows, except, closed, dates)"),
         ({"windows": None}, "windows: expected text or a list of texts, got None"),
         ({"windows": {"mon": "all day"}}, "windows: expected text or a list of texts"),
         ({"windows": ["mon all day"], "zone": 1}, "zone: expected a name"),
@@ -256,11 +256,94 @@ def test_hostile_toml_is_refused_like_any_other(tmp_path: Path, text: str) -> No
         ("[" * 100_000, "not JSON"),
         ('["mon all day"]', "expected a table, got list"),
         ("null", "expected a table, got NoneType"),
-        ('{"windows": ["mon 8-9"]}', "window 'mon 8-9': malformed time '8'"),
+        ('{"windows": ["mon 8-9x"]}', "window 'mon 8-9x': malformed time '9x'"),
     ],
 )
 def test_json_that_is_no_calendar_is_refused(text: str, cause: str) -> None:
     with pytest.raises(PlanError) as caught:
         weekly_from_json(text)
     assert str(caught.value).startswith("windows from the broker: ")
+    assert cause in str(caught.value)
+
+
+# --- what is left out, what is closed, and ranges of dates ------------------------------------------------------------
+
+
+def test_times_may_be_hours() -> None:
+    assert hours(weekly("mon 9-16", "tue 9:30-16")) == [(9, 16), (33.5, 40)]
+
+
+def excepting(windows: object, cuts: object, **more: object) -> Weekly:
+    return weekly_from_table({"windows": windows, "except": cuts, "zone": BRUSSELS} | more, "lab.toml")
+
+
+def test_what_is_excepted_is_cut_out_of_the_windows_of_every_week() -> None:
+    plan = excepting("mon-fri 08:00-18:00", ["tue 10-12", "fri 17-24"])
+    assert hours(plan) == [(8, 18), (32, 34), (36, 42), (56, 66), (80, 90), (104, 113)]
+    assert plan.describe() == "mon-fri 08:00-18:00, except tue 10-12, fri 17-24 (Europe/Brussels)"
+
+
+def test_what_is_excepted_is_cut_out_of_nights_too() -> None:
+    assert hours(excepting("mon 18-08", "tue 06-07")) == [(18, 30), (31, 32)]
+    assert hours(excepting("mon 18-08", "mon 22-06")) == [(18, 22), (30, 32)]
+    assert hours(excepting("mon 18-08", ["mon 22-06", "tue 05-08"])) == [(18, 22)], "exceptions may overlap"
+    assert hours(excepting("sun 18-08", "mon 00-01"), SUNDAY) == [(18, 24), (25, 32)]
+
+
+def test_of_a_date_nothing_is_excepted() -> None:
+    plan = excepting("mon 18-08", "tue 06-07", dates={"2026-11-17": "05:00-06:30"})
+    assert hours(plan) == [(18, 30.5), (31, 32)]
+
+
+@pytest.mark.parametrize(
+    ("windows", "cuts", "cause"),
+    [
+        ("mon 10-12", "mon 9-13", "no windows, and no dates that open"),
+        ("mon 10-12", "sometimes", "except 'sometimes': expected days and times"),
+        ("mon 10-12", 3, "except: expected text or a list of texts"),
+    ],
+)
+def test_an_exception_that_makes_no_sense_is_refused(windows: object, cuts: object, cause: str) -> None:
+    with pytest.raises(PlanError, match=cause):
+        excepting(windows, cuts)
+
+
+def test_what_is_closed_never_opens_unless_a_date_does() -> None:
+    plan = weekly_from_table({"closed": True}, "lab.toml")
+    assert (hours(plan), plan.over(at(MONDAY)), plan.describe()) == ([], True, "closed (local time)")
+    plan = weekly_from_table({"closed": True, "dates": {"2026-11-18": "all day"}, "zone": BRUSSELS}, "lab.toml")
+    assert hours(plan) == [(48, 72)]
+    with pytest.raises(PlanError, match="closed = true leaves nothing for windows and except"):
+        weekly_from_table({"closed": True, "windows": "mon 1-2"}, "lab.toml")
+    with pytest.raises(PlanError, match="closed: expected true or false, got 1"):
+        weekly_from_table({"closed": 1}, "lab.toml")
+
+
+def test_a_range_of_dates_is_each_of_its_dates() -> None:
+    plan = weekly("daily 10:00-11:00", dates={"2026-11-17..2026-11-19": "closed", "2026-11-21 .. 2026-11-22": "1-2"})
+    assert hours(plan) == [(10, 11), (106, 107), (121, 122), (145, 146)]
+
+
+def test_of_ranges_that_meet_the_shorter_one_counts() -> None:
+    dates: dict[str, object] = {
+        "2026-11-16..2026-11-22": "closed",
+        "2026-11-17": "1-2",
+        "2026-11-17..2026-11-18": "3-4",
+    }
+    assert hours(weekly("daily 10-11", dates=dates)) == [(25, 26), (51, 52)]
+
+
+@pytest.mark.parametrize(
+    ("dates", "cause"),
+    [
+        (["2026-11-17..2026-11-16"], "'2026-11-17..2026-11-16' ends before it starts"),
+        (["2026-11-17.."], "malformed date ''"),
+        (["2026-11-17..2026-11-18..2026-11-19"], "malformed date '2026-11-18..2026-11-19'"),
+        (["2026-11-16..2026-11-17", "2026-11-17..2026-11-18"], "2026-11-17 is both in '2026-11-16..2026-11-17' and in"),
+        (["2000-01-01..2999-12-31"], "more than 3,660 days"),
+    ],
+)
+def test_a_range_of_dates_that_makes_no_sense_is_refused(dates: list[str], cause: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        weekly("daily 10-11", dates=dict.fromkeys(dates, "closed"))
     assert cause in str(caught.value)

@@ -14,10 +14,10 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker import loop as loop_module
+from deskgrid.windows.weekly import DAY_NAMES
 from deskgrid.worker import link as link_module
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import Cycle, parse_until
-from deskgrid.worker.windows.weekly import DAY_NAMES
 from tests.executor.rig import alive, call, python_template, written
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import Client

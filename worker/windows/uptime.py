@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from deskgrid.durations import precise, read_duration
-from deskgrid.wire import WINDOWS_LIMIT
-from deskgrid.worker.windows.weekly import (
+from deskgrid.windows.weekly import (
     DAY_MIN,
     Calendar,
     PlanError,
@@ -35,7 +34,7 @@ from deskgrid.worker.windows.weekly import (
     reading,
     toml_table,
 )
-from deskgrid.worker.windows.windows_file import WindowsFile
+from deskgrid.wire import WINDOWS_LIMIT
 
 __all__ = [
     "COMING_S",
@@ -48,7 +47,6 @@ __all__ = [
     "Until",
     "UptimePlan",
     "Weekly",
-    "WindowsFile",
     "parse_until",
     "read_cycle",
     "read_windows",
@@ -341,7 +339,7 @@ def _check_pair(up: float, down: float, where: str) -> None:
 
 
 class Weekly:
-    """Weekly windows in local wall time with dated exceptions. See ``deskgrid.worker.windows.weekly`` for their rules.
+    """Weekly windows in local wall time with dated exceptions. See ``deskgrid.windows.weekly`` for their rules.
 
     A window counts for at most ``HORIZON_S``: a longer one, or one without end, has this much uptime, rolling
     forward.
@@ -409,7 +407,7 @@ def weekly_from_table(table: Mapping[str, object], where: str) -> Weekly:
 
 
 def weekly_from_json(text: str) -> Weekly:
-    """Return the weekly windows in JSON from ``WindowsFile.table_for``; PlanError if it is malformed."""
+    """Return the weekly windows in JSON from ``PlannedWindows.table_for``; PlanError if it is malformed."""
     where = "windows from the broker"
     try:
         table = json.loads(text)

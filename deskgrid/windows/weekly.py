@@ -4,8 +4,9 @@ A calendar is a table, read from a TOML file or received as JSON::
 
     zone = "Europe/Brussels"       # IANA name; without it, the zone of the machine that reads it
     windows = ["mon-fri 18:00-08:00", "sat-sun all day"]
+    except = ["tue 20-22"]         # not then, every week
     [dates]                        # exceptions: they replace the windows that start on that local date
-    "2026-12-25" = "all day"
+    "2026-12-24..2027-01-03" = "all day"
     "2026-12-24" = ["08:00-12:00", "13:00-20:00"]
     "2027-01-04" = "closed"
 
@@ -15,9 +16,11 @@ Rules:
    ``mon 18:00-08:00`` ends on Tuesday. Windows of one day may touch but not overlap. A window whose tail runs
    into the next day's windows is merged with them.
 2. Days are ``mon`` to ``sun``, lists (``mon,wed``), ranges, which may wrap (``fri-mon``), or ``daily``. Times
-   are ``HH:MM``; ``24:00`` may end a window.
-3. An exception replaces the windows that start on its date, and leaves the tail of the day before. Only
+   are ``HH:MM`` or ``HH``; ``24:00`` may end a window. What ``except`` lists is cut out of the windows of every
+   week. ``closed = true`` in the place of ``windows``: no week has any.
+3. A dated exception replaces the windows that start on its date, and leaves the tail of the day before. Only
    ``closed`` does more: that whole local date is closed, so a tail from the day before ends at its midnight.
+   Where dates and ranges of dates meet, the shorter one counts.
 4. A local time means the first instant at which the wall clock shows that time *or a later one*. So if clocks
    are set back, a time that comes twice is the first of the two. If clocks are set forward, a skipped time is
    the moment of the change, and a window wholly inside the skipped time does not take place. So
@@ -28,10 +31,11 @@ Rules:
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -44,8 +48,11 @@ CHUNK_DAYS = 15
 # The years that Windows' own calendar functions can compute; nobody plans a lab outside them.
 YEARS = range(2000, 3000)
 
-_KEYS = ("zone", "windows", "dates")
-_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})")
+# The dates of all exceptions of one table: ten years.
+DATES = 3_660
+
+_KEYS = ("zone", "windows", "except", "closed", "dates")
+_TIME = re.compile(r"([0-9]{1,2})(?::([0-9]{2}))?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 # Minutes after the local midnight of the day it starts on: 0 <= start < 1440, start < end <= start + 1440.
@@ -108,18 +115,20 @@ class Calendar:
     def windows(self, first: date, days: int) -> list[Window]:
         """Return the windows of ``days`` local dates from ``first``: merged, sorted, cut to these dates."""
         begin, finish = self.midnight(first), self.midnight(first + timedelta(days))
-        merged: list[Window] = []
+        found: list[Window] = []
         for number in range(-1, days):  # from the day before, whose tail may run in
             day = first + timedelta(number)
             for start, end in self._spans(day):
                 opening = max(first_instant(day, start, self.zone), begin)
-                closing = min(first_instant(day, end, self.zone), finish)
-                if opening >= closing:
-                    continue
-                if merged and opening <= merged[-1][1]:
-                    merged[-1] = (merged[-1][0], max(closing, merged[-1][1]))
-                else:
-                    merged.append((opening, closing))
+                found.append((opening, min(first_instant(day, end, self.zone), finish)))
+        merged: list[Window] = []
+        for opening, closing in sorted(found):  # the last part of a tail may open after the next day's first window
+            if opening >= closing:
+                continue
+            if merged and opening <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(closing, merged[-1][1]))
+            else:
+                merged.append((opening, closing))
         return merged
 
     def change(self, day: date, is_open: bool) -> float | None:
@@ -190,11 +199,18 @@ def calendar_from_table(table: Mapping[str, object], where: str) -> Calendar:
         if key not in _KEYS:
             raise PlanError(f"{where}: unknown key {key!r} (known: {', '.join(_KEYS)})")
     entries = _texts(table.get("windows", []), f"{where}: windows")
-    week = _week(entries, where)
+    cuts = _texts(table.get("except", []), f"{where}: except")
+    closed = table.get("closed", False)
+    if type(closed) is not bool:
+        raise PlanError(f"{where}: closed: expected true or false, got {closed!r}")
+    if closed and (entries or cuts):
+        raise PlanError(f"{where}: closed = true leaves nothing for windows and except: remove it, or these")
+    week = _without(_week(entries, where), _named_spans(cuts, f"{where}: except"))
     dates = _dates(table.get("dates", {}), where)
-    if not any(week) and not any(dates.values()):
-        raise PlanError(f"{where}: no windows, and no dates that open: this would never be up")
-    text = ", ".join(_tidy(entry) for entry in entries)
+    if not closed and not any(week) and not any(dates.values()):
+        raise PlanError(f"{where}: no windows, and no dates that open: if it is never to be up, write closed = true")
+    text = "closed" if closed else ", ".join(map(_tidy, entries))
+    text += f", except {', '.join(map(_tidy, cuts))}" if cuts else ""
     return Calendar(zone_named(table.get("zone"), where), week, dates, text)
 
 
@@ -232,19 +248,44 @@ def minute_of_day(text: str) -> int:
     """Return the minutes after midnight of ``HH:MM``, 0 to 1440 (``24:00``); PlanError if malformed."""
     match = _TIME.fullmatch(text.strip())
     if match:
-        hours, minutes = int(match[1]), int(match[2])
+        hours, minutes = int(match[1]), int(match[2] or 0)
         if minutes < 60 and hours * 60 + minutes <= DAY_MIN:
             return hours * 60 + minutes
     raise PlanError(f"malformed time {text.strip()!r}, expected HH:MM from 00:00 to 24:00")
 
 
-def _week(entries: Iterable[str], where: str) -> tuple[tuple[Span, ...], ...]:
+def _named_spans(entries: Iterable[str], where: str) -> list[list[tuple[Span, str]]]:
+    """Return the spans of seven days, Monday first, each with the entry that it comes from."""
     days: list[list[tuple[Span, str]]] = [[] for _ in DAY_NAMES]
     for entry in entries:
-        numbers, span = _entry(entry, f"{where}: window {entry!r}")
+        numbers, span = _entry(entry, f"{where} {entry!r}")
         for number in numbers:
             days[number].append((span, entry))
-    return tuple(_sorted_spans(day, f"{where}: {name}") for name, day in zip(DAY_NAMES, days, strict=True))
+    return days
+
+
+def _week(entries: Iterable[str], where: str) -> list[tuple[Span, ...]]:
+    days = _named_spans(entries, f"{where}: window")
+    return [_sorted_spans(day, f"{where}: {name}") for name, day in zip(DAY_NAMES, days, strict=True)]
+
+
+def _without(week: Sequence[Sequence[Span]], cuts: Sequence[list[tuple[Span, str]]]) -> tuple[tuple[Span, ...], ...]:
+    """Return the windows of a week without what is cut out of it, also of the tails that reach the next day."""
+    found = list[tuple[Span, ...]]()
+    for number, spans in enumerate(week):
+        left = list(spans)
+        for later in (-1, 0, 1):
+            for (start, end), _ in cuts[(number + later) % 7]:
+                cut = start + later * DAY_MIN, end + later * DAY_MIN
+                left = [part for span in left for part in _parts(span, cut)]
+        found.append(tuple(left))
+    return tuple(found)
+
+
+def _parts(span: Span, cut: Span) -> list[Span]:
+    """Return what is left of ``span`` without ``cut``. What begins after midnight still belongs to its day."""
+    parts = (span[0], min(span[1], cut[0])), (max(span[0], cut[1]), span[1])
+    return [part for part in parts if part[0] < part[1]]
 
 
 def _entry(entry: str, where: str) -> tuple[set[int], Span]:
@@ -302,7 +343,31 @@ def _sorted_spans(named: Iterable[tuple[Span, str]], where: str) -> tuple[Span, 
 def _dates(table: object, where: str) -> dict[date, tuple[Span, ...]]:
     if not isinstance(table, Mapping):
         raise PlanError(f"{where}: dates: expected a table of dates, got {table!r}")
-    return {_date(key, f"{where}: dates"): _date_spans(value, f"{where}: date {key!r}") for key, value in table.items()}
+    ranges = []
+    for key, value in table.items():
+        first, last = _range(key, f"{where}: dates")
+        ranges.append(((last - first).days + 1, first, key, _date_spans(value, f"{where}: date {key!r}")))
+    if sum(length for length, *_ in ranges) > DATES:
+        raise PlanError(f"{where}: dates: more than {DATES:,} days")
+    found: dict[date, tuple[Span, ...]] = {}
+    by: dict[date, tuple[int, str]] = {}
+    for length, first, key, spans in sorted(ranges, key=itemgetter(0)):
+        for day in (first + timedelta(number) for number in range(length)):
+            if day not in by:
+                by[day], found[day] = (length, key), spans
+            elif by[day][0] == length:
+                raise PlanError(f"{where}: dates: {day} is both in {by[day][1]!r} and in {key!r}, which is as long")
+    return found
+
+
+def _range(key: str, where: str) -> tuple[date, date]:
+    """Return the first and the last day of a date or of ``DATE..DATE``."""
+    start, dots, end = key.partition("..")
+    first = _date(start.strip(), where)
+    last = _date(end.strip(), where) if dots else first
+    if last < first:
+        raise PlanError(f"{where}: {key!r} ends before it starts")
+    return first, last
 
 
 def _date(key: str, where: str) -> date:

@@ -1,0 +1,67 @@
+"""The files in the broker's home that people change while it runs: what they say counts at once, if it is right. Pure.
+
+Rule 1: what a file said when it was last right is in the journal, so that a restart with a wrong file changes nothing.
+Rule 2: what is wrong with a file, or probably a mistake, stays in the status document until it is mended.
+"""
+
+from deskgrid.broker.model.state import BrokerState
+from deskgrid.broker.work.usage import Usage
+from deskgrid.broker.work.workers import WorkerSessions
+
+
+class HomeWatch:
+    """``windows.toml``, ``shares.toml`` and ``licences.toml``."""
+
+    def __init__(self, state: BrokerState, workers: WorkerSessions, usage: Usage) -> None:
+        self._state = state
+        self._workers = workers
+        self._usage = usage
+        self._files = state.windows_file, state.shares_file, state.licences_file
+        self._kept: dict[str, str | None] = {}
+        self._changes = -1
+
+    def restore(self) -> None:
+        """Begin with what the files said before a restart."""
+        self._kept = self._state.journal.recovery.home_files()
+        for file in self._files:
+            if file.name in self._kept:
+                file.restore(self._kept[file.name])
+
+    def look(self, now: float) -> None:
+        """Read the files that have changed, and pass on what they say."""
+        state = self._state
+        for file in self._files:
+            if file.refresh():
+                self._changes = -1
+                if file is state.windows_file:
+                    self._workers.send_windows()
+                    state.note("windows-file", in_force=state.windows_file.content.describe())
+                else:
+                    self._usage.arrange(now)
+                    shares, licences = self._usage.describe()
+                    state.note("home-files", shares=shares, licences=licences)
+        if state.disk.state != "full":
+            self._keep()
+        if self._changes != self._workers.changes:
+            self._changes = self._workers.changes
+            self._find_problems()
+
+    def _keep(self) -> None:
+        """Record what has changed."""
+        for file in self._files:
+            if not file.problem and (file.name not in self._kept or self._kept[file.name] != file.text):
+                self._state.journal.keep_file(file.name, file.text)
+                self._kept[file.name] = file.text
+
+    def _find_problems(self) -> None:
+        state = self._state
+        wrong = [file.problem for file in self._files if file.problem]
+        pcs = set(self._workers.pcs())
+        if state.credentials is not None:
+            pcs |= {known.credential.name for known in state.credentials.rows() if known.credential.role == "worker"}
+        doubtful = state.windows_file.content.warnings(pcs, self._workers.unplanned())
+        for event, texts in (("home-file-wrong", wrong), ("home-file-doubtful", doubtful)):
+            for text in texts:
+                if text not in state.problems:
+                    state.note(event, reason=text)
+        state.problems = wrong + doubtful

@@ -1,0 +1,93 @@
+"""A TOML file in the broker's home that people may change while the broker runs.
+
+Rule 1: a file that is wrong does not count: what it said when it was last right stays in force, also across a restart.
+Rule 2: nobody is to wait for a file: what is not a regular file, or is too large, is wrong.
+"""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from deskgrid.file_stamp import Stamp, stamp_of
+
+# No message is handled while the broker reads a file: some 25 ms for this many bytes of shares.
+FILE_BYTES = 64 * 2**10
+# Of what is wrong, for people: it may quote the file.
+PROBLEM_CHARACTERS = 400
+
+Content = TypeVar("Content")
+
+
+class HomeFile(Generic[Content]):
+    """One file. ``content`` and ``text``: what it said when it was last right; the text is None if there was no file.
+
+    ``problem``: why what is there now does not count, and what does, in one sentence; empty if it counts.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        read: Callable[[dict[str, Any]], Content],
+        *,
+        unknown: tuple[Content, str] | None = None,
+        limit: int = FILE_BYTES,
+    ) -> None:
+        """``read`` makes the content of the file's table, which is empty if there is no file; it raises ValueError.
+
+        ``unknown``: the content if the file is wrong and nothing is known of an earlier one, and what this means, for
+        people; by default, it is as without a file. ``limit``: the most bytes.
+        """
+        self.name = path.name
+        self._path = path
+        self._read = read
+        self._limit = limit
+        self._stamp: Stamp | None = None
+        self.content = read({})
+        self._unknown = unknown or (self.content, "it is as if there were no file")
+        self.text: str | None = None
+        self.problem = ""
+        self._was_right = False
+
+    def restore(self, text: str | None) -> None:
+        """Begin with what the file said when it was last right, before a restart."""
+        if self._was_right:
+            return
+        try:
+            self.content = self._read({} if text is None else tomllib.loads(text))
+        except (ValueError, RecursionError):  # an earlier version could read it
+            return
+        self.text = text
+        self._was_right = True
+
+    def refresh(self) -> bool:
+        """Read the file again if it has changed, come or gone; return whether its content or problem is another one."""
+        stamp = stamp_of(self._path)
+        if stamp == self._stamp and (self._was_right or self.problem):
+            return False
+        self._stamp = stamp  # before reading: a change while we read has another stamp and is seen next time
+        before = self.content, self.problem
+        try:
+            text = None if stamp is None else self._read_text(stamp)
+            self.content = self._read({} if text is None else tomllib.loads(text))
+            self.text, self.problem, self._was_right = text, "", True
+        except (ValueError, RecursionError) as error:
+            if self._was_right:
+                counts = "what it said before still counts"
+            else:
+                self.content, counts = self._unknown
+            self.problem = f"{self.name}: {str(error)[:PROBLEM_CHARACTERS]}; {counts}"
+        return before != (self.content, self.problem)
+
+    def _read_text(self, stamp: Stamp) -> str:
+        if stamp[1] > self._limit:
+            raise ValueError(f"it has {stamp[1]:,} bytes; the limit is {self._limit:,}")
+        try:
+            if not self._path.is_file():
+                raise ValueError("it is not a file")
+            with self._path.open("rb") as file:
+                return file.read(self._limit + 1).decode("utf-8-sig")
+        except OSError as error:
+            raise ValueError(f"it cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"it is not text in UTF-8: {error}") from error

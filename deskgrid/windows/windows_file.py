@@ -1,0 +1,171 @@
+"""The broker's ``HOME/windows.toml``: weekly windows for workers, by patterns of their names.
+
+With it, nobody has to edit a file on forty PCs. A worker without windows of its own gets, as JSON, the table of
+the first pattern that matches its name. ``deskgrid.windows.weekly`` describes the tables::
+
+    zone = "Europe/Brussels"       # for the tables that name none; without it, each worker's own zone
+    ["lab3-*"]
+    windows = ["mon-fri 18:00-08:00", "sat-sun all day"]
+    ["lab3-*".dates]
+    "2026-12-25" = "all day"
+    ["lab4-*"]
+    windows = "daily 20:00-07:00"
+    [rest]                         # all others; without this table, they are always there
+    closed = true
+
+Patterns are those of ``fnmatch``, and are tried in the order of the file. As in names of hosts, case does not matter.
+"""
+
+import fnmatch
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deskgrid.home_file import HomeFile
+from deskgrid.wire.limits import TABLE_BYTES
+
+WINDOWS = "windows.toml"
+# A table of 500 patterns with windows and exceptions of their own.
+WINDOWS_BYTES = 2**20
+# The table of all names that no pattern matches.
+REST = "rest"
+# Names in one warning.
+NAMED = 5
+# Names that are tried at most, to see whether one pattern matches whatever another does.
+SAMPLES = 1_000
+
+
+class PatternTable(NamedTuple):
+    """The windows of names that match ``pattern``: as JSON, and for people."""
+
+    pattern: str
+    table: str
+    said: str
+    expression: re.Pattern[str]
+
+    def matches(self, name: str) -> bool:
+        """Return whether the pattern matches a name."""
+        return self.expression.match(name.lower()) is not None
+
+
+class PlannedWindows(NamedTuple):
+    """What the file says. ``rest``: the table of all names that no pattern matches; None: they have no windows.
+
+    ``shadowed``: patterns that are never used, each after the pattern that matches all its names before it does.
+    """
+
+    tables: tuple[PatternTable, ...] = ()
+    rest: PatternTable | None = None
+    shadowed: tuple[tuple[str, str], ...] = ()
+
+    def table_for(self, name: str) -> str | None:
+        """Return the table of the first pattern that matches a worker's ``name``, as JSON, or None."""
+        found = self._first(name) or self.rest
+        return None if found is None else found.table
+
+    def describe(self) -> str:
+        """Return what was read, in one line for people: ``[lab3-*] daily 20:00-07:00 (local time)``."""
+        every = [*self.tables, self.rest] if self.rest else self.tables
+        return " ".join(f"[{each.pattern}] {each.said}" for each in every) or "no windows"
+
+    def warnings(self, pcs: Iterable[str], unplanned: Collection[str]) -> list[str]:
+        """Return what is probably a mistake, each in one sentence.
+
+        ``pcs``: the names of all PCs that are known; while there are none, no pattern is said to match none.
+        ``unplanned``: the workers that are taken to be always there, because nothing says when they are.
+        """
+        found = [
+            f"{WINDOWS}: [{later}] is never used: [{first}] above it matches first" for first, later in self.shadowed
+        ]
+        if used := {table.pattern if (table := self._first(name)) else "" for name in pcs}:
+            used |= {later for _, later in self.shadowed}
+            unused = [each.pattern for each in self.tables if each.pattern not in used]
+            found += [f"{WINDOWS}: no PC has a name like {_listed(unused)}"] if unused else []
+        if self.tables and unplanned:
+            hint = "add a pattern, or [rest] with closed = true"
+            found.append(f"{WINDOWS} has no windows for {_listed(sorted(unplanned))}: taken to be always there; {hint}")
+        return found
+
+    def _first(self, name: str) -> PatternTable | None:
+        return next((each for each in self.tables if each.matches(name)), None)
+
+
+NOTHING = PlannedWindows()
+
+
+def windows_file(home: Path) -> HomeFile[PlannedWindows]:
+    """Return the file in the home of a broker. If it is wrong, and no earlier one is known, all PCs are closed."""
+    expression = _expression("*")
+    closed = PlannedWindows(rest=PatternTable(REST, '{"closed": true}', "closed", expression))
+    means = "until it is right, PCs without windows of their own are closed"
+    return HomeFile(home / WINDOWS, read_tables, unknown=(closed, means), limit=WINDOWS_BYTES)
+
+
+def read_tables(top: Mapping[str, Any]) -> PlannedWindows:
+    """Return what the table of the file says. Raises PlanError."""
+    if not top:
+        return NOTHING
+    from deskgrid.windows.weekly import zone_named  # most grids have no such file
+
+    zone = top.get("zone")
+    zone_named(zone, "zone")
+    tables = [_read(name, table, zone) for name, table in top.items() if name not in ("zone", REST)]
+    rest = _read(REST, top[REST], zone) if REST in top else None
+    return PlannedWindows(tuple(tables), rest, _shadowed(tables))
+
+
+def _read(pattern: str, table: object, zone: object) -> PatternTable:
+    from deskgrid.windows.weekly import PlanError, calendar_from_table
+
+    if not isinstance(table, Mapping):
+        raise PlanError(f'{pattern!r:.80}: expected zone, or a table for a pattern such as ["lab3-*"]')
+    whole = dict(table) if zone is None else {"zone": zone, **table}
+    calendar = calendar_from_table(whole, f"[{pattern!r:.80}]")
+    text = json.dumps(whole)
+    if len(text) > TABLE_BYTES:
+        raise PlanError(f"{pattern!r:.80}: {len(text):,} bytes as JSON; the limit is {TABLE_BYTES:,}")
+    return PatternTable(pattern, text, calendar.describe(), _expression(pattern))
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern.lower()))
+
+
+def _shadowed(tables: Iterable[PatternTable]) -> tuple[tuple[str, str], ...]:
+    found = list[tuple[str, str]]()
+    before = list[PatternTable]()
+    for later in tables:
+        names = _samples(later.pattern.lower())
+        first = next((each for each in before if names and all(map(each.matches, names))), None)
+        found += [(first.pattern, later.pattern)] if first else []
+        before.append(later)
+    return tuple(found)
+
+
+def _samples(pattern: str) -> list[str]:
+    """Return names that ``pattern`` matches, such that what matches all of them matches all that it matches.
+
+    They have nothing, one and many odd characters in the place of a star, and each character that brackets can stand
+    for. Without a result, they would be too many.
+    """
+    found = [""]
+    for part in re.findall(r"\*|\[!?\]?[^]]*\]|.", pattern, re.DOTALL):
+        if part == "*":
+            each = ["", "\x01", "\x02" * 300]
+        elif part == "?":
+            each = ["\x01"]
+        elif len(part) > 1:
+            each = [character for character in map(chr, range(1, 128)) if fnmatch.fnmatchcase(character, part)]
+        else:
+            each = [part]
+        if len(found) * len(each) > SAMPLES:
+            return []
+        found = [name + more for name in found for more in each]
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
