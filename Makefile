@@ -29,10 +29,12 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick cover soak machines windows clients bench bench-scale bench-peers profile check docs types pictures format lock clean
+.PHONY: help ready demo test quick cover soak machines windows clients bench bench-scale bench-peers profile check docs types pictures format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+ready: $(READY) # the environment in which the others run
 
 demo: $(READY) ## a broker, four workers that come and go, and a real bag of tasks, in under two minutes
 	$(BIN)/deskgrid demo $(ARGS)
