@@ -60,8 +60,10 @@ class HomeWatch:
         if state.credentials is not None:
             pcs |= {known.credential.name for known in state.credentials.rows() if known.credential.role == "worker"}
         doubtful = state.windows_file.content.warnings(pcs, self._workers.unplanned())
-        for event, texts in (("home-file-wrong", wrong), ("home-file-doubtful", doubtful)):
-            for text in texts:
-                if text not in state.problems:
-                    state.note(event, reason=text)
+        for text in wrong:
+            if text not in state.problems:
+                state.note("home-file-wrong", reason=text)
+        for text in doubtful:
+            if text not in state.problems:
+                state.note("home-file-doubtful", reason=text)
         state.problems = wrong + doubtful

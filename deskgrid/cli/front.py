@@ -30,6 +30,7 @@ COMMANDS = {
         ("doctor", "deskgrid.cli.doctor:doctor", "Say what is wrong with this PC, and what to do."),
         ("drain", "deskgrid.cli.draining:drain", "Give PCs no more work, before you repair or switch them off."),
         ("presence", "deskgrid.cli.presence:presence", "Tell this PC's workers when you use it."),
+        ("windows", "deskgrid.cli.windows:windows", "Check a file of windows, or show the coming weeks."),
         ("keys", "deskgrid.cli.keys:keys", "Manage the keys of people and PCs."),
     ),
     "Submit work": (

@@ -51,7 +51,8 @@ YEARS = range(2000, 3000)
 # The dates of all exceptions of one table: ten years.
 DATES = 3_660
 
-_KEYS = ("zone", "windows", "except", "closed", "dates")
+# What a table may have.
+KEYS = ("zone", "windows", "except", "closed", "dates")
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-9]{2}))?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -196,8 +197,8 @@ def calendar_from_table(table: Mapping[str, object], where: str) -> Calendar:
     Raises PlanError for anything that the module's rules do not allow, and for a calendar that never opens.
     """
     for key in table:
-        if key not in _KEYS:
-            raise PlanError(f"{where}: unknown key {key!r} (known: {', '.join(_KEYS)})")
+        if key not in KEYS:
+            raise PlanError(f"{where}: unknown key {key!r} (known: {', '.join(KEYS)})")
     entries = _texts(table.get("windows", []), f"{where}: windows")
     cuts = _texts(table.get("except", []), f"{where}: except")
     closed = table.get("closed", False)

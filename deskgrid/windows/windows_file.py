@@ -129,6 +129,11 @@ def _read(pattern: str, table: object, zone: object) -> PatternTable:
     return PatternTable(pattern, text, calendar.describe(), _expression(pattern))
 
 
+def pattern_matches(pattern: str, name: str) -> bool:
+    """Return whether a pattern matches a name; case does not matter."""
+    return _expression(pattern).match(name.lower()) is not None
+
+
 def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(pattern.lower()))
 

@@ -216,8 +216,6 @@ KNOWN = {
     "worker/windows/alarm.py:_WatchedBoundary.__init__": ("replace", NO_PATH),
     "worker/windows/uptime.py:read_cycle": ("read_text", OWNER),
     "worker/windows/uptime.py:read_windows": ("read_text", OWNER),
-    "deskgrid/windows/weekly.py:read_text": ("read_text", OWNER),
-    "deskgrid/windows/windows_file.py:WindowsFile._read": ("read_text", OWNER),
 }
 
 

@@ -244,7 +244,7 @@ def test_a_bag_ends_later_if_it_waits_for_a_licence_and_never_if_the_grid_has_to
     file = tmp_path / LICENCES
     file.write_text("matlab = 2\n")
     office = open_office()
-    office.sessions.usage.refresh(office.now)
+    office.sessions.home_watch.look(office.now)
     client = office.client()
     joined(office, slots=4)
     bags = [
@@ -255,7 +255,7 @@ def test_a_bag_ends_later_if_it_waits_for_a_licence_and_never_if_the_grid_has_to
     assert client.ask("eta", bag=bags[1])["median_s"] > 500.0
     file.write_text("matlab = 1\n")
     office.now += 2 * KEEP_S
-    office.sessions.usage.refresh(office.now)
+    office.sessions.home_watch.look(office.now)
     assert client.ask("eta", bag=bags[0])["median_s"] > 380.0
     assert why(client, bags[1]) == "each task needs 2 of licence matlab, and this grid has 1"
 

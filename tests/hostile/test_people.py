@@ -90,7 +90,7 @@ def test_a_licence_of_a_cancelled_task_is_free_when_its_pc_has_stopped_it_or_its
 ) -> None:
     (tmp_path / LICENCES).write_text("lic = 1\n")
     office = Office(tmp_path)
-    office.sessions.usage.refresh(office.now)
+    office.sessions.home_watch.look(office.now)
     client, names = office.client(), ("pc1", "pc2")
     pcs = [office.worker(name) for name in names]
     for pc in pcs:
@@ -140,7 +140,7 @@ def test_the_licences_of_tasks_that_a_silent_pc_was_sent_ahead_are_in_use_until_
 ) -> None:
     (tmp_path / LICENCES).write_text("lic = 2\n")
     office = Office(tmp_path)
-    office.sessions.usage.refresh(office.now)
+    office.sessions.home_watch.look(office.now)
     client, silent = office.client(), office.worker("silent")
     silent.join()
     client.submit([b""], runtime=0.1)
@@ -167,7 +167,7 @@ class Storm:
     def __init__(self, home: Path, seed: int) -> None:
         (home / LICENCES).write_text(f"lic = {TOTAL}\n")
         self.office, self.dice, self.step, self.most = Office(home), random.Random(seed), 0, 0
-        self.office.sessions.usage.refresh(self.office.now)
+        self.office.sessions.home_watch.look(self.office.now)
         self.client = self.office.client()
         self.pcs = dict[str, BareWorker]()
         self.running, self.gone = dict[str, dict[Attempt, wire.Work]](), dict[str, float]()

@@ -266,7 +266,7 @@ def people(seed: int, home: Path) -> None:
     """A pause, a licence that is in use, and what people used survive the broker; limits and turns are kept."""
     (home / LICENCES).write_text("matlab = 1\n", encoding="utf-8")
     with closing(Office(home)) as office:
-        office.sessions.usage.refresh(office.now)
+        office.sessions.home_watch.look(office.now)
         ann, pc = office.client(Credential("ann", "submitter")), office.worker("pc1")
         pc.join()
         before = ann.submit([b"before"], runtime=0.6)
@@ -285,7 +285,7 @@ def people(seed: int, home: Path) -> None:
         office.now += 2.0
         office.settle()
     with closing(Office(home)) as office:
-        office.sessions.usage.refresh(office.now)
+        office.sessions.home_watch.look(office.now)
         ann = office.client(Credential("ann", "submitter"))
         other = office.worker("pc2")
         other.join(slots=3)

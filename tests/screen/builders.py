@@ -1,6 +1,6 @@
 """Snapshots as a broker would send them, built from what a test is about."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -206,6 +206,7 @@ def snapshot(
     priority: int = 0,
     encrypted: bool = True,
     address: str = "lab-server.example:7077",
+    problems: Sequence[str] = (),
 ) -> StatusDocument:
     """A grid; without workers and bags unless they are given."""
     return StatusDocument(
@@ -222,6 +223,7 @@ def snapshot(
             "clients": 3,
             "disk": "ok",
             "disk_note": "",
+            "problems": list(problems),
         },
         totals=totals_of(workers or [], bags or []),
         workers=workers or [],

@@ -399,6 +399,12 @@ def test_a_broker_whose_disk_is_full_says_so_before_all_else(state: str, said: s
     assert f"{said}, new submissions" in " ".join(lines(seen, width)[:2])
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_is_wrong_with_a_file_in_the_brokers_home_is_said_before_all_else(width: int) -> None:
+    problem = "windows.toml: line 3; what it said before still counts"
+    assert problem in " ".join(" ".join(lines(snapshot(problems=[problem]), width)[:4]).split())
+
+
 def test_a_worker_that_quarantine_says_why_and_until_when_and_is_shown_first() -> None:
     sick = worker("lab3-99", note="in quarantine: 3 crashes in a row")
     found = lines(snapshot([*(worker(f"lab3-{number:02}") for number in range(40)), sick]), 100, 24)

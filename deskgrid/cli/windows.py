@@ -1,0 +1,182 @@
+"""``deskgrid windows``: what a file of windows says, and the coming weeks as bars."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import click
+
+from deskgrid.cli.base import default_home, expanded, join_option, open_grid, say
+from deskgrid.lazy_commands import LazyGroup
+from deskgrid.option_types import Refusal
+
+if TYPE_CHECKING:
+    from deskgrid.windows.weekly import Calendar
+    from deskgrid.wire.status import WorkerState
+
+# A cell of a bar is half an hour.
+CELL_MIN = 30
+CELLS = 24 * 60 // CELL_MIN
+# Full, in part, and closed; for what takes only ASCII, too.
+GLYPHS, ASCII = "█▄·", "#+."
+WEEK_DAYS = 7
+# PCs that are named before a bar.
+NAMED = 8
+
+
+class Planned(NamedTuple):
+    """Whose windows, what they are in words, and when they are open: POSIX seconds, before ``until``."""
+
+    whose: str
+    said: str
+    zone: ZoneInfo | None
+    spans: Sequence[tuple[float, float]]
+    until: float
+
+
+@click.group(cls=LazyGroup)
+def windows() -> None:
+    """Check a file of windows, or show the coming weeks.
+
+    The page "Plan weekly windows" says what a file may say.
+    """
+
+
+@windows.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def check(*, file: Path | None) -> None:
+    """Check FILE: the broker's windows.toml, or a file for one PC [default: windows.toml in this machine's home].
+
+    It prints what the file means. What is probably a mistake follows on stderr. The broker checks its file in the same
+    way when you save it, and also says which patterns match no PC.
+    """
+    tables, doubts = _read(file)
+    for whose, calendar in tables:
+        say(f"{whose}{calendar.describe()}")
+    for doubt in doubts:
+        say(f"deskgrid: {doubt}", err=True)
+
+
+@windows.command(short_help="Show the coming weeks as bars.")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--week", is_flag=True, help="Show one week [default: two, if you name FILE].")
+@click.option("--on", "pc", metavar="PC", help="Show only this PC's windows.")
+@join_option
+def show(*, file: Path | None, week: bool, pc: str | None, join: str | None) -> None:
+    """Show when PCs are there: from FILE, or without it from the grid, where PCs announce the coming week.
+
+    Each line is a day, and each cell half an hour of it.
+    """
+    if file is not None:
+        if join is not None:
+            raise click.UsageError("give FILE or --join, not both", click.get_current_context())
+        found = list(_from_file(file, pc, WEEK_DAYS if week else 2 * WEEK_DAYS))
+    else:
+        with open_grid(join) as grid:
+            found = list(_from_grid(grid.status()["workers"], pc))
+        if not found:
+            raise Refusal(f"no PC is called {pc}" if pc else "the grid has no PCs yet")
+    for number, planned in enumerate(found):
+        if number:
+            say("")
+        for line in _bars(planned):
+            say(line)
+
+
+def _read(file: Path | None) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
+    """Return whose calendars a file has, and what is probably a mistake. Raises `Refusal`."""
+    from deskgrid.home_file import HomeFile
+    from deskgrid.windows.weekly import KEYS, calendar_from_table
+    from deskgrid.windows.windows_file import WINDOWS, WINDOWS_BYTES, read_tables
+
+    path = expanded(default_home() / WINDOWS if file is None else file)
+    if not path.exists():
+        raise Refusal(f"{path}: there is no such file")
+
+    def read(top: dict[str, Any]) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
+        if any(not isinstance(top.get(key, {}), dict) for key in KEYS if key != "zone") or "dates" in top:
+            return [("", calendar_from_table(top, "this PC"))], []
+        planned = read_tables(top)
+        every = [*planned.tables, *([planned.rest] if planned.rest else [])]
+        calendars = [
+            (f"[{each.pattern}] ", calendar_from_table(json.loads(each.table), each.pattern)) for each in every
+        ]
+        return calendars, planned.warnings([], [])
+
+    home_file = HomeFile(path, lambda top: read(top) if top else ([], []), limit=WINDOWS_BYTES)
+    home_file.refresh()
+    if home_file.problem:
+        raise Refusal(f"{path.parent / home_file.problem.partition('; ')[0]}")
+    return home_file.content
+
+
+def _from_file(file: Path, pc: str | None, days: int) -> Iterator[Planned]:
+    from deskgrid.windows.windows_file import REST, pattern_matches
+
+    tables, _ = _read(file)
+    if pc is not None:
+        every = [(whose, each) for whose, each in tables if not whose or pattern_matches(whose[1:-2], pc)]
+        every = every[:1] or [(whose, each) for whose, each in tables if whose == f"[{REST}] "]
+        if not every:
+            raise Refusal(f"{file}: no pattern matches {pc}: it is taken to be always there")
+        tables = every
+    now = time.time()
+    for whose, calendar in tables:
+        first = calendar.day_of(now)
+        until = calendar.midnight(first + timedelta(days))
+        yield Planned(whose, calendar.describe(), calendar.zone, calendar.windows(first, days), until)
+
+
+def _from_grid(workers: Iterable["WorkerState"], pc: str | None) -> Iterator[Planned]:
+    """Yield the windows that PCs have announced, those that are the same together."""
+    now = time.time()
+    same: dict[tuple[str, tuple[tuple[int, int], ...]], list[WorkerState]] = {}
+    for worker in workers:
+        if pc is None or pc.lower() in (worker["name"].lower(), worker["pc"].lower()):
+            spans = tuple((round(starts / 60), round((starts + lasts) / 60)) for starts, lasts in worker["windows"])
+            same.setdefault((worker["plan"], spans), []).append(worker)
+    for (plan, _), some in same.items():
+        names = [worker["name"] for worker in some]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        left_s = some[0]["uptime_s"]
+        open_now = [(now, now + min(left_s, WEEK_DAYS * 86_400.0))] if left_s else []
+        coming = [(now + starts, now + starts + lasts) for starts, lasts in some[0]["windows"]]
+        until = now + WEEK_DAYS * 86_400.0 if left_s is not None else 0.0
+        yield Planned(f"{', '.join(names[:NAMED])}{more}: ", plan, None, open_now + coming, until)
+
+
+def _bars(planned: Planned) -> Iterator[str]:
+    """Yield the lines of one plan: a title, the hours, and a bar for each day that begins before its end."""
+    from deskgrid.windows.weekly import first_instant, reading
+
+    yield f"{planned.whose}{planned.said}"
+    day = reading(time.time(), planned.zone).date()
+    glyphs = GLYPHS if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" else ASCII
+    if first_instant(day, 0, planned.zone) >= planned.until:
+        return
+    yield (" " * 18 + "".join([f"{hour:<6}" for hour in range(0, 24, 3)])).rstrip()
+    while (begins := first_instant(day, 0, planned.zone)) < planned.until:
+        edges = [first_instant(day, minute, planned.zone) for minute in range(0, 24 * 60 + 1, CELL_MIN)]
+        cells = ""
+        for start, end in pairwise(edges):
+            open_s = _overlap(planned.spans, start, end)
+            cells += glyphs[2 if not open_s else 0 if open_s >= end - start - 1.0 else 1]
+        hours = _overlap(planned.spans, begins, edges[-1]) / 3600
+        yield f"  {_named(day)}  {cells}  {hours:.3g} h"
+        day += timedelta(1)
+
+
+def _overlap(spans: Iterable[tuple[float, float]], start: float, end: float) -> float:
+    return sum(max(0.0, min(closing, end) - max(opening, start)) for opening, closing in spans)
+
+
+def _named(day: date) -> str:
+    from deskgrid.windows.weekly import DAY_NAMES
+
+    return f"{DAY_NAMES[day.weekday()]} {day.isoformat()}"
