@@ -96,14 +96,18 @@ class Overview:
         occupancy = yield from self._occupancy.get(self._state.now)
         return self._row(bag, occupancy)
 
-    def page(self, after: int) -> Slices:
-        """A page of bags in the order of their submission; ``after``: the number that came with the previous page."""
+    def page(self, after: int, owner: str | None = None) -> Slices:
+        """A page of bags in the order of their submission, all or only those of an owner.
+
+        ``after``: the number that came with the previous page.
+        """
         yield from self._etas.glance()
         occupancy = yield from self._occupancy.get(self._state.now)
         bags = self._state.book.by_number
         numbers = list(bags)
         start = bisect_right(numbers, after)
-        rows = [self._row(bags[number], occupancy) for number in numbers[start : start + PAGE]]
+        some = [bags[number] for number in numbers[start : start + PAGE]]
+        rows = [self._row(bag, occupancy) for bag in some if owner in (None, bag.row.owner)]
         yield ROW_UNITS * len(rows)
         return {"bags": rows, "after": numbers[start + PAGE - 1] if start + PAGE < len(numbers) else None}
 

@@ -107,7 +107,7 @@ class Queries:
             "events all": lambda args, who: self._state.events.page(
                 args["after"] or 0, self._state.now, everything=True
             ),
-            "bags": lambda args, who: overview.page(args["after"] or 0),
+            "bags": lambda args, who: overview.page(args["after"] or 0, who.name if args["mine"] else None),
             "shares": lambda args, who: usage.shares(),
             "systems": lambda args, who: self.environment_list.systems(),
             "environments": lambda args, who: self.environment_list.rows(who),

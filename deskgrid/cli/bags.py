@@ -383,7 +383,7 @@ def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None
     """Delete each BAG with its results and logs. All its tasks must have ended."""
     if not bag_ids and not learned:
         raise click.UsageError("name a bag, or give --learned")
-    with open_grid(join, admin=learned) as grid:
+    with open_grid(join) as grid:
         bags = _all_attached(grid, bag_ids, "forgotten")
         if learned:  # first, because it is refused to all but admins: then no bag is deleted either
             grid.forget_learned()

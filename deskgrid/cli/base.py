@@ -90,22 +90,25 @@ def when_interrupted(said: str) -> Iterator[None]:
 
 
 @contextmanager
-def open_grid(join: str | None, *, admin: bool = False) -> Iterator["Grid"]:
-    """Open the grid of ``join`` or, without it, the grid that `Grid` finds by itself."""
+def open_grid(join: str | None, *, submits: bool = False) -> Iterator["Grid"]:
+    """Open the grid of ``join`` or, without it, the grid that `Grid` finds by itself.
+
+    Whoever can read the home of this machine's broker is its admin, unless the command ``submits``.
+    """
     from deskgrid.client.discovery import admin_line
     from deskgrid.client.grid import Grid
 
-    with _refusals(), Grid(str(admin_line(join)) if admin else join) as grid:
+    with _refusals(), Grid(join if submits else str(admin_line(join))) as grid:
         yield grid
 
 
 @contextmanager
-def open_link(join: str | None, *, admin: bool = False) -> Iterator["Link"]:
+def open_link(join: str | None) -> Iterator["Link"]:
     """Open a connection, as `open_grid` does, for questions that `Grid` has no method for."""
-    from deskgrid.client.discovery import admin_line, client_line
+    from deskgrid.client.discovery import admin_line
     from deskgrid.client.link import Link
 
-    with _refusals(), closing(Link(admin_line(join) if admin else client_line(join))) as link:
+    with _refusals(), closing(Link(admin_line(join))) as link:
         link.open()
         yield link
 

@@ -39,7 +39,7 @@ def drain(*, pcs: tuple[str, ...], until: str | None, now: bool, undo: bool, joi
     if not pcs and (undo or now or until is not None):
         raise click.UsageError("name a PC, or give a pattern such as 'lab3-*'", click.get_current_context())
     seconds = None if until is None else _seconds(until)
-    with open_link(join, admin=bool(pcs)) as link:
+    with open_link(join) as link:
         if not pcs:
             _list(ask(link, "drains", {})["drains"])
         elif undo:

@@ -1,24 +1,25 @@
-"""``deskgrid status``, ``bags`` and ``policy``: commands for the grid as a whole."""
+"""``deskgrid status``, ``workers``, ``bags``, ``shares`` and ``policy``: commands for the grid as a whole."""
 
 import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deskgrid.cli.base import join_option, open_grid, open_link, say, table
 from deskgrid.durations import duration
-from deskgrid.option_types import key_values
+from deskgrid.option_types import Refusal, Seconds, key_values
 from deskgrid.wire import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deskgrid.wire.status import BagState, StatusDocument
+    from deskgrid.wire.status import BagState, StatusDocument, WorkerState
 
 
 @click.command()
@@ -79,14 +80,36 @@ def _silent(name: str) -> Iterator[None]:
 
 
 @click.command()
+@click.option("--mine", is_flag=True, help="Only bags that were submitted with your key.")
+@click.option(
+    "--state", type=click.Choice(["unfinished", "ended", "failed", "paused"]), help="failed: some of its tasks failed."
+)
+@click.option("--since", type=Seconds(positive=True), help="Only bags submitted at most this long ago, such as 2h.")
+@click.option("--name", "pattern", metavar="PATTERN", help="Only bags with such a name, as in 'sweep-*'.")
 @join_option
-def bags(*, join: str | None) -> None:
+def bags(*, mine: bool, state: str | None, since: float | None, pattern: str | None, join: str | None) -> None:
     """List the bags on the broker, oldest first, including bags that have ended.
 
     If the terminal is too narrow for all columns, some are left out.
     """
-    with open_grid(join) as grid:
-        found = grid.bags()
+    from deskgrid.screen.bag_rows import complete
+
+    with open_grid(join, submits=mine) as grid:
+        found = grid.bags(mine=mine)
+    states: dict[str | None, Callable[[BagState], bool]] = {
+        None: lambda bag: True,
+        "unfinished": lambda bag: not complete(bag),
+        "ended": complete,
+        "failed": lambda bag: bag["failed"] > 0,
+        "paused": lambda bag: bag["paused"],
+    }
+    found = [
+        bag
+        for bag in found
+        if states[state](bag)
+        and (since is None or bag["age_s"] <= since)
+        and (pattern is None or fnmatchcase(bag["name"], pattern))
+    ]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in fitted_table([_TITLES, *map(_cells, found)], width):
         say(line)
@@ -126,6 +149,49 @@ def _cells(bag: "BagState") -> tuple[str, ...]:
 
 
 @click.command()
+@click.argument("patterns", metavar="[PC|PATTERN]...", nargs=-1)
+@join_option
+def workers(*, patterns: tuple[str, ...], join: str | None) -> None:
+    """List the workers that the broker knows, by name: whether they are there, until when, and what they do.
+
+    PATTERN is as in windows.toml, such as 'lab3-*'; quote it, and case does not matter. What is wrong with a worker
+    follows on stderr.
+    """
+    from deskgrid.windows.windows_file import pattern_matches
+
+    with open_grid(join) as grid:
+        every = grid.status()["workers"]
+    found = [
+        worker
+        for worker in every
+        if not patterns
+        or any(pattern_matches(each, name) for each in patterns for name in (worker["name"], worker["pc"]))
+    ]
+    if patterns and not found:
+        raise Refusal(f"no worker has a name like {' or '.join(patterns)}")
+    for line in table([_WORKER_TITLES, *map(_worker_cells, sorted(found, key=lambda worker: worker["name"].lower()))]):
+        say(line)
+    for worker in found:
+        if worker["note"]:
+            say(f"deskgrid: {worker['name']}: {worker['note']}", err=True)
+
+
+_WORKER_TITLES = ("WORKER", "STATE", "LEFT", "BUSY", "ENDED", "SPEED", "PYTHON", "PLANNED")
+
+
+def _worker_cells(worker: "WorkerState") -> tuple[str, ...]:
+    state: str = worker["state"]
+    if state == "up":
+        quarantine, drained = worker["quarantine_s"] is not None, worker["drained_by"] is not None
+        state = "drained" if drained else "quarantine" if quarantine else "paused" if worker["paused"] else "up"
+    left_s = worker["uptime_s"]
+    left = "" if worker["state"] != "up" else "open" if left_s is None else duration(left_s)
+    busy, python = f"{worker['busy']}/{worker['slot_count']}", ",".join(worker["pythons"])
+    numbers = f"{worker['ended']:,}", f"{worker['speed']:.2f}"
+    return (clean(worker["name"]), state, left, busy, *numbers, clean(python), clean(worker["plan"]))
+
+
+@click.command()
 @join_option
 def shares(*, join: str | None) -> None:
     """Show the share of each person, and how much of the grid they have used.
@@ -162,7 +228,7 @@ def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
 
     Only admins can use this command. On the broker's machine, anyone who can read its home is an admin.
     """
-    with open_grid(join, admin=True) as grid:
+    with open_grid(join) as grid:
         grid.policy(name, **options)
         chosen = grid.status()["broker"]
     say(" ".join([chosen["policy"], *(f"{key}={value}" for key, value in chosen["options"].items())]))

@@ -53,7 +53,7 @@ def add(*, role: Role, name: str, join: str | None) -> None:
     from deskgrid.wire.key_pair import new_pair
 
     public, secret = new_pair()
-    with open_link(join, admin=True) as link:
+    with open_link(join) as link:
         host, port = parse_address(_ask(link, "keys add", role=role, name=name, public=public.hex())["address"])
         server = link.join.keys
         assert server is not None  # a broker without keys has refused the request
@@ -73,7 +73,7 @@ def list_(*, join: str | None) -> None:
     """
     from deskgrid.client.replies import pages
 
-    with open_link(join, admin=True) as link:
+    with open_link(join) as link:
         told = list(pages(lambda after: _ask(link, "keys", after=after)))
     rows = [
         (row["name"], str(row["connected"]), _since(row["age_s"]), _role(row)) for page in told for row in page["keys"]
@@ -109,7 +109,7 @@ def revoke(*, name: str, join: str | None) -> None:
     If you revoke one of the broker's three original keys (worker, client, admin), a new one replaces it, and its line
     is in the broker's home. The key worker is the lab's line; PCs that have enrolled are not affected.
     """
-    with open_link(join, admin=True) as link:
+    with open_link(join) as link:
         told = _ask(link, "keys revoke", name=name)
     new = f"; the new line is in {told['line_in']} on the broker's machine" if told["line_in"] else ""
     say(f"revoked {name}; connections closed: {told['connected']}{new}")
@@ -124,7 +124,7 @@ def forget(*, names: tuple[str, ...], join: str | None) -> None:
     The old keys no longer work. Use this for a PC that was reinstalled or replaced, or whose worker now runs under
     another account.
     """
-    with open_link(join, admin=True) as link:
+    with open_link(join) as link:
         for name in names:
             told = _ask(link, "keys forget", name=name)
             say(f"forgot {name}; connections closed: {told['connected']}")
@@ -138,6 +138,6 @@ def enrol(*, state: str, join: str | None) -> None:
 
     PCs that have enrolled are not affected. The setting survives a restart of the broker.
     """
-    with open_link(join, admin=True) as link:
+    with open_link(join) as link:
         _ask(link, "keys enrol", on=state == "on")
     say(f"enrolment is {state}")

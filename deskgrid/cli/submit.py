@@ -182,7 +182,7 @@ def submit(
     """
     _check_pairs(click.get_current_context(), {**options, "each": lines})
     check_needs(options["gang"], options["speedup"])
-    with open_grid(join) as grid:
+    with open_grid(join, submits=True) as grid:
         try:
             bag = grid.command(
                 list(command),

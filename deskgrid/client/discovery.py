@@ -3,7 +3,7 @@
 Rule: an error here stands alone, because its sentence says all that there is to say.
 
 Anyone who can read a broker's home is its admin, but submits like everybody else. So submitting uses the line for
-clients in the home, and commands for admins use the admin's line.
+clients in the home, and all other commands use the admin's line.
 """
 
 import os

@@ -482,9 +482,13 @@ class Grid(Executor):
         found: StatusDocument = document
         return found
 
-    def bags(self) -> "list[BagState]":
-        """Return all bags on the broker, oldest first: ids ("bag"), names and counts, as in the status."""
-        return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
+    def bags(self, *, mine: bool = False) -> "list[BagState]":
+        """Return all bags on the broker, oldest first: ids ("bag"), names and counts, as in the status.
+
+        ``mine``: only those that were submitted with your key.
+        """
+        asked = pages(lambda after: self._ask("bags", {"after": after, "mine": mine}))
+        return [row for page in asked for row in page["bags"]]
 
     def shares(self) -> list[dict[str, Any]]:
         """Return what each share of the grid has used, those that are ahead first.

@@ -105,7 +105,7 @@ QUESTIONS: Mapping[str, Question] = {
     "plan": _asks(),
     "events": _asks(after=_AFTER),
     "events all": _asks("admin", after=_AFTER),
-    "bags": _asks(after=_AFTER),
+    "bags": _asks(after=_AFTER, mine=Optional(Flag())),
     # A client attaches to a bag with this. ``eta``: wait a moment for an estimate of when it will be done.
     "progress": _asks("owner", bag=_BAG, eta=Optional(Flag())),
     "eta": _asks("owner", bag=_BAG),

@@ -137,7 +137,7 @@ class FakeGrid:
         times = {"used_s": 4200.0, "promised_s": 0.0}
         return [{"share": "ann", "weight": 2.0, "keys": ["ann", "ann-laptop"], **times, "running": 3, "waits": True}]
 
-    def bags(self) -> list[Any]:
+    def bags(self, *, mine: bool = False) -> list[Any]:
         return self.rows
 
     def whatif(self, bag: str | None, changes: Sequence[Change], **terms: object) -> list[Eta]:

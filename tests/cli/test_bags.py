@@ -69,7 +69,7 @@ def test_a_bag_that_is_not_there_is_one_line_and_exit_code_2(grid: FakeGrid, arg
 def test_the_broker_is_that_of_join_or_the_one_that_the_grid_finds_by_itself(grid: FakeGrid) -> None:
     deskgrid("cancel", BAG, "--join", "client@lab:1")
     deskgrid("cancel", BAG)
-    assert grid.joins == ["client@lab:1", None]
+    assert grid.joins == ["client@lab:1", ADMIN]
 
 
 # --- submit ----------------------------------------------------------------------------------------------------------

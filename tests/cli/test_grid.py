@@ -104,7 +104,51 @@ def test_a_policy_is_chosen_with_its_options_and_shown_with_all_of_them(grid: Fa
     assert result.stdout == "pgs order=longest-first margin=1.0\n"
 
 
-def test_a_policy_is_chosen_as_admin_and_all_else_as_a_client(grid: FakeGrid) -> None:
-    for arguments in (["policy", "pgs"], ["policy", "pgs", "--join", "client@lab:1"], ["bags"]):
+def test_on_the_brokers_machine_all_commands_are_the_admins_but_those_that_submit(grid: FakeGrid) -> None:
+    for arguments in (["policy", "pgs"], ["policy", "pgs", "--join", "client@lab:1"], ["bags"], ["bags", "--mine"]):
         deskgrid(*arguments)
-    assert grid.joins == [ADMIN, "client@lab:1", None]
+    assert grid.joins == [ADMIN, "client@lab:1", ADMIN, None]
+
+
+def test_bags_are_chosen_by_state_age_and_name(grid: FakeGrid) -> None:
+    grid.rows = [
+        bag("old", done=7, running=0, waiting=0, age_s=9000.0),
+        bag("sweep-1", failed=3, age_s=7500.0),
+        bag("sweep-2", age_s=5.0) | {"paused": True},
+    ]
+
+    def names(*arguments: str) -> list[str]:
+        return [line.split()[-1] for line in deskgrid("bags", *arguments).stdout.splitlines()[1:]]
+
+    assert names("--state", "unfinished") == ["sweep-1", "sweep-2"]
+    assert names("--state", "ended") == ["old"]
+    assert names("--state", "failed") == ["sweep-1"]
+    assert names("--state", "paused") == ["sweep-2"]
+    assert names("--since", "2h29min") == ["sweep-1", "sweep-2"]
+    assert names("--name", "sweep-*", "--since", "1h") == ["sweep-2"]
+
+
+def test_workers_are_listed_by_name_with_what_is_wrong_on_stderr(grid: FakeGrid) -> None:
+    away = worker("lab-1", state="away", uptime_s=0.0, plan="daily 20-07")
+    sick = worker("Lab-2", note="in quarantine: 3 crashes in a row") | {"quarantine_s": 9.0}
+    rest = [
+        worker("pc-1") | {"drained_by": "admin"},
+        worker("pc-2", uptime_s=None),
+        worker("pc-3") | {"paused": "typed"},
+    ]
+    grid.snapshot = cast(dict[str, Any], snapshot([*rest, sick, away], []))
+    result = deskgrid("workers")
+    title, *rows = result.stdout.splitlines()
+    assert title.split()[:4] == ["WORKER", "STATE", "LEFT", "BUSY"]
+    assert [row.split()[:2] for row in rows] == [
+        ["lab-1", "away"],
+        ["Lab-2", "quarantine"],
+        ["pc-1", "drained"],
+        ["pc-2", "up"],
+        ["pc-3", "paused"],
+    ]
+    assert rows[0].endswith("daily 20-07")
+    assert rows[3].split()[2] == "open"
+    assert result.stderr == "deskgrid: Lab-2: in quarantine: 3 crashes in a row\n"
+    assert len(deskgrid("workers", "LAB-*", "pc-3").stdout.splitlines()) == 1 + 3
+    assert deskgrid("workers", "lib-*").stderr == "deskgrid: no worker has a name like lib-*\n"
