@@ -19,6 +19,7 @@ from deskgrid.broker.model.need_notes import WAIT
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.throughput import SlidingCount
 from deskgrid.broker.model.worker_session import WorkerSession
+from deskgrid.broker.work.absences import Absences
 from deskgrid.broker.work.environments import EnvironmentTable
 from deskgrid.broker.work.operations import AskError, SharedResult, Slices
 from deskgrid.broker.work.worker_health import kept_from, trouble
@@ -72,8 +73,10 @@ class Overview:
         etas: Etas,
         *,
         environments: EnvironmentTable,
+        absences: Absences,
     ) -> None:
         self._state = state
+        self._absences = absences
         self._workers = workers
         self._throughput = throughput
         self._clients = clients
@@ -174,7 +177,7 @@ class Overview:
         busy = sum([bool(slot.sent) for slot in slots])
         yield (states.total() + len(slots)) // 10
         under_way, ended = yield from self._sorted_bags()
-        totals = _totals(states, len(under_way), len(ended), len(slots), busy)
+        totals = _totals(states, (len(under_way), len(ended)), len(slots), busy, self._absences.count)
         return {**self._grid(totals, self._state.now)}
 
     def worker(self, name: str) -> Slices:
@@ -217,7 +220,7 @@ class Overview:
         bags = [json.dumps(self._row(bag, occupancy)) for bag in chosen if known.get(bag.row.number) is bag]
         yield ROW_UNITS * len(bags)
         counts = {state: len(some) for state, some in states.items()}
-        totals = _totals(counts, len(under_way), len(ended), occupancy.slots, occupancy.busy)
+        totals = _totals(counts, (len(under_way), len(ended)), occupancy.slots, occupancy.busy, self._absences.count)
         grid = json.dumps(self._grid(totals, now))
         return f'{grid[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
 
@@ -253,6 +256,7 @@ class Overview:
             "queues": self._queues(),
             "counters": _values_of(scheduler.counters),
             "throughput": {"per_s": self._throughput.per_second(now)},
+            "absent": self._absences.rows(),
         }
 
     def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> WorkerState:
@@ -325,14 +329,15 @@ class Overview:
         }
 
 
-def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, slots: int, busy: int) -> Totals:
-    """``workers``: how many are in each state; ``under_way`` and ``ended``: bags."""
+def _totals(workers: Mapping[Presence, int], bags: tuple[int, int], slots: int, busy: int, absent: int) -> Totals:
+    """``workers``: how many are in each state; ``bags``: how many are under way, and have ended."""
     return {
-        "bags_under_way": under_way,
-        "bags_ended": ended,
+        "bags_under_way": bags[0],
+        "bags_ended": bags[1],
         "workers_up": workers["up"],
         "workers_lost": workers["lost"],
         "workers_away": workers["away"],
+        "pcs_absent": absent,
         "slots": slots,
         "busy": busy,
     }

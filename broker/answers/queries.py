@@ -25,6 +25,7 @@ from deskgrid.broker.model.forecaster import Json
 from deskgrid.broker.model.need_notes import lacks_text, which_pcs
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.throughput import SlidingCount
+from deskgrid.broker.work.absences import Absences
 from deskgrid.broker.work.draining import Draining
 from deskgrid.broker.work.environments import EnvironmentTable
 from deskgrid.broker.work.operations import CHARACTERS_A_UNIT, AskError, Operation, Operations, Slices
@@ -90,7 +91,10 @@ class Queries:
         gangs = workers.attempts.gangs
         self.explaining = Explaining(gangs.table, gangs.starts)
         self.etas.prepares = self.environments.prepares
-        self._overview = Overview(state, workers, throughput, clients, self.etas, environments=self.environments)
+        self.absences = Absences(state, workers)
+        self._overview = Overview(
+            state, workers, throughput, clients, self.etas, environments=self.environments, absences=self.absences
+        )
         self.environment_list = EnvironmentList(state, workers)
         self.draining = Draining(state, workers)
         self._whatif = WhatIf(state, workers, self.etas)

@@ -24,6 +24,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "home-file-doubtful": "everyone",
     "pc-drained": "everyone",
     "pc-undrained": "everyone",
+    "pc-missing": "everyone",
     "worker-silent": "everyone",
     "worker-quarantined": "everyone",
     "worker-paused": "everyone",

@@ -83,6 +83,11 @@ class WindowTable:
         update = "UPDATE windows SET closed = max(opened, ?), how = 'broker', kills = 0, wasted_s = 0"
         self._write(f"{update} WHERE closed IS NULL", [(closed,)])
 
+    def last_seen(self) -> dict[str, float]:
+        """When each worker was there last: its last window closed, or opened if none has closed. POSIX seconds."""
+        query = "SELECT worker, max(max(opened, coalesce(closed, 0))) FROM windows GROUP BY worker"
+        return dict(self._db.execute(query))
+
     def forget_old(self, now: float) -> None:
         """Delete windows that closed long before ``now``, POSIX seconds."""
         self._db.execute("DELETE FROM windows WHERE closed < ?", (now - KEPT_S,))

@@ -154,22 +154,23 @@ def _cells(bag: "BagState") -> tuple[str, ...]:
 def workers(*, patterns: tuple[str, ...], join: str | None) -> None:
     """List the workers that the broker knows, by name: whether they are there, until when, and what they do.
 
-    PATTERN is as in windows.toml, such as 'lab3-*'; quote it, and case does not matter. What is wrong with a worker
-    follows on stderr.
+    A PC that should be there by windows.toml, and is not, is "missing". PATTERN is as in that file, such as 'lab3-*';
+    quote it, and case does not matter. What is wrong with a worker follows on stderr.
     """
     from deskgrid.windows.windows_file import pattern_matches
 
+    def chosen(*names: str) -> bool:
+        return not patterns or any(pattern_matches(pattern, name) for pattern in patterns for name in names)
+
     with open_grid(join) as grid:
-        every = grid.status()["workers"]
-    found = [
-        worker
-        for worker in every
-        if not patterns
-        or any(pattern_matches(each, name) for each in patterns for name in (worker["name"], worker["pc"]))
-    ]
-    if patterns and not found:
+        snapshot = grid.status()
+    found = [worker for worker in snapshot["workers"] if chosen(worker["name"], worker["pc"])]
+    absent = {pc["pc"]: pc for pc in snapshot["absent"] if chosen(pc["pc"])}
+    rows = [_worker_cells(worker, missing=absent.pop(worker["pc"], None) is not None) for worker in found]
+    rows += [(clean(name), "missing", "", "", "", "", "", clean(pc["plan"])) for name, pc in absent.items()]
+    if patterns and not rows:
         raise Refusal(f"no worker has a name like {' or '.join(patterns)}")
-    for line in table([_WORKER_TITLES, *map(_worker_cells, sorted(found, key=lambda worker: worker["name"].lower()))]):
+    for line in table([_WORKER_TITLES, *sorted(rows, key=lambda cells: cells[0].lower())]):
         say(line)
     for worker in found:
         if worker["note"]:
@@ -179,8 +180,8 @@ def workers(*, patterns: tuple[str, ...], join: str | None) -> None:
 _WORKER_TITLES = ("WORKER", "STATE", "LEFT", "BUSY", "ENDED", "SPEED", "PYTHON", "PLANNED")
 
 
-def _worker_cells(worker: "WorkerState") -> tuple[str, ...]:
-    state: str = worker["state"]
+def _worker_cells(worker: "WorkerState", *, missing: bool) -> tuple[str, ...]:
+    state: str = "missing" if missing else worker["state"]
     if state == "up":
         quarantine, drained = worker["quarantine_s"] is not None, worker["drained_by"] is not None
         state = "drained" if drained else "quarantine" if quarantine else "paused" if worker["paused"] else "up"

@@ -51,7 +51,7 @@ def listing(view: ScreenView, seen: ScreenData, width: int) -> Listing:
         lambda worker, indent: tables.item_row(worker, _indented(columns, indent)),
         lambda fold, mark: _summary(fold, mark, columns),
     )
-    heading = [*worker_rows.worker_heading(seen.snapshot["totals"])]
+    heading = [*worker_rows.worker_heading(seen.snapshot)]
     return Listing(heading, entries + _missing(seen), [tables.titles(columns)])
 
 

@@ -187,7 +187,7 @@ def _workers(snapshot: StatusDocument, width: int, room: int) -> Section[WorkerS
     columns = worker_rows.worker_columns(workers, width)
     totals = snapshot["totals"]
     return Section(
-        _heading(worker_rows.worker_heading(totals), width, room, columns if workers else ()),
+        _heading(worker_rows.worker_heading(snapshot), width, room, columns if workers else ()),
         workers,
         worker_rows.worker_count(totals),
         columns,

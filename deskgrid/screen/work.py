@@ -18,6 +18,7 @@ from deskgrid.wire.status import BagState
 # Events that mean trouble, and other events that somebody should look at.
 BAD = {"worker-lost", "task-crashed", "worker-quarantined", "disk-full"}
 ODD = {
+    "pc-missing",
     "worker-silent",
     "worker-has-no-room",
     "worker-fails-bag",

@@ -10,7 +10,7 @@ from deskgrid.screen import tables
 from deskgrid.screen.drawing import BarPart, Column, bar, counted, row
 from deskgrid.screen.tables import left, right
 from deskgrid.wire import clean
-from deskgrid.wire.status import RunningTask, SlotState, Totals, WorkerState
+from deskgrid.wire.status import GridState, RunningTask, SlotState, Totals, WorkerState
 
 USED = BarPart("·", "bright_black", "used")
 RUNNING = BarPart("█", "green", "running")
@@ -18,6 +18,8 @@ QUEUED = BarPart("▒", "yellow", "queued")
 LEFT = BarPart("─", "blue", "left")
 WINDOW_PARTS = (USED, RUNNING, QUEUED, LEFT)
 
+# PCs that are named, of those that should be there.
+ABSENT_NAMED = 3
 # A slot's progress in eighths of its task's predicted runtime; a task that runs longer than predicted; an idle slot.
 STEPS = "▁▂▃▄▅▆▇█"
 LATE = "!"
@@ -28,9 +30,16 @@ STRIP = 8
 SLOT = len("slot 99")
 
 
-def worker_heading(totals: Totals) -> Iterable[Text]:
-    """Draw the numbers of workers and slots, and the legend of the bars."""
+def worker_heading(grid: GridState) -> Iterable[Text]:
+    """Draw the numbers of workers and slots, the PCs that should be there and are not, and the legend of the bars."""
+    totals = grid["totals"]
     yield Text("Workers", "bold")
+    if missing := totals["pcs_absent"]:
+        some = [f"{clean(pc['pc'])} (for {duration(pc['since_s'])})" for pc in grid["absent"][:ABSENT_NAMED]]
+        more = f" and {missing - len(some)} more" if missing > len(some) else ""
+        yield Text(f"{missing:,} should be there and {'is' if missing == 1 else 'are'} not: ", "bold red").append(
+            ", ".join(some) + more
+        )
     if not worker_count(totals):
         yield Text("none; start one on a PC with the line that the broker printed", "yellow")
         return

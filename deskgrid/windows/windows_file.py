@@ -65,6 +65,11 @@ class PlannedWindows(NamedTuple):
         found = self._first(name) or self.rest
         return None if found is None else found.table
 
+    def said_for(self, name: str) -> str:
+        """Return the windows of a worker for people; empty if it has none."""
+        found = self._first(name) or self.rest
+        return "" if found is None else found.said
+
     def describe(self) -> str:
         """Return what was read, in one line for people: ``[lab3-*] daily 20:00-07:00 (local time)``."""
         every = [*self.tables, self.rest] if self.rest else self.tables

@@ -150,6 +150,7 @@ class Totals(TypedDict):
     workers_up: int
     workers_lost: int
     workers_away: int
+    pcs_absent: int  # they should be there and are not, also those without a row
     slots: int  # of workers that are up
     busy: int  # slots of these workers that run a task
 
@@ -195,6 +196,15 @@ class Throughput(TypedDict):
     per_s: float  # tasks ended per second, over the last 10 s
 
 
+class AbsentPC(TypedDict):
+    """A PC that should be there by the broker's windows.toml, and is not."""
+
+    pc: str
+    plan: str  # its windows, for people
+    since_s: float  # for how long it has been missed: since its window opened, or since it was there in this window
+    seen_s: float | None  # since it was there last; null: never, as far as the broker knows
+
+
 class GridState(TypedDict):
     """The grid as a whole."""
 
@@ -204,6 +214,7 @@ class GridState(TypedDict):
     queues: Queues
     counters: CounterValues
     throughput: Throughput
+    absent: list[AbsentPC]  # those that are missed longest first; at most 200
 
 
 class StatusDocument(GridState):

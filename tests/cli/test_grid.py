@@ -9,6 +9,7 @@ from rich.console import Console
 
 from deskgrid.cli.grid import fitted_table
 from deskgrid.client.replies import ANSWER_S, ORDER_S
+from deskgrid.wire.status import AbsentPC
 from tests.cli.fakes import ADMIN, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG, bag, lab, snapshot, worker
 
@@ -151,4 +152,9 @@ def test_workers_are_listed_by_name_with_what_is_wrong_on_stderr(grid: FakeGrid)
     assert rows[3].split()[2] == "open"
     assert result.stderr == "deskgrid: Lab-2: in quarantine: 3 crashes in a row\n"
     assert len(deskgrid("workers", "LAB-*", "pc-3").stdout.splitlines()) == 1 + 3
+    pc = AbsentPC(pc="lab-0", plan="daily 9-17", since_s=60.0, seen_s=None)
+    grid.snapshot = cast(dict[str, Any], snapshot([away], [], absent=[pc, pc | {"pc": "lab-1"}]))
+    rows = deskgrid("workers", "lab-*").stdout.splitlines()[1:]
+    assert [row.split()[:2] for row in rows] == [["lab-0", "missing"], ["lab-1", "missing"]]
+    assert rows[0].endswith("daily 9-17")
     assert deskgrid("workers", "lib-*").stderr == "deskgrid: no worker has a name like lib-*\n"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from deskgrid.errors import RequestFailed
 from deskgrid.screen.view import BrokerAnswer, Happened, ScreenData, ScreenQuestion
 from deskgrid.wire.status import (
+    AbsentPC,
     BagState,
     CounterValues,
     LearnedHours,
@@ -195,6 +196,7 @@ def totals_of(workers: list[WorkerState], bags: list[BagState]) -> Totals:
         workers_away=states.count("away"),
         slots=sum(worker["slot_count"] for worker in up),
         busy=sum(worker["busy"] for worker in up),
+        pcs_absent=0,
     )
 
 
@@ -207,6 +209,7 @@ def snapshot(
     encrypted: bool = True,
     address: str = "lab-server.example:7077",
     problems: Sequence[str] = (),
+    absent: Sequence[AbsentPC] = (),
 ) -> StatusDocument:
     """A grid; without workers and bags unless they are given."""
     return StatusDocument(
@@ -225,7 +228,8 @@ def snapshot(
             "disk_note": "",
             "problems": list(problems),
         },
-        totals=totals_of(workers or [], bags or []),
+        totals=totals_of(workers or [], bags or []) | {"pcs_absent": len(absent)},
+        absent=list(absent),
         workers=workers or [],
         bags=bags or [],
         queues={"regular": 56, "priority": priority, "longest_s": 45.0},

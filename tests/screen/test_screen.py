@@ -14,7 +14,7 @@ from deskgrid.screen.bag_rows import BAG_PARTS
 from deskgrid.screen.drawing import BarPart
 from deskgrid.screen.screen import AWAY_S, _counters, render
 from deskgrid.screen.worker_rows import WINDOW_PARTS
-from deskgrid.wire.status import CounterValues, StatusDocument
+from deskgrid.wire.status import AbsentPC, CounterValues, StatusDocument
 from tests.screen.builders import NO_COUNTS, bag, lab, slot, snapshot, worker
 
 WIDTHS = (60, 80, 120, 200)
@@ -403,6 +403,14 @@ def test_a_broker_whose_disk_is_full_says_so_before_all_else(state: str, said: s
 def test_what_is_wrong_with_a_file_in_the_brokers_home_is_said_before_all_else(width: int) -> None:
     problem = "windows.toml: line 3; what it said before still counts"
     assert problem in " ".join(" ".join(lines(snapshot(problems=[problem]), width)[:4]).split())
+
+
+def test_pcs_that_should_be_there_are_named_before_all_workers() -> None:
+    pcs = [AbsentPC(pc=f"lab-{number}", plan="daily 9-17", since_s=3600.0, seen_s=None) for number in range(5)]
+    some = ", ".join(f"lab-{number} (for 1 h 00 min)" for number in range(3))
+    said = f"5 should be there and are not: {some} and 2 more"
+    assert said in " ".join(lines(snapshot([worker()], absent=pcs), 200))
+    assert "1 should be there and is not: lab-0 (for 1 h 00 min)" in " ".join(lines(snapshot([], absent=pcs[:1]), 200))
 
 
 def test_a_worker_that_quarantine_says_why_and_until_when_and_is_shown_first() -> None:

@@ -1,0 +1,92 @@
+"""PCs that should be there: they have a key, the broker's file has an open window for them, and they are not up. Pure.
+
+Rule 1: a PC without a window in the file is not expected: nobody has said when it is there. Nor is one that is drained.
+Rule 2: a PC has `GRACE_S` to come, after its window opens and after the broker starts.
+"""
+
+import json
+from collections.abc import Mapping
+
+from deskgrid.broker.model.state import BrokerState
+from deskgrid.broker.work.workers import WorkerSessions
+from deskgrid.wire.status import AbsentPC
+
+# Seconds between two looks, and how late a PC may be.
+LOOK_S = 10.0
+GRACE_S = 300.0
+# Rows in the status document.
+ABSENT_ROWS = 200
+
+
+class Absences:
+    """``rows``: the PCs that should be there, those that are missed longest first."""
+
+    def __init__(self, state: BrokerState, workers: WorkerSessions) -> None:
+        self._state = state
+        self._workers = workers
+        self._look_at = 0.0
+        self._seen: dict[str, float] | None = None
+        self._absent: dict[str, float] = {}
+
+    def rows(self) -> list[AbsentPC]:
+        """The PCs that should be there and are not."""
+        now = self._state.posix(self._state.now)
+        windows = self._state.windows_file.content
+        longest = sorted(self._absent.items(), key=lambda item: (item[1], item[0]))[:ABSENT_ROWS]
+        return [
+            {"pc": pc, "since_s": max(0.0, now - since), "plan": windows.said_for(pc), "seen_s": self._seen_s(pc, now)}
+            for pc, since in longest
+        ]
+
+    @property
+    def count(self) -> int:
+        """How many PCs should be there and are not."""
+        return len(self._absent)
+
+    def look(self, now: float) -> None:
+        """Find the PCs that should be there, and note those that are new."""
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        state = self._state
+        if state.credentials is None or not state.windows_file.content.tables:
+            self._absent = {}
+            return
+        posix, started = state.posix(now), state.posix(0.0)
+        if self._seen is None:
+            self._seen = state.journal.windows.last_seen()
+        there = {worker.who.name for worker in self._workers.by_name.values() if worker.state == "up"}
+        self._seen.update(dict.fromkeys(there, posix))
+        openings: dict[str, float | None] = {}
+        absent: dict[str, float] = {}
+        for known in state.credentials.rows():
+            name = known.credential.name
+            if known.credential.role != "worker" or known.revoked or name in there or name in state.drains.of:
+                continue
+            table = state.windows_file.content.table_for(name)
+            if table is None:
+                continue
+            if table not in openings:
+                openings[table] = _opened(table, posix)
+            opened = openings[table]
+            if opened is not None and posix >= max(opened, self._seen.get(name, started), started) + GRACE_S:
+                absent[name] = max(opened, self._seen.get(name, 0.0))
+        for name in sorted(absent.keys() - self._absent.keys()):
+            state.note("pc-missing", name=name, plan=state.windows_file.content.said_for(name))
+        self._absent = absent
+
+    def _seen_s(self, pc: str, now: float) -> float | None:
+        seen = (self._seen or {}).get(pc)
+        return None if seen is None else max(0.0, now - seen)
+
+
+def _opened(table: str, posix: float) -> float | None:
+    """When the window of a table that is open at ``posix`` opened; None: none is open."""
+    from datetime import timedelta  # with the next, only where there is a file
+
+    from deskgrid.windows.weekly import calendar_from_table
+
+    content: Mapping[str, object] = json.loads(table)
+    calendar = calendar_from_table(content, "windows")
+    windows = calendar.windows(calendar.day_of(posix) - timedelta(days=1), 2)
+    return next((opening for opening, closing in windows if opening <= posix < closing), None)
