@@ -1,6 +1,7 @@
 """The commands for bags that were submitted.
 
-Rule: stdout has only the requested output, so that it can be piped; remarks about it go to stderr.
+Rule: stdout has only the requested output, so that it can be piped; remarks about it go to stderr. BAG is an id, the
+name of your newest bag of that name, or "last" (`attached`).
 """
 
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import join_option, open_grid, say, show, show_output, when_interrupted
+from deskgrid.cli.base import attached, join_option, open_grid, say, show, show_output, when_interrupted
 from deskgrid.durations import precise
 from deskgrid.option_types import Folder, Refusal, Seconds, Whole
 
@@ -70,7 +71,7 @@ def wait(*, timeout: float | None, bag_ids: tuple[str, ...], join: str | None) -
 
 def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
     """Attach to a bag; print its note, if it has one, to stderr."""
-    bag: Bag[Any, Any] = grid.attach(bag_id)
+    bag: Bag[Any, Any] = attached(grid, bag_id)
     if bag.note:
         say(f"deskgrid: {bag.note}", err=True)
     return bag
@@ -114,7 +115,7 @@ def results(*, bag_id: str, join: str | None) -> None:
             else:
                 for one in value if bag.kind == "command" and isinstance(value, list) else [value]:
                     _print_value(one, bag.kind)
-        if cancelled and (note := grid.attach(bag_id).note) not in ("", before):
+        if cancelled and (note := grid.attach(bag.id).note) not in ("", before):
             why = f" ({note})"  # while we waited, a bag before it did not end well
     if failed:
         say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
@@ -229,7 +230,7 @@ def logs(*, follow: bool, bag_id: str, item: int | None, join: str | None) -> No
     of those that have ended since the last look.
     """
     with open_grid(join) as grid:
-        bag = grid.attach(bag_id)
+        bag = attached(grid, bag_id)
         if follow:
             with suppress(KeyboardInterrupt):
                 shown = _follow(bag.follow(item))
@@ -332,7 +333,7 @@ def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
     longest runtime.
     """
     with open_grid(join) as grid:
-        for line in grid.attach(bag_id).explain(item).split("\n"):
+        for line in attached(grid, bag_id).explain(item).split("\n"):
             say(line)
 
 
@@ -354,7 +355,7 @@ def cancel(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 def pause(*, bag_ids: tuple[str, ...], join: str | None) -> None:
     """Pause each BAG: start none of its tasks until you resume it. Running tasks continue."""
     with open_grid(join) as grid:
-        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+        for bag in [attached(grid, bag_id) for bag_id in bag_ids]:
             bag.pause()
             click.echo(f"paused {bag.id}")
 
@@ -365,7 +366,7 @@ def pause(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
     """Resume each BAG, so that its tasks start again."""
     with open_grid(join) as grid:
-        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+        for bag in [attached(grid, bag_id) for bag_id in bag_ids]:
             bag.resume()
             click.echo(f"resumed {bag.id}")
 
@@ -398,6 +399,6 @@ def _all_attached(grid: "Grid", bag_ids: Sequence[str], what: str) -> "list[Bag[
     from deskgrid.errors import RequestFailed
 
     try:
-        return [grid.attach(bag_id) for bag_id in bag_ids]
+        return [attached(grid, bag_id) for bag_id in bag_ids]
     except RequestFailed as error:
         raise Refusal(f"{error}; no bag was {what}" if len(bag_ids) > 1 else str(error)) from error

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,13 @@ from deskgrid.option_types import Refusal
 from deskgrid.wire import clean, clean_lines
 
 if TYPE_CHECKING:
+    from deskgrid.client.bag import Bag
     from deskgrid.client.grid import Grid
     from deskgrid.client.link import Link
+
+
+# What stands for the newest bag.
+LAST = "last"
 
 
 def default_home() -> Path:
@@ -111,6 +116,25 @@ def open_link(join: str | None) -> Iterator["Link"]:
     with _refusals(), closing(Link(admin_line(join))) as link:
         link.open()
         yield link
+
+
+def attached(grid: "Grid", bag: str) -> "Bag[Any, Any]":
+    """Attach to the bag with this id, or to the newest of yours with this name; `LAST`: to the newest of all.
+
+    It says on stderr which one a name means. Raises `RequestFailed`.
+    """
+    from deskgrid.errors import RequestFailed
+
+    try:
+        return grid.attach(bag)
+    except RequestFailed:
+        rows = grid.bags(mine=True) or grid.bags()  # admins seldom have any
+        same = [row["bag"] for row in rows if bag in (LAST, row["name"])]
+        if not same:
+            raise
+        others = f", the newest of {len(same)} with this name" if len(same) > 1 and bag != LAST else ""
+        say(f"deskgrid: {bag} is bag {same[-1]}{others}", err=True)
+        return grid.attach(same[-1])
 
 
 @contextmanager

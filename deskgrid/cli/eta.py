@@ -6,7 +6,7 @@ import sys
 import click
 
 from deskgrid.cli.bags import FAILED
-from deskgrid.cli.base import join_option, open_grid, say
+from deskgrid.cli.base import attached, join_option, open_grid, say
 
 
 @click.command()
@@ -20,7 +20,7 @@ def eta(*, bag_id: str, as_json: bool, join: str | None) -> None:
     If there is no estimate, the answer is "unknown" and the reason, and the exit code is 1.
     """
     with open_grid(join) as grid:
-        found = grid.attach(bag_id).eta()
+        found = attached(grid, bag_id).eta()
     if as_json:
         values = {"median_s": found.median, "low_s": found.low, "high_s": found.high}
         say(json.dumps({**values, "confidence": found.confidence, "why": found.why}))

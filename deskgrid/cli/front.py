@@ -125,7 +125,10 @@ def _version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
 )
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Run many independent tasks on PCs that are on, and idle, at planned hours."""
+    """Run many independent tasks on PCs that are on, and idle, at planned hours.
+
+    In all commands, BAG is the id of a bag, the name of your newest bag of that name, or "last".
+    """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

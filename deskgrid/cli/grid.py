@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the status as JSON (deskgrid/wire/status.py describes it)."
 )
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Print one line for a monitoring system. Exit code 0: all is well; 1: somebody should look; 2: nothing can be "
+    "done.",
+)
 @join_option
-def status(*, once: bool, as_json: bool, join: str | None) -> None:
+def status(*, once: bool, as_json: bool, check: bool, join: str | None) -> None:
     """Watch the grid: workers and their windows, running tasks, bags, people, the next 24 hours, and events.
 
     Press 1 to 6 to choose a view, the arrow keys to move, Enter to open a PC, a bag or a task, / to search, ? to see
@@ -40,6 +46,13 @@ def status(*, once: bool, as_json: bool, join: str | None) -> None:
     """
     from rich.console import Console
 
+    if check:
+        if once or as_json:
+            raise click.UsageError("--check goes with neither --once nor --json", click.get_current_context())
+        with open_grid(join) as grid:
+            code, said = _health(grid.status())
+        say(said)
+        sys.exit(code)
     console = Console()
     if not (once or as_json) and console.is_terminal and not console.is_dumb_terminal:
         _watch(join, console)
@@ -50,6 +63,27 @@ def status(*, once: bool, as_json: bool, join: str | None) -> None:
         click.echo(json.dumps(snapshot, indent=2))
     else:
         _print_once(snapshot, console)
+
+
+def _health(snapshot: "StatusDocument") -> tuple[int, str]:
+    """Return the exit code of --check, and its line."""
+    from deskgrid.screen.drawing import counted
+
+    totals, facts, queues = snapshot["totals"], snapshot["broker"], snapshot["queues"]
+    waiting = queues["regular"] + queues["priority"]
+    sick = [worker["name"] for worker in snapshot["workers"] if worker["quarantine_s"] is not None]
+    stops = ["the disk is full"] if facts["disk"] == "full" else []
+    # At times at which no PC has a window, nothing is wrong.
+    nobody = not totals["workers_up"] and (totals["pcs_absent"] or not totals["workers_away"])
+    stops += [f"{counted(waiting, 'task')} waiting, and no worker is up"] if waiting and nobody else []
+    looks = ["the disk is nearly full"] if facts["disk"] == "low" else []
+    looks += facts["problems"]
+    looks += [f"{counted(totals['pcs_absent'], 'PC')} missing"] if totals["pcs_absent"] else []
+    looks += [f"{counted(totals['workers_lost'], 'worker')} lost"] if totals["workers_lost"] else []
+    looks += [f"in quarantine: {', '.join(sick)}"] if sick else []
+    code = 2 if stops else 1 if looks else 0
+    facts_line = f"{counted(totals['workers_up'], 'worker')} up, {counted(totals['bags_under_way'], 'bag')} under way"
+    return code, f"{('OK', 'WARNING', 'CRITICAL')[code]}: {'; '.join([*stops, *looks, facts_line])}"
 
 
 def _print_once(snapshot: "StatusDocument", console: "Console") -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deskgrid.cli.bags import bag_argument
-from deskgrid.cli.base import join_option, open_grid, say, table
+from deskgrid.cli.base import attached, join_option, open_grid, say, table
 from deskgrid.client.eta import clock
 from deskgrid.client.whatif import AS_IT_IS, Change
 from deskgrid.durations import duration
@@ -181,6 +181,8 @@ def whatif(
             named = usual(grid.status(), instant())
         elif len(named) > 1:
             named.append((ALL, _together([change for _, change in named])))
+        if bag_id is not None:
+            bag_id = attached(grid, bag_id).id
         told = grid.whatif(bag_id, [change for _, change in named], runtime=runtime, tasks=tasks)
     rows = list(zip([AS_IT_IS, *(name for name, _ in named)], told, strict=True))
     if as_json:
@@ -239,6 +241,6 @@ def advise(*, bag_id: str, join: str | None) -> None:
     PCs are grouped by site, or by their names. Nothing changes on the grid.
     """
     with open_grid(join) as grid:
-        advice = grid.attach(bag_id).advise()
+        advice = attached(grid, bag_id).advise()
     for line in advice.lines():
         say(line)

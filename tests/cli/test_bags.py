@@ -72,6 +72,18 @@ def test_the_broker_is_that_of_join_or_the_one_that_the_grid_finds_by_itself(gri
     assert grid.joins == ["client@lab:1", ADMIN]
 
 
+def test_a_bag_is_also_named_by_its_name_and_the_newest_by_last(grid: FakeGrid) -> None:
+    row = {"bag": BAG, "name": "sweep"}
+    grid.rows = [{"bag": "f" * 12, "name": "sweep"}, {"bag": "e" * 12, "name": "other"}, row]
+    result = deskgrid("cancel", "sweep")
+    assert result.stdout.endswith(f" of {BAG}\n")
+    assert result.stderr == f"deskgrid: sweep is bag {BAG}, the newest of 2 with this name\n"
+    assert deskgrid("cancel", "last").stderr == f"deskgrid: last is bag {BAG}\n"
+    assert deskgrid("cancel", BAG).stderr == ""
+    result = deskgrid("cancel", "sweeep")
+    assert (result.exit_code, result.stderr) == (2, "deskgrid: no bag sweeep\n")
+
+
 # --- submit ----------------------------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,44 @@ def test_on_a_terminal_status_is_live(grid: FakeGrid, monkeypatch: pytest.Monkey
     assert asked == [("a line", "status", {}, ANSWER_S), ("a line", "cancel", {"bag": BAG}, ORDER_S)]
 
 
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({}, 0, "OK: 1 worker up, 0 bags under way"),
+        ({"disk": "low"}, 1, "WARNING: the disk is nearly full; 1 worker up"),
+        ({"problems": ["windows.toml: oops"]}, 1, "WARNING: windows.toml: oops; 1 worker up"),
+        ({"disk": "full"}, 2, "CRITICAL: the disk is full; 1 worker up"),
+    ],
+)
+def test_a_monitoring_system_gets_one_line_and_an_exit_code(
+    grid: FakeGrid, change: dict[str, Any], code: int, said: str
+) -> None:
+    seen = snapshot([worker()], [])
+    seen["broker"] = cast(Any, seen["broker"] | change)
+    grid.snapshot = cast(dict[str, Any], seen)
+    result = deskgrid("status", "--check")
+    assert result.exit_code == code
+    assert result.stdout.startswith(said)
+
+
+def test_a_monitoring_system_is_told_of_missing_lost_and_sick_pcs_and_of_work_without_pcs(grid: FakeGrid) -> None:
+    pc = AbsentPC(pc="lab-0", plan="daily 9-17", since_s=60.0, seen_s=None)
+    sick = worker("lab-1") | {"quarantine_s": 9.0}
+    grid.snapshot = cast(dict[str, Any], snapshot([sick, worker("lab-2", state="lost")], [], absent=[pc]))
+    result = deskgrid("status", "--check")
+    said = "WARNING: 1 PC missing; 1 worker lost; in quarantine: lab-1; 1 worker up, 0 bags under way\n"
+    assert (result.exit_code, result.stdout) == (1, said)
+    grid.snapshot = cast(dict[str, Any], snapshot([], []))
+    result = deskgrid("status", "--check")
+    assert (result.exit_code, result.stdout) == (
+        2,
+        "CRITICAL: 56 tasks waiting, and no worker is up; 0 workers up, 0 bags under way\n",
+    )
+    grid.snapshot = cast(dict[str, Any], snapshot([worker(state="away")], []))
+    assert deskgrid("status", "--check").exit_code == 0, "at this time, nobody is expected"
+    assert "--check goes with neither --once nor --json" in deskgrid("status", "--check", "--json").stderr
+
+
 def test_bags_are_a_table_with_the_oldest_first(grid: FakeGrid) -> None:
     grid.rows = [  # in the order in which the broker tells them
         bag("old", id="ffffffffffff", done=7, running=0, waiting=0, age_s=9000.0),
