@@ -107,6 +107,7 @@ KNOWN = {
     "worker/owner/helper.py:PresenceHelpers._users": ("listdir", PROC),
     "worker/owner/helper.py:Speaker._workers": ("read_text", PROC),
     "worker/owner/probes.py:Terminals._times": ("listdir", "devices, of which only the times are read"),
+    "worker/owner/probes.py:terminals_below": ("listdir read_text", PROC),
     "worker/owner/probes.py:on_battery": ("iterdir read_text", PROC),
     "worker/owner/x11.py:_cookie": ("read_bytes", "the file of whoever runs the worker, who names it"),
     "worker/pc/load.py:ProcessorTimes._times": ("iterdir read_text", PROC),

@@ -19,7 +19,7 @@ from deskgrid.worker.owner.helper import PREFIX, SILENT_S, PresenceHelpers, Spea
 from deskgrid.worker.owner.keeper import OwnerKeeper
 from deskgrid.worker.owner.other_systems import macos_idle_s, windows_idle_s
 from deskgrid.worker.owner.policy import SOON, UNKNOWN, Courtesy, How, OwnerPolicy, Presence
-from deskgrid.worker.owner.probes import on_battery
+from deskgrid.worker.owner.probes import Terminals, on_battery
 from deskgrid.worker.owner.watch import combined
 from deskgrid.worker.owner.x11 import NoX11, display_of
 from deskgrid.worker.windows.uptime import Instant
@@ -190,6 +190,49 @@ def test_the_battery_of_a_mouse_is_not_that_of_the_pc(tmp_path: Path) -> None:
     assert on_battery(tmp_path)
     _supply(tmp_path, "AC", type="Mains", online="1")
     assert not on_battery(tmp_path)
+
+
+TERMINAL = """
+import os, pty, sys
+master, slave = pty.openpty()
+print(os.ttyname(slave), flush=True)
+for _ in sys.stdin:
+    os.write(master, b"x\\n")
+    os.read(slave, 9)
+    print("read", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who has made a terminal")
+def test_what_a_task_reads_from_a_terminal_of_its_own_was_typed_by_nobody(tmp_path: Path) -> None:
+    (tmp_path / "pts").mkdir()
+    argv = [sys.executable, "-c", TERMINAL]
+    terminals = Terminals(tmp_path)
+    assert terminals.idle_s(0.0) is None
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as task:
+        assert task.stdin is not None
+        assert task.stdout is not None
+        own = Path(os.fsdecode(task.stdout.readline().strip()))
+        (tmp_path / "pts" / own.name).symlink_to(own)
+        assert terminals.idle_s(1.0) is None  # the only one of the PC
+
+        master, slave = os.openpty()
+        typed = Path(os.ttyname(slave))
+        (tmp_path / "pts" / typed.name).symlink_to(typed)
+        assert terminals.idle_s(2.0) == 0.0
+        for path in (own, typed):
+            os.utime(path, (0.0, 0.0))  # or else the same eight seconds
+        assert terminals.idle_s(3.0) == 0.0  # whose time was set
+
+        task.stdin.write(b"go\n")
+        assert task.stdout.readline() == b"read\n"
+        assert own.stat().st_atime > 0.0
+        assert terminals.idle_s(10.0) == 7.0
+        os.write(master, b"x\n")
+        os.read(slave, 9)
+        assert terminals.idle_s(11.0) == 0.0
+        os.close(master)
+        os.close(slave)
 
 
 linux = pytest.mark.skipif(not hasattr(socket, "SO_PASSCRED"), reason="only Linux has such sockets")

@@ -9,20 +9,25 @@ import ctypes.util
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from deskgrid.worker.run.scope import with_descendants
+
 # Consoles that somebody can switch to with the keyboard.
 CONSOLES = 12
+# What is opened to make a terminal.
+MASTERS = ("/dev/ptmx", "/dev/pts/ptmx")
 
 
 class Terminals:
     """Terminals of this PC: windows, logins from elsewhere, consoles. Linux notes when one was read, to 8 seconds.
 
     What a program reads from a terminal was typed there. So every terminal counts, also the one that the worker was
-    started in. One that has just been opened does not count before something is typed.
+    started in, but not those of tasks: what they read from them, they have written themselves. One that has just been
+    opened does not count before something is typed.
     """
 
     def __init__(self, dev: Path = Path("/dev"), wall: Callable[[], float] = time.time) -> None:
@@ -37,11 +42,16 @@ class Terminals:
         if before is None:
             newest = max(self._read_at.values(), default=None)
             self._last = None if newest is None else now - max(0.0, self._wall() - newest / 1e9)
-        elif any(before.get(path, at) != at for path, at in self._read_at.items()) or (
-            self._last is None and self._read_at
-        ):
-            self._last = now
+        else:
+            read = [path for path, at in self._read_at.items() if self._last is None or before.get(path, at) != at]
+            if read and self._is_typed(read):
+                self._last = now
         return None if self._last is None or not self._read_at else max(0.0, now - self._last)
+
+    def _is_typed(self, read: Iterable[str]) -> bool:
+        """Whether not all of these terminals are, or were, those of tasks."""
+        of_tasks = terminals_below(os.getpid())
+        return any(os.path.basename(path) not in of_tasks and os.path.exists(path) for path in read)
 
     def _times(self) -> Iterator[tuple[str, int]]:
         paths = [self._dev / f"tty{number}" for number in range(1, CONSOLES + 1)]
@@ -52,6 +62,36 @@ class Terminals:
                 found = os.stat(path)
                 if stat.S_ISCHR(found.st_mode):
                     yield str(path), found.st_atime_ns
+
+
+def terminals_below(pid: int) -> set[str]:
+    """Return the numbers of the terminals that what descends from a process has made, such as with ``script``.
+
+    Whoever makes a terminal holds its other end, a master. One of a container of a task has a number of its own there.
+    """
+    ours = set[tuple[int, int]]()
+    for path in MASTERS:
+        with suppress(OSError):
+            ours.add(_node(path))
+    found = set[str]()
+    for each in with_descendants(pid)[1:]:
+        with suppress(OSError):
+            for descriptor in os.listdir(f"/proc/{each}/fd"):
+                with suppress(OSError):
+                    if _is_master(f"/proc/{each}/fd/{descriptor}", ours):
+                        text = Path(f"/proc/{each}/fdinfo/{descriptor}").read_text(encoding="ascii")
+                        found.update(text.partition("tty-index:")[2].split()[:1])
+    return found
+
+
+def _is_master(path: str, ours: Container[tuple[int, int]]) -> bool:
+    """Whether an open file is the master of a terminal of this PC. Only a name tells without touching a slow disk."""
+    return os.readlink(path).endswith("ptmx") and _node(path) in ours
+
+
+def _node(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 class Seat:
