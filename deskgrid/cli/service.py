@@ -11,6 +11,7 @@ import click
 
 from deskgrid.cli.base import default_home, expanded, say
 from deskgrid.cli.hiding import hide
+from deskgrid.durations import duration
 from deskgrid.homes import NoHome, user_home
 from deskgrid.lazy_commands import LazyGroup
 from deskgrid.option_types import Folder, Refusal
@@ -24,6 +25,8 @@ HOMES: dict[What, Path] = {"worker": Path("/var/lib/deskgrid"), "broker": Path("
 LINE = "service.join"
 # Where systemd says that it runs.
 SYSTEMD = Path("/run/systemd/system")
+# How long a program of the system may take to start or stop a service, which may end its tasks first. Seconds.
+CONTROL_S = 600.0
 KINDS: tuple[Kind, ...] = ("systemd", "launchd", "windows")
 
 _what = click.argument("what", type=click.Choice(("worker", "broker")), default="worker")
@@ -217,10 +220,17 @@ def _commands(what: What, target: Path, *, system: bool) -> tuple[list[list[str]
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _ended(command, capture_output=True, text=True)
     if done.returncode:
         why = (done.stderr or done.stdout).strip().replace("\n", "; ")
         raise Refusal(f"{' '.join(command)} failed: {why or f'exit code {done.returncode}'}")
+
+
+def _ended(command: list[str], **how: Any) -> subprocess.CompletedProcess[Any]:
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=CONTROL_S, check=False, **how)
+    except subprocess.TimeoutExpired:
+        raise Refusal(f"{' '.join(command)} has not ended within {duration(CONTROL_S)}") from None
 
 
 @service.command()
@@ -254,4 +264,4 @@ def status(*, what: What, system: bool | None) -> Any:
         return 1
     if _kind() == "systemd" and not shutil.which("systemctl"):
         raise Refusal("this machine does not run systemd")
-    return 1 if subprocess.run(_commands(what, target, system=system)[2], check=False).returncode else 0
+    return 1 if _ended(_commands(what, target, system=system)[2]).returncode else 0

@@ -68,6 +68,15 @@ def test_a_service_of_a_user_is_installed_shown_and_removed_and_its_line_is_priv
     assert systemd.read_text().splitlines()[:2] == ["--user daemon-reload", "--user enable --now deskgrid-worker"]
 
 
+def test_a_program_of_the_system_that_hangs_is_told(
+    systemd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "systemctl").write_text("#!/bin/sh\nexec sleep 1000\n")
+    monkeypatch.setattr(service, "CONTROL_S", 0.2)
+    said = deskgrid("service", "install", "--user").stderr
+    assert "systemctl --user daemon-reload has not ended within" in said
+
+
 def test_the_service_of_another_user_is_left_alone(
     systemd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,21 +94,32 @@ def test_a_full_disk_and_a_home_of_somebody_else_are_told(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("told", "state"), [("NTPSynchronized=yes", "well"), ("NTPSynchronized=no", "do"), ("", "note")]
+    ("told", "state"), [(b"NTPSynchronized=yes", "well"), (b"NTPSynchronized=no", "do"), (b"", "note")]
 )
-def test_the_clock_is_well_if_it_is_synchronised(monkeypatch: pytest.MonkeyPatch, told: str, state: str) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: name)
+def test_the_clock_is_well_if_it_is_synchronised(monkeypatch: pytest.MonkeyPatch, told: bytes, state: str) -> None:
     monkeypatch.setattr(
-        subprocess, "run", lambda command, **how: subprocess.CompletedProcess(command, 0, f"Timezone=UTC\n{told}\n", "")
+        subprocess, "run", lambda command, **how: subprocess.CompletedProcess(command, 0, b"Timezone=UTC\n%b\n" % told)
     )
     assert checks.clock().state == state
 
 
 def test_a_clock_that_is_years_behind_is_told_and_one_that_nobody_knows_of_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert checks.clock(lambda: 0.0).said.startswith("it is before the day when deskgrid was installed")
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert checks.clock().state == "note"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of the shell")
+def test_a_program_of_the_system_that_does_not_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "timedatectl"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(checks, "PATIENCE_S", 0.2)
     assert checks.clock().state == "note"
 
 

@@ -87,8 +87,10 @@ def _installed() -> Iterator[str]:
             continue
         yield from (str(folder / name) for name in names)
     if sys.platform == "win32" and (launcher := shutil.which("py")):
-        said = subprocess.run([launcher, "-0p"], capture_output=True, text=True, errors="replace", check=False).stdout
-        yield from (line.split(maxsplit=1)[-1].lstrip("* ") for line in said.splitlines() if line.strip())
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run([launcher, "-0p"], capture_output=True, timeout=START_S, check=False)
+            said = os.fsdecode(done.stdout).splitlines()
+            yield from (line.split(maxsplit=1)[-1].lstrip("* ") for line in said if line.strip())
 
 
 def copy_libraries(folder: Path) -> None:

@@ -20,7 +20,7 @@ from deskgrid.worker.run.cgroup import own_group
 
 # Less room than this is too little for the files of tasks. Bytes.
 LEAST_ROOM = 1 << 30
-# How long the broker has to answer. Seconds.
+# How long the broker has to answer, or a program of this PC. Seconds.
 PATIENCE_S = 5.0
 OLDEST_PYTHON = (3, 11)
 # The units that `deskgrid service` writes.
@@ -82,14 +82,21 @@ def clock(now: Callable[[], float] = time.time) -> Finding:
     built = Path(__file__).stat().st_mtime
     if now() < built - 86_400.0:
         return Finding("clock", "do", "it is before the day when deskgrid was installed: set it, or use NTP")
-    if (timedatectl := shutil.which("timedatectl")) is None:
-        return Finding("clock", "note", f"{_local(now())}; nothing here tells whether it is synchronised")
-    told = subprocess.run([timedatectl, "show"], capture_output=True, text=True, check=False).stdout.splitlines()
+    told = _timedatectl()
     if "NTPSynchronized=no" in told:
         return Finding("clock", "do", f"{_local(now())}; it is not synchronised: run timedatectl set-ntp true")
     if "NTPSynchronized=yes" in told:
         return Finding("clock", "well", f"{_local(now())}; it is synchronised")
     return Finding("clock", "note", f"{_local(now())}; nothing here tells whether it is synchronised")
+
+
+def _timedatectl() -> list[str]:
+    """Return what systemd says of the clock: nothing if it is not there, or does not answer."""
+    try:
+        done = subprocess.run(["timedatectl", "show"], capture_output=True, timeout=PATIENCE_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return os.fsdecode(done.stdout).splitlines()
 
 
 def _local(now: float) -> str:

@@ -21,11 +21,14 @@ from pathlib import Path
 from deskgrid.client.environments.asked import AskedEnvironment, name_in
 from deskgrid.client.environments.reasons import reason, reason_of_build
 from deskgrid.client.environments.store import Wheel, WheelFolder
+from deskgrid.durations import duration
 from deskgrid.errors import BagRejected
 from deskgrid.wire import System
 
 # What the process that runs tasks imports besides Python: see `deskgrid.worker.run.child`.
 NEEDS = ("cloudpickle", "msgpack")
+# How long uv and pip may take: the first chooses wheels, the second also fetches and builds them. Seconds.
+UV_S, PIP_S = 600.0, 3 * 3600.0
 # Runs pip with the conditions of another machine: {"sys_platform": "win32", ...} is the first argument.
 _RUN = """
 import json, sys
@@ -125,7 +128,12 @@ def _by_uv(lines: Sequence[str], constraints: Path, system: System) -> str | Non
         return None
     command = [uv, "pip", "compile", "-", "--quiet", "--no-header", "--generate-hashes", "--only-binary=:all:"]
     command += ["--python-version", system.python, "--python-platform", platform, "--constraint", str(constraints)]
-    done = subprocess.run(command, input="\n".join(lines), capture_output=True, encoding="utf-8", check=False)
+    try:
+        done = subprocess.run(
+            command, input="\n".join(lines), capture_output=True, encoding="utf-8", timeout=UV_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None
     return None if done.returncode else done.stdout
 
 
@@ -177,19 +185,23 @@ def conditions(system: System) -> dict[str, str]:
 
 
 def run_pip(arguments: Sequence[str], system: System | None = None) -> subprocess.CompletedProcess[str]:
-    """Run pip as if on a sort of PC. Raises `BagRejected` if there is no pip."""
+    """Run pip as if on a sort of PC. Raises `BagRejected` if there is no pip, or it does not end."""
     told = json.dumps(conditions(system) if system else {})
     command = [*_python_with_pip(), "-c", _RUN, told, *arguments, "--no-input", "--disable-pip-version-check"]
     environment = {name: value for name, value in os.environ.items() if name not in ("PIP_QUIET", "PIP_VERBOSE")}
-    return subprocess.run(
-        command,
-        env=environment | {"PYTHONIOENCODING": "utf-8"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            command,
+            env=environment | {"PYTHONIOENCODING": "utf-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PIP_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise BagRejected(f"pip {arguments[0]} has not ended within {duration(PIP_S)}") from None
 
 
 def _python_with_pip() -> list[str]:
