@@ -20,6 +20,8 @@ class Health:
 
     def __init__(self) -> None:
         self.quarantined: dict[str, Pause] = {}
+        # The workers up that get nothing new because somebody drains their PCs.
+        self.drained: set[str] = set()
         # By worker: whose work failed in a row.
         self.in_a_row: dict[str, list[str]] = {}
         # By bag: how many of its tasks were done when one failed last, and where they have failed since.

@@ -222,6 +222,7 @@ class GridMachine(RuleBasedStateMachine):
         for command in commands:
             if not isinstance(command, cmd.Assign):
                 continue
+            assert command.worker not in self.health.drained, "work for one that is drained"
             stay = self.health.quarantined.get(command.worker)
             assert stay is None or (stay.tried and len(command.work) == 1), "work for one in quarantine"
             for work in command.work:
@@ -497,6 +498,7 @@ class GridMachine(RuleBasedStateMachine):
 
     def _take_away(self, name: str) -> None:
         self.up.pop(name, None)
+        self.health.drained.discard(name)
         self.owed = {owed: None for owed in self.owed if owed[0] != name}
         for known in self.known.values():
             if known.other_at == name:
@@ -527,6 +529,13 @@ class GridMachine(RuleBasedStateMachine):
                         known.ended = State.FAILED
                         stuck.append(attempt)
         return stuck
+
+    @rule(name=NAMES, drained=st.booleans())
+    def drain(self, name: str, drained: bool) -> None:
+        """Somebody drains a PC, or no more; also one that is not there, or twice."""
+        if name in self.up:
+            (self.health.drained.add if drained else self.health.drained.discard)(name)
+        self._recalls(self.tell(ev.WorkerDrained(name, drained)))
 
     @rule(
         name=NAMES,

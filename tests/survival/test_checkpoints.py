@@ -1,5 +1,6 @@
 """Checkpointable tasks on a real grid: windows that are too short for them, and brokers and workers that are killed."""
 
+import math
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from deskgrid import Grid, checkpoint
 from deskgrid.client.local import STOP_S
 from deskgrid.wire import saving
 from deskgrid.wire.joinline import JoinLine
+from deskgrid.worker.owner import watch
+from deskgrid.worker.owner.policy import Courtesy, Presence
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import Cycle
 from tests.live import ROOT, WORKER, BrokerProcess, live_grid
@@ -145,6 +148,31 @@ def test_a_worker_that_is_stopped_lets_its_tasks_save_first(tmp_path: Path) -> N
         counters = grid.status()["counters"]
     assert noted(log) == [*range(1, count + 1)]
     assert (counters["planned_kills"], counters["pieces"]) == (0, 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stops what descends from a process")
+@pytest.mark.slow
+def test_a_pc_whose_owner_is_back_lets_its_tasks_save_before_it_hands_them_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Presence(1000.0, seated=True)
+    monkeypatch.setattr(watch.Probes, "ask", lambda probes, now: there)
+    monkeypatch.setattr(watch, "LOADED", math.inf)  # the machine of these tests
+    for where in ("deskgrid.worker.session", "deskgrid.wire.saving"):
+        monkeypatch.setattr(f"{where}.LEAD_LEAST_S", 3.0)
+    log, count = tmp_path / "log", int(6.0 / STEP_S)
+    with live_grid(tmp_path / "home") as live, Grid(str(live.broker.line("client"))) as grid:
+        first = live.worker("first", courtesy=Courtesy("pause", 10.0, 0.5))
+        bag = grid.bag(steps_to(log), [count], runtime=6.0, checkpoint=True, min_piece=1.0)
+        assert eventually(lambda: len(noted(log)) > 20, 30.0)
+        there = Presence(0.0, seated=True)
+        assert eventually(lambda: first.has_said("its tasks are handed back"), 30.0)
+        assert eventually(lambda: grid.status()["counters"]["pieces"] == 1, 30.0)
+        made = len(noted(log))
+        live.worker("second")
+        assert bag.results() == [made]
+        assert first.has_said("its tasks are stopped: somebody uses it")
+    assert noted(log) == [*range(1, count + 1)]
 
 
 @pytest.mark.alone
