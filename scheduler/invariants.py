@@ -52,9 +52,10 @@ def check(grid: SchedulerState, left: Callable[[Sequence[Slot], float], None], n
             True,
         )
     grid.deadlines.check(slots, [slot for slot in settled if not grid.is_stopped(slot)], now)
-    agree("paused workers that are not up", grid.paused.keys() - grid.slots.workers.keys(), set())
-    queues = [slot.number for slot in slots.values() if slot.worker.name in grid.paused and slot.queue]
-    agree("slots of paused workers with queued work", queues, [])
+    up = grid.slots.workers.keys()
+    agree("paused or drained workers that are not up", (grid.paused.keys() | grid.drained) - up, set())
+    queues = [slot.number for slot in slots.values() if slot.queue and grid.shut(slot.worker) in ("drained", "paused")]
+    agree("slots of paused or drained workers with queued work", queues, [])
     paused = {task for task, state in grid.tasks.each() if state == State.PAUSED}
     grid.timers.check()
     agree("tasks that pause", set(grid.timers.at[Timer.PAUSE]), paused)
@@ -301,8 +302,7 @@ def _check_machine(grid: SchedulerState, name: str, machine: Machine) -> None:
         if not (slot.sent or slot.queue) and slot.owes is None and slot.position < worker.width
     ]
     rests = grid.rests.shuts_until(name, [ends for ends, _ in machine.gangs.values()]) is not None
-    shut = worker.drained or name in grid.paused or grid.quarantine.shuts_out(worker) or rests
-    free = [] if shut else free
+    free = [] if rests or grid.shuts_out_gangs(worker) else free
     agree(f"idle slots of {name}", sorted(slot.position for slot in machine.free), free)
     agree(f"how many slots of {name} are idle", host.idle, len(free))
     agree(f"amounts of {name}", host.amounts, free_amounts(grid, worker))

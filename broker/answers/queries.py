@@ -455,9 +455,9 @@ def _explanation(
 
 def _of_slot(slot: SlotReason, said: str, now: float, kept_back: bool) -> str:
     """Why a slot does not take a waiting task. ``said``: what its worker has said of such tasks."""
-    if slot.drained:
+    if slot.shut == "drained":
         return "drained: it ends what it runs, and gets nothing new"
-    if slot.paused:
+    if slot.shut == "paused":
         return "is paused: the owner of the PC comes first"
     if slot.quarantined is not None:
         return in_quarantine(slot.quarantined, now)

@@ -95,10 +95,8 @@ def kept_from(state: BrokerState, by_name: Mapping[str, WorkerSession], bag: Ope
 
 def reason(slot: SlotReason) -> str:
     """Why a slot does not run a task, in a word or two."""
-    if slot.drained:
-        return "drained"
-    if slot.quarantined is not None:
-        return "quarantined"
+    if slot.shut:
+        return slot.shut
     if slot.silent_s is not None:
         return "silent"
     if slot.rest is not None:

@@ -167,10 +167,7 @@ class Look:
                     self._elapsed[bag.number].append(elapsed)
                 elif slot is gang.slots[0]:  # as if it ran on one rank, on a PC of speed 1
                     self._elapsed[bag.number].append(elapsed * tasks.runtime(task) / max(gang.seconds, 1e-9))
-        stay = self._grid.quarantine.workers.get(worker.name)
-        opens = inf if worker.drained else 0.0 if stay is None else stay.until - now
-        # Whoever uses the PC will go on for as long again: nothing else is known of that.
-        opens = max(opens, now - self._grid.paused.get(worker.name, now))
+        opens = self._grid.opens_s(worker, now)
         expected = worker.expected(now)
         spans = [PictureWindow(opens, worker.ends_at - now), *_spans(expected, now)]
         shown = tuple([span for span in spans if span.closes > max(0.0, span.opens)])

@@ -84,7 +84,8 @@ class Blame:
             self._grid.change_all(worker)
 
     def _quarantine(self, name: str, slot: int, person: Person, now: float, *, silent: bool = False) -> bool:
-        return self._grid.quarantine.failed(name, slot, person, self._grid.slots.workers, now, silent=silent)
+        grid = self._grid
+        return grid.quarantine.failed(name, slot, person, now, alone=grid.is_alone(name), silent=silent)
 
     # --- bags that fail ----------------------------------------------------------------------------------------------
 
@@ -138,19 +139,13 @@ class Blame:
 
     # --- work that does not start ------------------------------------------------------------------------------------
 
-    def has_others(self, worker: Worker) -> bool:
-        """Whether another worker is up that is neither in quarantine nor drained."""
-        shut = self._grid.quarantine.workers
-        workers = self._grid.slots.workers
-        return any(name != worker.name and name not in shut and not up.drained for name, up in workers.items())
-
     def silent(self, worker: Worker, slot: int, bag: Bag, now: float) -> bool:
         """``worker`` did not answer for an attempt of ``bag`` in time. Returns the same as `judge`."""
         grid, person = self._grid, person_of(bag.category.key)
         changed = self._quarantine(worker.name, slot, person, now, silent=True)
         if grid.quarantine.in_a_row(worker.name, person) < STREAK:
             return changed
-        if not (person.environment or self.has_others(worker)):
+        if not person.environment and grid.is_alone(worker.name):
             return changed
         if bag.category.parallel:
             grid.rests.not_kept(worker.name, now)

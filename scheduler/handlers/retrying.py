@@ -43,9 +43,7 @@ def others_could(grid: SchedulerState, task: int, but: Collection[str]) -> bool:
     key, needs = batch.bag.category.key, requirement.needs(batch.runtime(task)) if grid.policy.timed else 0.0
     return any(
         worker.name not in but
-        and worker.name not in grid.quarantine.workers
-        and not worker.drained
-        and worker.name not in grid.paused
+        and not grid.shut(worker)
         and fits(needs, max(worker.ends_at - grid.now, worker.windows.longest_s) * worker.speed)
         and could(grid, worker, key)
         for worker in islice(grid.slots.workers.values(), WORKERS)

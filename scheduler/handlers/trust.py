@@ -110,7 +110,9 @@ class Trust:
         elif deadlines.timeout(slot.sent[0].task) is not None:
             self._take_back([slot], now, stop=True)
         elif (
-            deadlines.runs_late(slot, now) and self._blame.has_others(worker) and (late := deadlines.late(worker, now))
+            deadlines.runs_late(slot, now)
+            and not self._grid.is_alone(worker.name)
+            and (late := deadlines.late(worker, now))
         ):
             self._take_back(late, now, stop=False)
         else:
@@ -209,10 +211,11 @@ class Trust:
 
     def drained(self, event: ev.WorkerDrained, now: float) -> None:
         """A worker gets nothing new, or does again. What has not begun there is taken back."""
-        worker = self._grid.slots.workers.get(event.worker)
-        if worker is not None and worker.drained != event.drained:
-            worker.drained = event.drained
-            self._grid.gangs.touched.add(worker.name)
+        grid = self._grid
+        worker = grid.slots.workers.get(event.worker)
+        if worker is not None and (worker.name in grid.drained) != event.drained:
+            (grid.drained.add if event.drained else grid.drained.discard)(worker.name)
+            grid.gangs.touched.add(worker.name)
             self._relieve(worker)
 
     # --- quarantine --------------------------------------------------------------------------------------------------

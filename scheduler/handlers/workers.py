@@ -222,7 +222,7 @@ class Workers:
         windows = announced(event.windows, now) if event.planned else worker.windows
         last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
         grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap, worker)
-        if event.planned and not worker.drained:  # a PC that is repaired today has no new habit
+        if event.planned and worker.name not in grid.drained:  # a PC that is repaired today has no new habit
             grid.hours.add(worker.name, worker.planned_s, now - worker.opened, worker.opened)
         counters.departures += event.planned
         counters.losses += not event.planned
@@ -264,6 +264,7 @@ class Workers:
         grid.gangs.windows_version += 1
         worker = grid.slots.leave(name)
         grid.doubted.pop(name, None)
+        grid.drained.discard(name)
         self._trust.dismiss(worker)
         if grid.gangs.awake:
             grid.gangs.leave(worker)

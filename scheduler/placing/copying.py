@@ -88,14 +88,14 @@ class Copying:
         needs = grid.policy.requirement.needs(runtime) + ROUNDING
         slots = grid.slots.slots
         idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
-        shut = {slot.worker.name, *grid.quarantine.workers}
         key = grid.tasks.known(task).bag.category.key
         environment, labels = key.environment, frozenset[str]() if key.need is None else key.need.labels
         others = (
             place
             for place in idle
             if place.copy is None
-            and place.worker.name not in shut
+            and place.worker is not slot.worker
+            and not grid.shut(place.worker)
             and (not environment or environment in place.worker.environments)
             and grid.avoided.until(key, place.worker.name) is None
             and labels <= place.worker.traits.labels

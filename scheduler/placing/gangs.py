@@ -152,7 +152,7 @@ class GangPlacing:
         """Look at the slots of a worker."""
         grid, worker = self._grid, machine.worker
         free, others = list[Slot](), list[tuple[float, int]]()
-        shut = worker.drained or worker.name in grid.paused or grid.quarantine.shuts_out(worker)
+        shut = grid.shuts_out_gangs(worker)
         for slot in worker.slots:
             if slot.gang is not None:
                 continue

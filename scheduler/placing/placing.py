@@ -88,7 +88,7 @@ class Placing:
         for slot in grid.slots.overdue(now):
             grid.change(slot)
         if grid.quarantine.workers:
-            for name in grid.quarantine.due(grid.slots.workers, now):
+            for name in grid.quarantine.due(grid.slots.workers, now, alone=grid.is_alone()):
                 grid.change_all(grid.slots.workers[name])
         if grid.moving:
             self.separating.go_on(most_moved(most))
@@ -337,10 +337,8 @@ class Placing:
 
     def has_room(self, slot: Slot) -> bool:
         """Whether the queue of ``slot`` may take one more task, however long."""
-        if slot.owes is not None or slot.position >= slot.worker.width or slot.worker.drained:
-            return False
         grid = self._grid
-        if slot.worker.name in grid.paused or (grid.quarantine.workers and grid.quarantine.shuts(slot)):
+        if slot.owes is not None or slot.position >= slot.worker.width or grid.shuts(slot):
             return False
         if not grid.policy.timed and slot.closes < slot.worker.ends_at:
             return False  # it is kept for a gang, and nobody asks whether a task ends before that

@@ -208,9 +208,8 @@ class PolicyView:
 
     def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and gets work, except slots that owe an answer."""
-        shut = {*self._grid.quarantine.workers, *self._grid.paused}
         for number, slot in self._slots.slots.items():
-            if slot.owes is None and not slot.worker.drained and slot.worker.name not in shut:
+            if slot.owes is None and not self._grid.shut(slot.worker):
                 yield self.open_slot(number)
 
     def upcoming(self) -> Iterator[UpcomingWindows]:

@@ -5,6 +5,7 @@ It decides nothing: `deskgrid.scheduler.handlers` and `deskgrid.scheduler.placin
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
 
 from deskgrid.scheduler.commands import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
@@ -30,6 +31,9 @@ from deskgrid.scheduler.state.rests import Rests
 from deskgrid.scheduler.state.slots import NOWHERE, Away, LiveAttempt, Owed, Slot, SlotTable, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
 from deskgrid.scheduler.state.timers import Timer, Timers
+
+# Why a worker that is up gets no work.
+Shut = Literal["", "drained", "paused", "quarantined"]
 
 
 class SchedulerState:
@@ -62,6 +66,8 @@ class SchedulerState:
         self.away: dict[str, Away] = {}
         # Workers that have stopped their tasks, and since when.
         self.paused: dict[str, float] = {}
+        # Workers that are up and get nothing new, because somebody drains their PCs.
+        self.drained: set[str] = set()
         self.quarantine = Quarantine(self.timers)
         self.rests = Rests(self.timers)
         self.avoided = Avoided(self.timers)
@@ -293,6 +299,44 @@ class SchedulerState:
         slot.queue.clear()
         slot.queued_s = 0.0
         return tasks
+
+    # --- workers that get no work ------------------------------------------------------------------------------------
+
+    def shut(self, worker: Worker) -> Shut:
+        """Why ``worker`` gets nothing new; empty if it does. In quarantine, one task at a time may be tried there."""
+        if worker.name in self.drained:
+            return "drained"
+        if worker.name in self.paused:
+            return "paused"
+        return "quarantined" if worker.name in self.quarantine.workers else ""
+
+    def shuts(self, slot: Slot) -> bool:
+        """Whether ``slot`` gets nothing because of that."""
+        if not (self.drained or self.paused or self.quarantine.workers):
+            return False
+        why = self.shut(slot.worker)
+        return self.quarantine.shuts(slot) if why == "quarantined" else bool(why)
+
+    def shuts_out_gangs(self, worker: Worker) -> bool:
+        """Whether ``worker`` gets no gang because of that."""
+        why = self.shut(worker)
+        return self.quarantine.shuts_out(worker) if why == "quarantined" else bool(why)
+
+    def opens_s(self, worker: Worker, now: float) -> float:
+        """In how many seconds ``worker`` gets work again, as far as anybody knows; 0.0: it does."""
+        if worker.name in self.drained:
+            return math.inf
+        stay = self.quarantine.workers.get(worker.name)
+        # Whoever uses the PC will go on for as long again: nothing else is known of that.
+        paused_s = now - self.paused.get(worker.name, now)
+        return max(0.0, paused_s, 0.0 if stay is None else stay.until - now)
+
+    def is_alone(self, name: str = "") -> bool:
+        """Whether no worker that is up gets work, but for that of this name."""
+        up = self.slots.workers
+        if len(up) > 1 + len(self.drained) + len(self.paused) + len(self.quarantine.workers):
+            return False
+        return all(each == name or self.shut(worker) for each, worker in up.items())
 
     # --- pauses ------------------------------------------------------------------------------------------------------
 

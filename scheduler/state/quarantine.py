@@ -8,8 +8,9 @@ Rule 2: when its quarantine is over, one task is tried there. If that task fails
 long.
 Rule 3: the crashes of a bag that is to blame itself (`deskgrid.scheduler.state.failures`) say nothing about the
 workers.
-Rule 4: one worker always stays in use. If all workers that are up are in quarantine, they are tried at once. A worker
-that fails while all others are in quarantine is let out.
+Rule 4: one worker always stays in use. If no worker that is up gets work, because of quarantines or for other reasons
+(`deskgrid.scheduler.state.grid.SchedulerState.shut`), those in quarantine are tried at once. A worker that fails while
+no other gets work is let out.
 
 What fails for one bag only is in `deskgrid.scheduler.state.avoided`.
 """
@@ -78,12 +79,10 @@ class Quarantine:
             stay.trying and not any(slot.sent or slot.queue or slot.owes is not None for slot in worker.slots)
         )
 
-    def failed(
-        self, worker: str, slot: int, person: Person, up: Collection[str], now: float, *, silent: bool = False
-    ) -> bool:
+    def failed(self, worker: str, slot: int, person: Person, now: float, *, alone: bool, silent: bool = False) -> bool:
         """Note a failure of somebody's work on ``worker``; True if it begins or ends a quarantine.
 
-        ``up``: all workers up. ``silent``: it did not answer for an attempt in time.
+        ``alone``: no other worker gets work. ``silent``: it did not answer for an attempt in time.
         """
         persons = self._streaks.setdefault(worker, Counter())
         persons[person] += 1
@@ -93,7 +92,7 @@ class Quarantine:
         if stay is not None and not stay.trying:
             stay.failures, stay.silent = streak, silent
             return False
-        if all(name == worker or name in self.workers for name in up):
+        if alone:
             return stay is not None and self._let_out(worker)
         lasts = _BACKOFF.after(0.0 if stay is None else stay.lasts)
         self.workers[worker] = Quarantined(now + lasts, lasts, slot, streak, silent)
@@ -111,9 +110,8 @@ class Quarantine:
         self._timers.drop(Timer.QUARANTINE, worker)
         return True
 
-    def due(self, up: Mapping[str, Worker], now: float) -> list[str]:
-        """Begin to try the workers whose quarantine is over, and return their names."""
-        alone = len(self.workers) >= len(up) and all(name in self.workers for name in up)
+    def due(self, up: Mapping[str, Worker], now: float, *, alone: bool) -> list[str]:
+        """Begin to try the workers whose quarantine is over, and return their names. ``alone``: no worker gets work."""
         found = [name for name, stay in self.workers.items() if name in up and not stay.trying]
         found = [name for name in found if alone or self.workers[name].until <= now]
         for name in found:

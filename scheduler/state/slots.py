@@ -189,8 +189,6 @@ class Worker:
     stated: float = 1.0
     given: bool = False
     load: float = 0.0
-    # Whether it gets nothing new, because somebody drains its PC.
-    drained: bool = False
     # Single tasks that need amounts and were bound to its slots, and what they need. Some may have left since.
     promised: dict[int, Amounts] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.queues.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.avoided import Rest
 from deskgrid.scheduler.state.bags import Bag
-from deskgrid.scheduler.state.grid import SchedulerState
+from deskgrid.scheduler.state.grid import SchedulerState, Shut
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.state.timers import Timer
@@ -31,14 +31,13 @@ class SlotReason:
 
     A task as long as the time that is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``:
     how long the worker has owed an answer for an attempt taken back from the slot, which gets nothing until then; None
-    if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine. ``early_s``: how much earlier
+    if it owes none. ``quarantined``: more of its quarantine, if it is in one. ``early_s``: how much earlier
     than announced it leaves on average (less than 0: later), if it does not keep its hours.
     ``ready``: whether the environment of the task is ready there. ``lacks``: labels that the task needs and that the PC
     has not; ``short``: of what the PC has less than the task needs, and how much it has. ``gang``: whether a gang has
     the slot, or it is kept for one that comes before the task would end. ``rest``: why the PC gets no such tasks for a
-    while, because some did not work out there. ``paused``: the PC has stopped its tasks, because its owner comes first.
-    ``speed``: of the PC; its seconds are those of this PC. ``drained``: whether the PC gets nothing new, because
-    somebody drains it.
+    while, because some did not work out there. ``speed``: of the PC; its seconds are those of this PC. ``shut``: why
+    the PC gets no work at all.
     """
 
     worker: str
@@ -53,9 +52,8 @@ class SlotReason:
     short: tuple[tuple[str, float], ...] = ()
     gang: bool = False
     rest: Rest | None = None
-    paused: bool = False
     speed: float = 1.0
-    drained: bool = False
+    shut: Shut = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +154,14 @@ def explain(grid: SchedulerState, task: int, now: float) -> Generator[int, None,
     up = [(worker.name, worker.windows, worker.slots, worker) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot](), away.was) for name, away in grid.away.items()]
     for name, windows, its, pc in [*up, *away]:
-        quarantined = grid.quarantine.workers.get(name)
         early_s = grid.hours.early(name, grid.slots.workers[name].opened) if its else None
         rest = grid.avoided.rest(bag.category.key, name) or grid.avoided.rest(bag.own_key, name)
-        reasons = [_reason(slot, needs + ROUNDING, now, quarantined, bag) for slot in its]
-        if early_s is not None or rest is not None or name in grid.paused:
-            reasons = [replace(each, early_s=early_s, rest=rest, paused=name in grid.paused) for each in reasons]
+        reasons = [_reason(slot, needs + ROUNDING, now, bag) for slot in its]
+        if early_s is not None or rest is not None:
+            reasons = [replace(each, early_s=early_s, rest=rest) for each in reasons]
+        if its and (shut := grid.shut(its[0].worker)):
+            stay = grid.quarantine.workers.get(name)
+            reasons = [replace(each, shut=shut, quarantined=stay) for each in reasons]
         slots += reasons
         coming += _next_window(name, windows, needs, pc, bag=bag, now=now)
         rows += 1 + len(its) + len(windows)
@@ -195,7 +195,6 @@ def _reason(
     slot: Slot,
     more_than: float,
     now: float,
-    quarantined: Quarantined | None,
     bag: Bag,
 ) -> SlotReason:
     left, environment = slot.remaining(now), bag.category.key.environment
@@ -210,13 +209,11 @@ def _reason(
         left,
         short,
         silent,
-        quarantined,
-        ready,
+        ready=ready,
         lacks=labels,
         short=amounts,
         gang=gang,
         speed=slot.speed,
-        drained=slot.worker.drained,
     )
 
 
@@ -239,7 +236,7 @@ def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
 
 
 def _distance(reason: SlotReason) -> tuple[bool, bool, float, float]:
-    unsuitable = bool(reason.lacks or reason.short) or reason.drained
+    unsuitable = bool(reason.lacks or reason.short) or reason.shut == "drained"
     ready = reason.ready and reason.rest is None
     return unsuitable, not ready, reason.short_s, reason.left_s
 

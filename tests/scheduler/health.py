@@ -44,7 +44,7 @@ class Health:
         enough = len(self.in_a_row[worker]) >= STREAK and len(set(self.in_a_row[worker])) > 1
         if enough and (stay is None or stay.tried):
             self.quarantined.pop(worker, None)
-            if up - {worker} - set(self.quarantined):
+            if up - {worker} - set(self.quarantined) - self.drained:
                 lasts = FIRST_QUARANTINE_S if stay is None else min(2 * stay.lasts, LONGEST_QUARANTINE_S)
                 self.quarantined[worker] = Pause(now + lasts, lasts)
 
@@ -56,7 +56,7 @@ class Health:
         self.failed_on.pop(bag, None)
 
     def look(self, up: set[str], now: float) -> None:
-        alone = up <= set(self.quarantined)
+        alone = up <= set(self.quarantined) | self.drained
         for name in up & set(self.quarantined):
             stay = self.quarantined[name]
             stay.tried = stay.tried or alone or stay.until <= now

@@ -10,6 +10,8 @@ from deskgrid.scheduler.forecast.look import Look
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies import Policy
+from deskgrid.scheduler.state.avoided import Person
+from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.scheduler.views.explain import Explanation, explain
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 from tests.scheduler.test_gangs import Lab
@@ -73,7 +75,7 @@ def test_a_task_says_that_a_slot_is_drained_and_forecasts_leave_it_out() -> None
     (task,) = grid.tasks(10.0)
     grid.expect()
     why = told(explain(grid.inside, task, grid.now))
-    assert [slot.drained for slot in why.slots] == [True]
+    assert [slot.shut for slot in why.slots] == ["drained"]
     look = Look(grid.inside, grid.now, lambda bag, elapsed: None)
     list(look.pieces())
     (pc,) = look.picture.pcs
@@ -99,3 +101,33 @@ def test_a_failed_task_does_not_wait_for_a_drained_worker() -> None:
     grid.tell(ev.WorkerDrained("b", True))
     grid.end(task, outcome=Outcome.ERROR)
     grid.expect(a=[task])
+
+
+def test_a_pc_in_quarantine_is_tried_when_no_other_gets_work() -> None:
+    grid = Grid(fcfs())
+    grid.pc("a")
+    grid.pc("b")
+    for number in range(STREAK):
+        grid.inside.quarantine.failed("a", 0, Person(str(number), ""), grid.now, alone=False)
+    first, second = grid.tasks(5.0, 5.0)
+    grid.expect(b=[first])
+    grid.tell(ev.WorkerDrained("b", True))
+    grid.expect(a=[second])
+
+
+@pytest.mark.parametrize("event", [ev.WorkerDrained("b", True), ev.WorkerPaused("b", True)])
+def test_why_a_pc_gets_no_work_is_said_and_such_a_pc_is_no_other_one(event: ev.Event) -> None:
+    grid = Grid(fcfs())
+    grid.pc("a")
+    grid.pc("b")
+    a, b = grid.inside.slots.workers.values()
+    assert not grid.inside.is_alone("a")
+    grid.tell(event)
+    assert grid.inside.is_alone("a")
+    assert grid.inside.shut(a) == ""
+    assert grid.inside.shut(b) in ("drained", "paused")
+    assert grid.inside.shuts(b.slots[0])
+    assert grid.inside.shuts_out_gangs(b)
+    grid.leave("b")
+    assert not grid.inside.drained
+    assert not grid.inside.paused

@@ -583,7 +583,7 @@ def test_a_gang_may_be_the_trial_of_a_pc_in_quarantine() -> None:
     tasks = lab.submit(10, 10, 10, need=Need(gang=True))
     crashing = lab.grid.tasks(1, 1, 1, bag=5)
     for task in crashing:
-        lab.grid.inside.quarantine.failed("b", 0, Person("ann", str(task)), ["a", "b"], 0.0)
+        lab.grid.inside.quarantine.failed("b", 0, Person("ann", str(task)), 0.0, alone=False)
         lab.grid.cancel(task)
     assert list(lab.starts().values()) == ["a", "a"]
     assert lab.starts() == {}

@@ -159,7 +159,7 @@ def test_it_is_shown_and_explained_and_counts_as_away_for_as_long_again() -> Non
     assert running is not None
     assert running[2] == 7.0
     (slot,) = made(explain(grid.inside, waits, grid.now)).slots
-    assert slot.paused
+    assert slot.shut == "paused"
     assert task == grid.running("a")
 
 
