@@ -173,6 +173,8 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
         except UnknownKey as error:
             if identity.keys == options.join.keys:
                 raise WorkerError(_REVOKED) from error
+    if copied := Identities(options.home).copied:
+        say(copied)
     patience = time.monotonic() + ENROL_S
 
     def over() -> bool:

@@ -5,6 +5,8 @@ beginning of the broker's public key, so that identities for several grids and w
 
 Rule 1: only their user can read the files and their folders. A file that others can read is refused.
 Rule 2: an identity belongs to its HOST. PCs that share a home do not look at each other's.
+Rule 3: it also belongs to the machine that made it, whose id is in ``HOME/identities/HOST/machine``. A copy of that
+machine's disk has no identity, even if it has the same name: two PCs with one key would be one for the broker.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from deskgrid.homes import this_host
 from deskgrid.private_files import make_private_folder, write_private
 from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, read_join_line
 from deskgrid.wire.names import name_error
+from deskgrid.worker.pc.machine import this_machine
 
 _SUFFIX = ".join"
 # Number of hexadecimal digits of a broker's public key in its folder's name. `find` compares the whole key.
@@ -53,11 +56,31 @@ class Identities:
         self._home = home
         self._all = home / "identities"
         self._folder = self._all / this_host()
+        self._machine = self._folder / "machine"
+        self._here = this_machine()
+
+    @property
+    def copied(self) -> str:
+        """Why the identities of this host are not for this machine, and what to do; empty if they are."""
+        if not self._made_on or self._here in ("", self._made_on):
+            return ""
+        return (
+            f"the identities in {self._folder} were made on another machine: this PC is a copy of it, and needs one of "
+            f"its own; if it is the same PC, installed anew, remove {self._machine}"
+        )
+
+    @property
+    def _made_on(self) -> str:
+        """The machine that made them; empty if it did not know."""
+        try:
+            return self._machine.read_text(encoding="ascii", errors="replace").strip()
+        except OSError:
+            return ""
 
     def find(self, server: bytes, name: str) -> PcIdentity | None:
         """Return the identity called ``name`` in the grid of the broker ``server``. Raises `IdentityError`."""
         path = self._path(server, name)
-        identity = _read(path) if not name_error(name) and path.exists() else None
+        identity = _read(path) if not (name_error(name) or self.copied) and path.exists() else None
         return identity if identity is not None and identity.keys.server == server else None
 
     def keep(self, identity: PcIdentity) -> None:
@@ -65,8 +88,12 @@ class Identities:
         path = self._path(identity.keys.server, identity.name)
         try:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.copied:  # they stay, for the machine that made them, if that shares this home
+                self._folder.rename(self._all / f"{self._folder.name}.{self._made_on}")
             for folder in (self._all, self._folder, path.parent):
                 make_private_folder(folder)
+            if self._here and not self._machine.exists():
+                write_private(self._machine, self._here.encode())
             write_private(path, f"{identity.line}\n".encode())
         except OSError as error:
             raise IdentityError(f"cannot keep this PC's identity in {path}: {error.strerror}") from error
@@ -84,7 +111,7 @@ class Identities:
 
         Raises `IdentityError` if several match.
         """
-        known = [_read(path) for path in sorted(self._folder.glob(f"*/*{_SUFFIX}"))]
+        known = [] if self.copied else [_read(path) for path in sorted(self._folder.glob(f"*/*{_SUFFIX}"))]
         found = [each for each in known if name in (None, each.name) and address in (None, each.address)]
         if len(found) > 1:
             which = ", ".join(f"{each.name} at {each.address}" for each in found)
@@ -92,7 +119,9 @@ class Identities:
         return found[0] if found else None
 
     def why_none(self) -> str:
-        """Return whose the identities in the home are, if none is this host's, and what to do; "" if there are none."""
+        """Return whose the identities in the home are, if none is this PC's, and what to do; "" if there are none."""
+        if copied := self.copied:
+            return copied
         hosts = {path.parent.parent.name for path in self._all.glob(f"*/*/*{_SUFFIX}")}
         if others := sorted(hosts - {self._folder.name}):
             return (

@@ -77,7 +77,8 @@ def test_its_identity_is_its_users_only(live: LiveGrid, tmp_path: Path) -> None:
             assert worker.joined()
     finally:
         os.umask(before)
-    (file,) = [path for path in (tmp_path / "pc").rglob("*") if path.is_file()]
+    (file,) = (tmp_path / "pc").rglob("*.join")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "pc").rglob("*") if path.is_file()} == {0o600}
     folders = [file.parent, file.parent.parent, tmp_path / "pc"]
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file, *folders)] == [0o600, 0o700, 0o700, 0o700]
     file.chmod(0o640)

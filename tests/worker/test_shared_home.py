@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -12,11 +13,12 @@ from deskgrid.client.environments.store import WheelFolder
 from deskgrid.homes import this_host
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.wire.key_pair import new_pair
-from deskgrid.worker import agent
+from deskgrid.worker import agent, identities
 from deskgrid.worker.agent import WorkerError, WorkerOptions
 from deskgrid.worker.environments import store
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.identities import Identities, PcIdentity
+from deskgrid.worker.pc.machine import _of_linux, this_machine
 from deskgrid.worker.run.folders import PREFIX, WorkerFolder
 from tests.cli.fakes import deskgrid
 
@@ -91,6 +93,62 @@ def test_a_pc_that_was_renamed_goes_on_when_its_folder_is(tmp_path: Path, on: On
     found = Identities(tmp_path).choose(None, None)
     assert found is not None
     assert found.name == "old"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes this machine another one, which has the same host name."""
+    return lambda machine_id: monkeypatch.setattr(identities, "this_machine", lambda: machine_id)
+
+
+def test_a_copy_of_a_pc_has_no_identity_says_why_and_gets_one_of_its_own(
+    tmp_path: Path, machine: Callable[[str], None]
+) -> None:
+    machine("first")
+    before, after = identity("lab3-07"), identity("lab3-08")
+    Identities(tmp_path).keep(before)
+    assert Identities(tmp_path).copied == ""
+    machine("second")
+    assert Identities(tmp_path).find(SERVER, "lab3-07") is None
+    assert Identities(tmp_path).choose(None, None) is None
+    result = deskgrid("worker", "--home", str(tmp_path))
+    assert result.exit_code == 2
+    assert "were made on another machine: this PC is a copy of it" in " ".join(result.output.split())
+    Identities(tmp_path).keep(after)
+    assert Identities(tmp_path).choose(None, None) == after
+    folder = tmp_path / "identities" / f"{this_host()}.first"
+    assert [path.name for path in folder.rglob("*.join")] == ["lab3-07.join"]
+
+
+def test_a_pc_that_was_installed_anew_goes_on_when_the_note_of_its_machine_is_gone(
+    tmp_path: Path, machine: Callable[[str], None]
+) -> None:
+    machine("first")
+    Identities(tmp_path).keep(identity("lab3-07"))
+    machine("second")
+    (tmp_path / "identities" / this_host() / "machine").unlink()
+    assert Identities(tmp_path).choose(None, None) is not None
+
+
+def test_a_machine_without_an_id_is_no_copy(tmp_path: Path, machine: Callable[[str], None]) -> None:
+    machine("")
+    Identities(tmp_path).keep(identity("lab3-07"))
+    for machine_id in ("", "first", ""):
+        machine(machine_id)
+        assert Identities(tmp_path).choose(None, None) is not None
+        Identities(tmp_path).keep(identity("lab3-07"))
+
+
+def test_a_machine_id_is_one_that_the_machine_keeps(tmp_path: Path) -> None:
+    file, found = tmp_path / "machine-id", "0123456789abcdef" * 2
+    assert _of_linux(file, Path("/proc")) == ""
+    file.write_text(f"{found}\n")
+    assert _of_linux(file, Path("/proc")) == found
+    assert _of_linux(file, tmp_path) == ""  # in memory, until the next start
+    file.write_text("uninitialized\n")
+    assert _of_linux(file, Path("/proc")) == ""
+    assert this_machine() == this_machine()
+    assert len(this_machine()) in (0, 16)
 
 
 @pytest.mark.parametrize("name", ["..", "", "a/b", "x" * 65, "a b", "pc\udce9"])
