@@ -102,7 +102,8 @@ def enrolled(lab: JoinLine, name: str) -> JoinLine:
     peer = Peer(SocketLine(lab))
     try:
         peer.send(wire.Enrol(wire.VERSION, name, public))
-        assert peer.expect(wire.Enrolled) == wire.Enrolled(name, public)
+        answer = peer.expect(wire.Enrolled)
+        assert (answer.name, answer.public) == (name, public)
     finally:
         peer.close()
     return replace(lab, keys=Keys(lab.keys.server, public, secret))

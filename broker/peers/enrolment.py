@@ -58,11 +58,13 @@ class Enrolment:
     def _answer(self, peer: bytes, line: Credential, request: wire.Enrol, now: float) -> None:
         store = self._state.credentials
         assert store is not None  # without keys nobody has a lab's line
+        clock = self._state.posix(now)
         try:
-            name, public = store.enrol(line, request.name, request.public, self._state.posix(now))
+            name, public = store.enrol(line, request.name, request.public, clock)
         except CredentialError as error:
             self._state.send(peer, wire.Refused(str(error)))
             self._state.note("enrolment-refused", by=line.name, name=request.name, line=line.name, reason=str(error))
             return
-        self._state.send(peer, wire.Enrolled(name, public))
-        self._state.note("worker-enrolled", name=name, line=line.name)
+        self._state.send(peer, wire.Enrolled(name, public, clock))
+        if line.role != "worker":  # else it is a PC that has its key, and `deskgrid doctor` asks
+            self._state.note("worker-enrolled", name=name, line=line.name)

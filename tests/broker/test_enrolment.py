@@ -46,7 +46,8 @@ def test_a_pc_is_written_down_before_it_is_told_so(keyed: Office, tmp_path: Path
     peer, request = holder(keyed), enrol()
     peer.send(request)
     assert not KeyRing(tmp_path).who(request.public)
-    assert peer.expect(wire.Enrolled) == wire.Enrolled("pc1", request.public)
+    now = keyed.sessions.state.posix(keyed.now)
+    assert peer.expect(wire.Enrolled) == wire.Enrolled("pc1", request.public, now)
     assert KeyRing(tmp_path).who(request.public) == Credential("pc1", "worker")
 
 

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -44,6 +45,11 @@ def test_a_pc_that_has_joined_is_well_and_one_whose_key_was_forgotten_is_told_to
         assert grid.joined(worker)
         (home,) = {path.parents[3] for path in tmp_path.rglob("lab3-07.join")}
         assert to_do(home) == []
+        known = Identities(home).choose(None, None)
+        assert known is not None
+        assert [each.state for each in checks.key(known.line, known.name)] == ["well", "well"]
+        late = list(checks.key(known.line, known.name, lambda: time.time() - 3630.0))
+        assert late[1].said.startswith("it is 60 min behind that of the broker: set the one that is wrong")
         (path,) = home.rglob("lab3-07.join")
         server = Identities(home).choose(None, None)
         assert server is not None
@@ -76,7 +82,8 @@ def test_another_program_on_the_port_is_told(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(checks, "PATIENCE_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as other:
         line = identity(tmp_path, other.getsockname()[1])
-        assert checks.key(line).said.endswith("does not answer as this grid's broker: is another program there?")
+        (found,) = checks.key(line, "lab3-07")
+        assert found.said.endswith("does not answer as this grid's broker: is another program there?")
 
 
 def test_two_identities_have_to_be_told_apart(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from deskgrid import wire
+from deskgrid.durations import duration
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.identities import Identities, IdentityError
 from deskgrid.worker.owner.watch import what_probes_say
@@ -22,6 +24,8 @@ from deskgrid.worker.run.cgroup import own_group
 LEAST_ROOM = 1 << 30
 # How long the broker has to answer, or a program of this PC. Seconds.
 PATIENCE_S = 5.0
+# Clocks that differ by no more have the same time. Seconds.
+APART_S = 30.0
 OLDEST_PYTHON = (3, 11)
 # The units that `deskgrid service` writes.
 UNITS = (Path("/etc/systemd/system/deskgrid-worker.service"), Path("~/.config/systemd/user/deskgrid-worker.service"))
@@ -132,10 +136,10 @@ def grid(home: Path, name: str | None, address: str | None) -> Iterator[Finding]
         yield Finding("key", "do", f"this PC has none{why and f' ({why})'}: run deskgrid worker --join LINE")
         return
     yield Finding("name", "well", f"{known.name} at {known.address}")
-    yield from broker(known.line)
+    yield from broker(known.line, known.name)
 
 
-def broker(line: JoinLine) -> Iterator[Finding]:
+def broker(line: JoinLine, name: str) -> Iterator[Finding]:
     """Whether the broker of a join line is there, and knows its key: each step only if the one before is well."""
     try:
         found = socket.getaddrinfo(line.host.strip("[]"), line.port, type=socket.SOCK_STREAM)
@@ -151,23 +155,44 @@ def broker(line: JoinLine) -> Iterator[Finding]:
         yield Finding("port", "do", f"{said} let TCP port {line.port} through?")
         return
     yield Finding("port", "well", f"{line.address} is open")
-    yield key(line)
+    yield from key(line, name)
 
 
-def key(line: JoinLine) -> Finding:
-    """Whether the broker lets this PC in."""
+def key(line: JoinLine, name: str, now: Callable[[], float] = time.time) -> Iterator[Finding]:
+    """Whether the broker lets this PC in; and whether it has the same time. What a PC that enrols hears tells both."""
     from deskgrid.worker.link import BrokerLink, UnknownKey
 
-    until = time.monotonic() + PATIENCE_S
+    assert line.keys is not None  # every identity has keys
+    until, connected = time.monotonic() + PATIENCE_S, False
     try:
         with BrokerLink(line) as link:
             while time.monotonic() < until:
                 if True in link.changes():
-                    return Finding("key", "well", "the broker knows it")
+                    connected = link.send(wire.Enrol(wire.VERSION, name, line.keys.public))
+                answer = link.receive()
+                if isinstance(answer, wire.Refused):
+                    yield Finding("key", "do", f"the broker refuses it: {answer.reason}")
+                    return
+                if isinstance(answer, wire.Enrolled):
+                    yield Finding("key", "well", "the broker knows it")
+                    yield clocks(now() - answer.clock)
+                    return
                 link.wait(max(0.0, until - time.monotonic()))
     except UnknownKey:
-        return Finding("key", "do", "the broker does not know it: enrol again, with deskgrid worker --join LINE")
-    return Finding("key", "do", f"{line.address} does not answer as this grid's broker: is another program there?")
+        yield Finding("key", "do", "the broker does not know it: enrol again, with deskgrid worker --join LINE")
+        return
+    if connected:
+        yield Finding("key", "note", f"the broker knows it, but has not answered within {PATIENCE_S:g} s")
+    else:
+        yield Finding("key", "do", f"{line.address} does not answer as this grid's broker: is another program there?")
+
+
+def clocks(ahead_s: float) -> Finding:
+    """Whether this PC and its broker have the same time. ``ahead_s``: how much later it is here."""
+    if abs(ahead_s) <= APART_S:
+        return Finding("clock", "well", f"it has the time of the broker, to {abs(ahead_s):.1f} s")
+    how = f"{duration(abs(ahead_s))} {'ahead of' if ahead_s > 0.0 else 'behind'} that of the broker"
+    return Finding("clock", "do", f"it is {how}: set the one that is wrong, or use NTP on both")
 
 
 def groups(proc: Path = Path("/proc/self")) -> Finding:

@@ -426,7 +426,11 @@ class Enrol:
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """Answer to `Enrol` once it is on disk: the name and the public key that admit the PC from now on."""
+    """Answer to `Enrol` once it is on disk: the name and the public key that admit the PC from now on.
+
+    ``clock``: the time at the broker, in POSIX seconds.
+    """
 
     name: Name
     public: PublicKey
+    clock: Seconds
