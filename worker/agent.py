@@ -24,6 +24,7 @@ import zmq
 
 from deskgrid import wire
 from deskgrid.homes import this_host
+from deskgrid.windows.windows_file import owner_of
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.enrolment import enrolled
 from deskgrid.worker.environments.interpreters import copy_libraries, sites_of
@@ -386,9 +387,10 @@ class _Agent:
         self._was_known = False
         self._watch: PresenceWatch | None = None
         self._keeper: OwnerKeeper | None = None
-        if options.courtesy.asks:
-            self._watch = PresenceWatch(wake, lambda: self._session.powers.loads)
-            self._keeper = OwnerKeeper(options.courtesy, self._watch.read, executor, self._session, say)
+        # What becomes of tasks while the owner uses the PC, and the table of the broker that may say so.
+        self._courtesy = options.courtesy
+        self._read: str | None = None
+        self._look_after_the_owner()
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
@@ -410,6 +412,28 @@ class _Agent:
                 self._alarm.close()
             if self._watch is not None:
                 self._watch.close()
+
+    def _look_after_the_owner(self) -> None:
+        """Look whether the owner uses the PC, if that makes any difference."""
+        if self._watch is not None and self._keeper is not None:
+            self._keeper.go_on(read_clocks(), "the owner of this PC is treated in another way")
+            self._watch.close()
+            self._watch = self._keeper = None
+        if self._courtesy.asks:
+            self._watch = PresenceWatch(self._wake, lambda: self._session.powers.loads)
+            self._keeper = OwnerKeeper(self._courtesy, self._watch.read, self._executor, self._session, self._say)
+
+    def _follow_courtesy(self) -> None:
+        """What the broker says of the owner counts if nobody has said it on this PC."""
+        ours, table = self._options.courtesy, self._session.windows_from_broker
+        if table == self._read:
+            return
+        self._read = table
+        how = None if ours.given or table is None else owner_of(table)
+        if (courtesy := replace(ours, how=how or ours.how)) != self._courtesy:
+            self._courtesy = courtesy
+            self._say(f"while the owner uses this PC{', from the broker' if how else ''}: {courtesy.how}")
+            self._look_after_the_owner()
 
     def _watch_windows(self) -> None:
         """Set the alarm that wakes the loop when a window opens or closes."""
@@ -442,6 +466,7 @@ class _Agent:
             self._keeper.look(read_clocks())
         self._send(self._session.tick(read_clocks()))
         self._follow_broker_windows()
+        self._follow_courtesy()
         self._report()
         self._link.tend()
 

@@ -4,11 +4,9 @@ Rule 1: a PC without a window in the file is not expected: nobody has said when 
 Rule 2: a PC has `GRACE_S` to come, after its window opens and after the broker starts.
 """
 
-import json
-from collections.abc import Mapping
-
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.work.workers import WorkerSessions
+from deskgrid.windows.windows_file import calendar_of
 from deskgrid.wire.status import AbsentPC
 
 # Seconds between two looks, and how late a PC may be.
@@ -82,11 +80,8 @@ class Absences:
 
 def _opened(table: str, posix: float) -> float | None:
     """When the window of a table that is open at ``posix`` opened; None: none is open."""
-    from datetime import timedelta  # with the next, only where there is a file
+    from datetime import timedelta  # only where there is a file
 
-    from deskgrid.windows.weekly import calendar_from_table
-
-    content: Mapping[str, object] = json.loads(table)
-    calendar = calendar_from_table(content, "windows")
+    calendar = calendar_of(table, "windows")
     windows = calendar.windows(calendar.day_of(posix) - timedelta(days=1), 2)
     return next((opening for opening, closing in windows if opening <= posix < closing), None)

@@ -1,6 +1,5 @@
 """``deskgrid windows``: what a file of windows says, and the coming weeks as bars."""
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -93,7 +92,7 @@ def _read(file: Path | None) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
     """Return whose calendars a file has, and what is probably a mistake. Raises `Refusal`."""
     from deskgrid.home_file import HomeFile
     from deskgrid.windows.weekly import KEYS, calendar_from_table
-    from deskgrid.windows.windows_file import WINDOWS, WINDOWS_BYTES, read_tables
+    from deskgrid.windows.windows_file import WINDOWS, WINDOWS_BYTES, calendar_of, read_tables
 
     path = expanded(default_home() / WINDOWS if file is None else file)
     if not path.exists():
@@ -104,9 +103,7 @@ def _read(file: Path | None) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
             return [("", calendar_from_table(top, "this PC"))], []
         planned = read_tables(top)
         every = [*planned.tables, *([planned.rest] if planned.rest else [])]
-        calendars = [
-            (f"[{each.pattern}] ", calendar_from_table(json.loads(each.table), each.pattern)) for each in every
-        ]
+        calendars = [(f"[{each.pattern}] ", calendar_of(each.table, each.pattern)) for each in every]
         return calendars, planned.warnings([], [])
 
     home_file = HomeFile(path, lambda top: read(top) if top else ([], []), limit=WINDOWS_BYTES)

@@ -143,7 +143,8 @@ LINE_LOOK_S = 0.005
     type=click.Choice(["pause", "nice", "leave", "ignore"]),
     help="What becomes of tasks while somebody uses this PC. pause: they are stopped, and go on afterwards; leave: "
     "they are handed back at once; nice: they go on, and give way as --nice says; ignore: nobody looks. [default: "
-    "pause if something tells whether somebody sits at this PC, else nice; nice with a broker on this PC]",
+    "as the broker's windows.toml says; else pause if something tells whether somebody sits at this PC, else nice; "
+    "nice with a broker on this PC]",
 )
 @click.option(
     "--idle",
@@ -271,7 +272,9 @@ def _options(
         find_gpus=not resources[1],
         plan=_plan(windows, until, cycle),
         # With a broker on this PC, somebody tries it out, who sits there.
-        courtesy=Courtesy(cast("How", owner or ("nice" if is_loopback(line.host) else "auto")), idle_s, patience_s),
+        courtesy=Courtesy(
+            cast("How", owner or ("nice" if is_loopback(line.host) else "auto")), idle_s, patience_s, owner is not None
+        ),
         **as_given,
     )
 

@@ -10,6 +10,7 @@ the first pattern that matches its name. ``deskgrid.windows.weekly`` describes t
     "2026-12-25" = "all day"
     ["lab4-*"]
     windows = "daily 20:00-07:00"
+    owner = "leave"                # as deskgrid worker --owner, for workers to which nobody gave that
     [rest]                         # all others; without this table, they are always there
     closed = true
 
@@ -21,16 +22,23 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from deskgrid.home_file import HomeFile
 from deskgrid.wire.limits import TABLE_BYTES
+
+if TYPE_CHECKING:
+    from deskgrid.windows.weekly import Calendar
 
 WINDOWS = "windows.toml"
 # A table of 500 patterns with windows and exceptions of their own.
 WINDOWS_BYTES = 2**20
 # The table of all names that no pattern matches.
 REST = "rest"
+# What a table may say of tasks while the owner of the PC uses it, and its key.
+Owner = Literal["pause", "nice", "leave", "ignore"]
+OWNERS: tuple[Owner, ...] = ("pause", "nice", "leave", "ignore")
+OWNER = "owner"
 # Names in one warning.
 NAMED = 5
 # Names that are tried at most, to see whether one pattern matches whatever another does.
@@ -127,11 +135,42 @@ def _read(pattern: str, table: object, zone: object) -> PatternTable:
     if not isinstance(table, Mapping):
         raise PlanError(f'{pattern!r:.80}: expected zone, or a table for a pattern such as ["lab3-*"]')
     whole = dict(table) if zone is None else {"zone": zone, **table}
-    calendar = calendar_from_table(whole, f"[{pattern!r:.80}]")
+    where = f"[{pattern!r:.80}]"
+    owner = whole.get(OWNER)
+    if owner is not None and owner not in OWNERS:
+        raise PlanError(f"{where}: {OWNER}: expected one of {', '.join(OWNERS)}, got {owner!r:.80}")
+    calendar = calendar_from_table(_without_owner(whole), where)
     text = json.dumps(whole)
     if len(text) > TABLE_BYTES:
         raise PlanError(f"{pattern!r:.80}: {len(text):,} bytes as JSON; the limit is {TABLE_BYTES:,}")
-    return PatternTable(pattern, text, calendar.describe(), _expression(pattern))
+    said = calendar.describe() + ("" if owner is None else f", owner {owner}")
+    return PatternTable(pattern, text, said, _expression(pattern))
+
+
+def calendar_of(text: str, where: str) -> "Calendar":
+    """Return the windows in a table as JSON, as it comes from the broker. Raises PlanError, which names ``where``."""
+    from deskgrid.windows.weekly import PlanError, calendar_from_table
+
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"{where}: not JSON: {error}") from error
+    if not isinstance(table, dict):
+        raise PlanError(f"{where}: expected a table, got {type(table).__name__}")
+    return calendar_from_table(_without_owner(table), where)
+
+
+def owner_of(text: str) -> Owner | None:
+    """Return what a table as JSON says of the owner; None if nothing that is known."""
+    try:
+        owner = json.loads(text)[OWNER]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return None
+    return next((each for each in OWNERS if each == owner), None)
+
+
+def _without_owner(table: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in table.items() if key != OWNER}
 
 
 def pattern_matches(pattern: str, name: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid.home_file import HomeFile
-from deskgrid.windows.windows_file import PlannedWindows, windows_file
+from deskgrid.windows.windows_file import PlannedWindows, owner_of, windows_file
 from deskgrid.worker.windows.uptime import weekly_from_json
 from tests.uptime.builders import at
 
@@ -99,6 +99,22 @@ def test_the_worker_understands_what_the_broker_sends(path: Path) -> None:
     plan = weekly_from_json(text)
     assert plan.describe() == "mon-fri 18:00-08:00, sat-sun all day; 1 dated exception (Europe/Brussels)"
     assert plan.uptime(at("2026-11-16T20:00")) == 12 * 3600
+
+
+def test_a_table_may_say_what_becomes_of_tasks_while_the_owner_uses_the_pc(path: Path) -> None:
+    write(path, '["a"]\nwindows = ["daily all day"]\nowner = "leave"\n["b"]\nwindows = ["daily all day"]\n')
+    content = read(path).content
+    first, second = content.table_for("a"), content.table_for("b")
+    assert first is not None
+    assert second is not None
+    assert (owner_of(first), owner_of(second)) == ("leave", None)
+    assert weekly_from_json(first).describe() == weekly_from_json(second).describe()
+    assert "[a] daily all day (local time), owner leave [b]" in content.describe()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"owner": "auto"}', '{"owner": ["nice"]}', '{"owner": 1}'])
+def test_an_owner_that_is_not_understood_says_nothing(text: str) -> None:
+    assert owner_of(text) is None
 
 
 def test_a_name_that_no_pattern_matches_gets_nothing(path: Path) -> None:
@@ -319,6 +335,11 @@ def test_the_rest_may_be_closed(path: Path) -> None:
         ('["*"]\n', "['*']: no windows, and no dates that open"),
         ('["*"]\nwindow = "mon all day"\n', "['*']: unknown key 'window'"),
         ('["*"]\nwindows = [2026-12-25]\n', "['*']: windows: expected text"),
+        (
+            '["*"]\nwindows = "mon all day"\nowner = "auto"\n',
+            "['*']: owner: expected one of pause, nice, leave, ignore",
+        ),
+        ('["*"]\nowner = "nice"\n', "['*']: no windows, and no dates that open"),
     ],
 )
 def test_a_malformed_file_is_refused_with_its_pattern(path: Path, text: str, cause: str) -> None:

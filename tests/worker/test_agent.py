@@ -16,6 +16,8 @@ from deskgrid import wire
 from deskgrid.broker import loop as loop_module
 from deskgrid.windows.weekly import DAY_NAMES
 from deskgrid.worker import link as link_module
+from deskgrid.worker.owner import watch
+from deskgrid.worker.owner.policy import Courtesy, Presence
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import Cycle, parse_until
 from tests.executor.rig import alive, call, python_template, written
@@ -251,6 +253,27 @@ def test_windows_of_the_broker_are_followed_from_the_start(grid: LiveGrid) -> No
     (row,) = client.ask("status")["workers"]
     assert (row["state"], row["windows"][0][1]) == ("away", pytest.approx(3600.0))
     assert client.ask("progress", bag=bag)["waiting"] == 1
+
+
+@pytest.mark.usefixtures("fast_windows")
+def test_the_broker_says_what_becomes_of_tasks_while_the_owner_is_there_where_nobody_else_has(
+    grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch.Probes, "ask", lambda probes, now: Presence(0.0, seated=True))
+    file, client = grid.home / "windows.toml", grid.client()
+    asked = grid.worker("lab3-07", courtesy=Courtesy("nice"))
+    given = grid.worker("lab3-08", courtesy=Courtesy("nice", given=True))
+
+    def states() -> dict[str, str]:
+        return {row["name"]: row["state"] for row in client.ask("status")["workers"]}
+
+    file.write_text('["lab3-*"]\nwindows = ["daily all day"]\nowner = "leave"\n')
+    assert eventually(lambda: states() == {"lab3-07": "away", "lab3-08": "up"}, PATIENCE_S), states()
+    assert asked.has_said("while the owner uses this PC, from the broker: leave")
+    file.write_text('["lab3-*"]\nwindows = ["daily all day"]\n')
+    assert eventually(lambda: states() == {"lab3-07": "up", "lab3-08": "up"}, PATIENCE_S), states()
+    assert asked.has_said("the owner of this PC is treated in another way: its tasks go on")
+    assert not given.has_said("while the owner uses this PC")
 
 
 # --- a broker that is away -------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def test_a_pc_that_has_joined_is_well_and_one_whose_key_was_forgotten_is_told_to
         assert known is not None
         assert [each.state for each in checks.key(known.line, known.name)] == ["well", "well"]
         late = list(checks.key(known.line, known.name, lambda: time.time() - 3630.0))
-        assert late[1].said.startswith("it is 60 min behind that of the broker: set the one that is wrong")
+        assert late[1].said.startswith("it is 1 h 00 min behind that of the broker: set the one that is wrong")
         (path,) = home.rglob("lab3-07.join")
         server = Identities(home).choose(None, None)
         assert server is not None

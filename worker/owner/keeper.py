@@ -51,7 +51,7 @@ class OwnerKeeper:
         """Look whether somebody uses the PC, and do what follows from that."""
         doing = self._policy.look(self._presence(now.mono), now.mono)
         if doing == "works":
-            self._work(now)
+            self.go_on(now, "nobody uses this PC")
             return
         if doing == "away" and not self._is_away:
             self._is_away = True
@@ -59,7 +59,8 @@ class OwnerKeeper:
             self._session.hand_back(now, self._policy.at_once)
         self._stop(now)
 
-    def _work(self, now: Instant) -> None:
+    def go_on(self, now: Instant, why: str) -> None:
+        """Let the tasks go on, if they do not, and take others again. ``why``: for people."""
         if self._stopped_at is None:
             return
         self._stopped_at, self._is_saving = None, False
@@ -68,7 +69,7 @@ class OwnerKeeper:
         if self._is_away:
             self._is_away = False
             self._session.take_again()
-        self._say("nobody uses this PC: its tasks go on")
+        self._say(f"{why}: its tasks go on")
 
     def _stop(self, now: Instant) -> None:
         if self._stopped_at is None:

@@ -25,6 +25,8 @@ UNKNOWN = "nobody can tell whether somebody uses it"
 class Courtesy:
     """``how`` tasks treat the owner. ``idle_s``: seconds without input. ``patience_s``: until they are handed back.
 
+    ``given``: somebody has said it on this PC, so the broker's ``windows.toml`` does not.
+
     ``how`` "auto": pause if anything can tell whether somebody uses the PC, else nice. With "nice" and "ignore", tasks
     go on: how far they give way is another option.
     """
@@ -32,6 +34,7 @@ class Courtesy:
     how: How = "ignore"
     idle_s: float = IDLE_S
     patience_s: float = PATIENCE_S
+    given: bool = False
 
     @property
     def asks(self) -> bool:

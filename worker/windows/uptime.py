@@ -11,7 +11,6 @@ Rules:
 5. ``UptimePlan`` documents each method once; an implementation documents only what it adds.
 """
 
-import json
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -34,6 +33,7 @@ from deskgrid.windows.weekly import (
     reading,
     toml_table,
 )
+from deskgrid.windows.windows_file import calendar_of
 from deskgrid.wire import WINDOWS_LIMIT
 
 __all__ = [
@@ -408,11 +408,4 @@ def weekly_from_table(table: Mapping[str, object], where: str) -> Weekly:
 
 def weekly_from_json(text: str) -> Weekly:
     """Return the weekly windows in JSON from ``PlannedWindows.table_for``; PlanError if it is malformed."""
-    where = "windows from the broker"
-    try:
-        table = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"{where}: not JSON: {error}") from error
-    if not isinstance(table, dict):
-        raise PlanError(f"{where}: expected a table, got {type(table).__name__}")
-    return weekly_from_table(table, where)
+    return Weekly(calendar_of(text, "windows from the broker"))
