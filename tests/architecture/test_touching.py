@@ -198,6 +198,8 @@ KNOWN = {
     "worker/run/scope.py:_remove": ("unlink", TASKS),
     "worker/run/scope.py:_remove_folder": ("chmod rmtree walk", TASKS),
     "worker/run/scope.py:_is_stopped": ("open", TASKS),
+    "worker/run/scope.py:_is_tracker": ("open", TASKS),
+    "worker/run/scope.py:_read_kernel_state": ("open", TASKS),
     "worker/run/scope.py:become": ("chown fchown", BECOMING),
     "worker/run/scope.py:children": ("listdir open", TASKS),
     "worker/run/scope.py:mounts": ("open", PROC),

@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import builtins
 import contextvars
+import cProfile
 import csv
 import ctypes
 import decimal
@@ -100,6 +101,32 @@ def tell_signals() -> Task:
         _, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
+
+    return task
+
+
+def set_a_timer_of_c() -> Task:
+    def task() -> None:
+        timer, times = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, 100, 0)
+        assert ctypes.CDLL(None).timer_create(0, None, ctypes.byref(timer)) == 0
+        assert ctypes.CDLL(None).timer_settime(timer, 0, times, None) == 0
+
+    return task
+
+
+def profile() -> Task:
+    def task() -> None:
+        profiler = vars(types).setdefault("kept_profiler", cProfile.Profile())
+        profiler.enable()
+
+    return task
+
+
+def can_profile() -> Task:
+    def task() -> bool:
+        with suppress(ValueError), cProfile.Profile():
+            return True
+        return False
 
     return task
 
@@ -242,6 +269,23 @@ CHANGED: dict[str, tuple[Task, Task]] = {
     "errors of decimal numbers": (
         lambda: decimal.getcontext().traps.update({decimal.Inexact: True}),
         lambda: str(decimal.Decimal(1) / 3),
+    ),
+    "what decimal numbers have met": (
+        lambda: decimal.Decimal(1) / 3,
+        lambda: decimal.getcontext().flags[decimal.Inexact],
+    ),
+    "where it is said what becomes of warnings": (
+        a_moment_later(lambda: vars(warnings).update(filters=[])),
+        lambda: (warnings.simplefilter("error"), [*map(str, warnings.filters)])[1],  # type: ignore[func-returns-value]
+    ),
+    "what becomes of other warnings": (
+        a_moment_later(lambda: vars(warnings).update(defaultaction="error")),
+        lambda: warnings.warn("mind", Warning, stacklevel=1),
+    ),
+    "a profiler that nobody stops": (a_moment_later(profile()), can_profile()),
+    "how text is written": (
+        a_moment_later(lambda: getattr(sys.stdout, "reconfigure")(encoding="ascii", errors="strict")),  # noqa: B009
+        lambda: (sys.stdout.encoding, sys.stdout.errors, print("caf\u00e9"))[:2],
     ),
     "how much of a traceback is shown": (
         a_moment_later(lambda: vars(sys).update(tracebacklimit=0)),
@@ -387,6 +431,23 @@ if os.geteuid() == 0:
     }
 if sys.platform == "linux":
     CHANGED |= {
+        "a timer of C": (a_moment_later(set_a_timer_of_c()), lambda: Path("/proc/self/timers").read_text()),
+        "how numbers are rounded": (
+            a_moment_later(lambda: ctypes.CDLL("libm.so.6").fesetround(ctypes.CDLL("libm.so.6").fegetround() ^ 0x400)),
+            lambda: ctypes.CDLL("libm.so.6").fegetround(),
+        ),
+        "how it runs programs": (
+            a_moment_later(lambda: ctypes.CDLL(None).personality(0x40000)),
+            lambda: ctypes.CDLL(None).personality(0xFFFFFFFF),
+        ),
+        "how late timers are": (
+            a_moment_later(lambda: ctypes.CDLL(None).prctl(29, 10**9, 0, 0, 0)),
+            lambda: ctypes.CDLL(None).prctl(30, 0, 0, 0, 0),
+        ),
+        "what it sees of the network, by C": (
+            a_moment_later(lambda: ctypes.CDLL(None).unshare(0x40000000)),
+            lambda: os.readlink("/proc/self/ns/net"),
+        ),
         "the processors": (
             lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
             lambda: sorted(os.sched_getaffinity(0)),
@@ -462,6 +523,15 @@ def test_what_a_task_has_started_and_made_is_gone_though_it_has_opened_all_files
     finally:
         if alive(left):
             os.kill(left, signal.SIGKILL)
+
+
+@linux
+def test_what_a_program_leaves_in_shared_memory_is_gone_when_python_removes_it(rig: Rig) -> None:
+    """Python's helper for that begins when the program is dead, and must not be killed with what the program left."""
+    code = "import os; from multiprocessing.shared_memory import SharedMemory as S; "
+    code += "print(S(create=True, size=9).name, flush=True); os._exit(0)"
+    (ended,) = rig.run(rig.know(command_template(sys.executable, "-c", code)), b"")
+    assert not Path("/dev/shm", value(ended).strip()).exists()
 
 
 def can_mount() -> bool:

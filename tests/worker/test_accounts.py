@@ -1,5 +1,6 @@
 """Accounts for tasks: one person has one at a time, and nothing of that person is left when the next one gets it."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -442,6 +443,20 @@ def test_what_an_account_has_run_later_is_taken_back(area: Path, monkeypatch: py
         monkeypatch.setattr(clearing, "ROUNDS", 1)
         (area / "crontab").write_text("#!/bin/sh\necho every minute\n")
         assert not clearing.clear(one.uid, one.gid, [])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_an_account_is_not_clean_if_nobody_can_be_asked_what_it_has_run_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks_memory(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with users(1) as names:
+        (one,) = find_accounts(*names)
+        monkeypatch.setattr(clearing, "ROUNDS", 1)
+        assert clearing.clear(one.uid, one.gid, [])
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "run", lacks_memory)
+            assert not clearing.clear(one.uid, one.gid, [])
 
 
 # Adds a key to the keyring of the user that it becomes, or looks for it: add_key(2) and KEYCTL_SEARCH.

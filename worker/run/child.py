@@ -62,7 +62,7 @@ from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 import msgpack
 
@@ -178,6 +178,9 @@ class Raw:
         return sum(map(len, self.pieces))
 
 
+# How Python's streams write: with line buffering, so that little output is lost when the process dies, and in UTF-8
+# regardless of the PC's locale.
+_TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n", "line_buffering": True}
 # As it is before `scope.watch` has it noticed.
 _dup2 = os.dup2
 # Each report needs one, and to make one takes longer than to pack a report.
@@ -1290,6 +1293,9 @@ class Output:
             _dup2(descriptor, target)
         for pipe in self._own[1:]:
             make_blocking(pipe)
+        for stream in self._streams:
+            with suppress(ValueError):  # it is closed, and will be replaced
+                stream.reconfigure(**_TEXT, write_through=False)
 
     def close(self) -> None:
         """Close the private copies, and the other ends."""
@@ -1659,10 +1665,9 @@ class _Patient(io.FileIO):
         return count
 
 
-def _text_stream(descriptor: int) -> TextIO:
-    # Line buffering, so that little output is lost when the process dies; UTF-8 regardless of the PC's locale.
+def _text_stream(descriptor: int) -> io.TextIOWrapper:
     raw = _Patient(descriptor, "w", closefd=False)
-    return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", "\n", line_buffering=True)
+    return io.TextIOWrapper(io.BufferedWriter(raw), **_TEXT)
 
 
 def end_everything() -> None:

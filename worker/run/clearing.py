@@ -96,7 +96,7 @@ def _runs(uid: int, gid: int) -> bool:
     if not Path("/proc/self/stat").exists():
         return not _as(uid, gid, _nothing_runs)
     for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has just ended
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             about = (path / "stat").read_bytes()
             if path.stat().st_uid == uid and about.rpartition(b")")[2].split()[:1] != [b"Z"]:
                 return True
@@ -125,7 +125,7 @@ def _tidy(uid: int, places: list[Path]) -> None:
 def _cancel_later() -> None:
     """Take back what this user has run later, where there are programs for that. Raises ValueError if something stays.
 
-    Raises `subprocess.TimeoutExpired`.
+    Raises OSError and `subprocess.TimeoutExpired` if nobody knows.
     """
     _said("crontab", "-r")
     for job in _jobs_of_at():
@@ -139,9 +139,9 @@ def _jobs_of_at() -> list[str]:
 
 
 def _said(program: str, *arguments: str) -> str:
-    """What a program says; nothing if this user cannot run it, or it refuses."""
+    """What a program says; nothing if it is not there, this user cannot run it, or it refuses. Raises OSError."""
     how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "cwd": "/"}
-    with suppress(OSError, subprocess.CalledProcessError):
+    with suppress(FileNotFoundError, PermissionError, subprocess.CalledProcessError):
         done = subprocess.run([program, *arguments], timeout=_LATER_S, check=True, **how)
         return str(done.stdout, "utf-8", "replace")
     return ""
@@ -173,7 +173,7 @@ def _left(uid: int, place: Path) -> Iterator[tuple[Path, str]]:
 def _remove_ipc(uid: int) -> None:
     """Remove what System V keeps of this user, which has no names in any folder."""
     for kind, call in _KINDS:
-        with suppress(OSError):
+        with suppress(FileNotFoundError):  # a kernel without these
             names, *rows = [line.decode().split() for line in Path(f"/proc/sysvipc/{kind}").read_bytes().splitlines()]
             control = getattr(ctypes.CDLL(None), call)
             for row in (dict(zip(names, row, strict=False)) for row in rows):

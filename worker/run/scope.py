@@ -33,7 +33,7 @@ from typing import Any
 _getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 # As they are before `watch` has them noticed.
 _set_wakeup_fd, _setlocale = signal.set_wakeup_fd, importlib.import_module("_locale").setlocale
-_putenv, _unsetenv = os.putenv, os.unsetenv
+_putenv, _unsetenv, _close = os.putenv, os.unsetenv, os.close
 SIGKILL = getattr(signal, "SIGKILL", 9)
 # The signals of POSIX; later ones are for programs that use them on purpose.
 _SIGNALS = range(1, 32) if sys.platform != "win32" else ()
@@ -45,6 +45,10 @@ PROGRAM_S = 0.5e-3
 # How long children that were killed may take to end. Seconds.
 KILL_S = 2.0
 _LOOK_S = 0.002
+# How long a process may take to remove what its program has left in shared memory, and what runs in it: Python's, and
+# joblib's.
+TIDY_S = 1.0
+_TRACKER = b"resource_tracker import main"
 # How long it may take until programs have unmounted what is left in one folder. Seconds.
 UNMOUNT_S = 10.0
 # How Linux writes some bytes of a name in its table of mounts, and which ones.
@@ -64,13 +68,31 @@ _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30}
 _SUBREAPER, _IS_SUBREAPER, _DUMPABLE, _DEATH_SIGNAL = 36, 37, 4, 1
 _SET_NAME, _GET_NAME, _NAME_BYTES = 15, 16, 16
 # What prctl(2) tells at a place: the signal at the parent's end, and whether this process adopts; and at once: whether
-# others may look at it, and whether it may get new rights. Bytes of a structure of sigaction(2), or more.
-_ASKED_WITH_A_PLACE, _ASKED, _ACTION_BYTES = (2, _IS_SUBREAPER), (3, 39), 256
+# others may look at it, and whether it may get new rights; root's rights, and whether they stay with another user; how
+# late timers may be, and whether there are huge pages.
+_ASKED_WITH_A_PLACE, _ASKED = (2, _IS_SUBREAPER), (3, 39, 27, 7, 30, 42)
+# Bytes of a structure of sigaction(2), and of fenv_t, or more; and what has personality(2) tell.
+_ACTION_BYTES, _FENV_BYTES, _WHICH = 256, 256, 0xFFFFFFFF
+# Bytes that are read of the list of timers: those of a few.
+_TIMERS_BYTES = 1024
+# What of the system a process sees, and what its children see.
+_NAMESPACES = tuple(f"/proc/self/ns/{name}" for name in ("mnt", "net", "pid_for_children", "user"))
 _SIGCHLD, _IGNORED = getattr(signal, "SIGCHLD", 17), 1
+# The numbers of tools that Python tells what runs: see `sys.monitoring`.
+_TOOLS = 6
 # Numpy's, when it has just been imported.
 _FLOATING = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
-# Decimal's: digits, rounding, exponents, capitals, clamping, and which signals are errors.
-_DECIMAL = (28, "ROUND_HALF_EVEN", -999999, 999999, 1, 0, {"InvalidOperation", "DivisionByZero", "Overflow"})
+# Decimal's: digits, rounding, exponents, capitals, clamping, which signals there were, and which are errors.
+_DECIMAL: Any = (
+    28,
+    "ROUND_HALF_EVEN",
+    -999999,
+    999999,
+    1,
+    0,
+    set(),
+    {"InvalidOperation", "DivisionByZero", "Overflow"},
+)
 
 
 def _unnoticed_resource() -> Any:
@@ -115,7 +137,8 @@ class Surroundings:
             self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._looked_at, self._state = _copied(_looked_at()), _state()
         self._seldom = [read() for read, _ in _SELDOM]
-        self._limits = _read_limits()
+        self._limits, self._kernel_state = _read_limits(), _read_kernel_state()
+        _note_arithmetic()
         self._loaded = dict(sys.modules)
         self._modules = {name: read() for name, (read, _, _) in _MODULES.items() if name in sys.modules}
         reseed()
@@ -138,6 +161,8 @@ class Surroundings:
                 if name in _UNDONE:
                     _UNDONE[name]()
             self._restore_process("resource" in sys.modules or elapsed > PROGRAM_S)
+            if elapsed > PROGRAM_S and _read_kernel_state() != self._kernel_state:
+                return False
             self._restore_python()
             reseed()
         except Exception:  # such as a limit that only root can raise again, or a module that a task has taken apart
@@ -207,6 +232,7 @@ class Surroundings:
         for (read, write), before in zip(_SELDOM, self._seldom, strict=True):
             if read() != before:
                 write(before)
+        _restore_arithmetic()
         faulthandler.cancel_dump_traceback_later()
         _forget_shown_warnings()
         for name, (read, write, fresh) in _MODULES.items():
@@ -278,6 +304,7 @@ def watch() -> None:
     _watched.watch(threading, "stack_size")
     _watched.watch(faulthandler, "dump_traceback_later", "disable", "enable", "register")
     _watched.watch(gc, "set_threshold", "enable", "disable", "set_debug", "freeze")
+    _watched.watch(getattr(sys, "monitoring", None), "use_tool_id")
     _watched.watch(locale, "setlocale")
     _watched.watch(time, "tzset")
 
@@ -314,7 +341,7 @@ _LOADED = sys.modules
 def _looked_at() -> tuple[Any, ...]:
     """State of Python that a task may change within no time, and that nobody notices but by a look at it."""
     logs = _ROOT.manager._disable, _ROOT.level, _ROOT.handlers  # type: ignore[attr-defined]  # quicker than a property
-    return sys.path, _FILTERS, *logs, sys.meta_path, sys.path_hooks, __import__
+    return sys.path, warnings.filters, *logs, sys.meta_path, sys.path_hooks, __import__
 
 
 def _copied(state: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -333,6 +360,11 @@ def _bring_back(name: str, before: list[Any]) -> None:
         now[:] = [*before, *(each for each in now if each not in before)]
 
 
+def _set_filters(before: list[Any]) -> None:
+    vars(warnings)["filters"] = _FILTERS  # a task may have put another list there
+    _FILTERS[:] = before
+
+
 def _set_handlers(before: list[logging.Handler]) -> None:
     for handler in _ROOT.handlers:
         if handler not in before:
@@ -344,7 +376,7 @@ def _set_handlers(before: list[logging.Handler]) -> None:
 # How each part of what is looked at is set, and of the other state.
 _LOOKED_AT: tuple[Callable[[Any], Any], ...] = (
     lambda path: sys.path.__setitem__(slice(None), path),
-    lambda filters: _FILTERS.__setitem__(slice(None), filters),
+    _set_filters,
     logging.disable,
     _ROOT.setLevel,
     _set_handlers,
@@ -460,7 +492,7 @@ class _CState:
         import ctypes
 
         library = ctypes.CDLL(None)
-        self._prctl, self._sigaction = library.prctl, library.sigaction
+        self._prctl, self._sigaction, self._personality = library.prctl, library.sigaction, library.personality
         self._number, self._action = ctypes.c_int(), ctypes.create_string_buffer(_ACTION_BYTES)
         self._place, self._handler = ctypes.byref(self._number), ctypes.c_void_p.from_buffer(self._action)
         self._entries = ctypes.POINTER(ctypes.c_char_p).in_dll(library, "environ")
@@ -469,9 +501,10 @@ class _CState:
         self._variables: tuple[bytes, ...] = ()
 
     def state(self) -> Any:
-        """Whose end ends this process, whether it adopts, who may look at it, and whether it may get new rights.
+        """Whose end ends this process, whether it adopts, and the rest of `_ASKED`.
 
-        Last, whether ends of children are ignored: then each command that fails looks as if it had not.
+        Then how it runs programs (setarch). Last, whether ends of children are ignored: then each command that fails
+        looks as if it had not.
         """
         found: list[int] = []
         for question in _ASKED_WITH_A_PLACE:
@@ -479,7 +512,7 @@ class _CState:
             found.append(self._number.value)
         found += [self._prctl(question, 0, 0, 0, 0) for question in _ASKED]
         self._sigaction(_SIGCHLD, None, self._action)
-        return [*found, self._handler.value == _IGNORED]
+        return [*found, self._personality(_WHICH), self._handler.value == _IGNORED]
 
     def variables(self) -> Any:
         """The variables that programs get; they are read again only if one has been set or removed."""
@@ -518,6 +551,58 @@ def _write_c_variables(before: Any) -> None:
             _putenv(name, value)
 
 
+def _read_kernel_state() -> Any:
+    """On Linux: namespaces and timers of this process, which only C code makes, and nobody can put back."""
+    found: list[Any] = []
+    if sys.platform == "linux":
+        for name in _NAMESPACES:
+            with suppress(OSError):  # a kernel without these
+                found.append(os.readlink(name))
+        with suppress(OSError):
+            timers = os.open("/proc/self/timers", os.O_RDONLY)  # a task may have replaced `open`
+            found.append(os.read(timers, _TIMERS_BYTES))
+            _close(timers)
+    return found
+
+
+@cache
+def _arithmetic() -> Any:
+    """Return C's functions for how numbers are rounded, and a place for that; nothing if Python cannot call C here."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        library = ctypes.CDLL("libm.so.6")
+        return library.fegetenv, library.fesetenv, ctypes.create_string_buffer(_FENV_BYTES)
+    return None
+
+
+def _note_arithmetic() -> None:
+    if (functions := _arithmetic()) is not None:
+        functions[0](functions[2])
+
+
+def _restore_arithmetic() -> None:
+    if (functions := _arithmetic()) is not None:
+        functions[1](functions[2])
+
+
+def _read_tools() -> Any:
+    """The debuggers and profilers that Python 3.12 and later tell what runs: one for each number."""
+    if sys.version_info >= (3, 12):
+        return [sys.monitoring.get_tool(number) for number in range(_TOOLS)]
+    return []
+
+
+def _write_tools(before: Any) -> None:
+    if sys.version_info >= (3, 12):
+        events = [value for name, value in vars(sys.monitoring.events).items() if name.isupper() and value]
+        for number in [number for number in range(_TOOLS) if _read_tools()[number] != before[number]]:
+            sys.monitoring.set_events(number, 0)
+            for event in events:
+                sys.monitoring.register_callback(number, event, None)
+            sys.monitoring.free_tool_id(number)
+
+
 # State that few tasks change, and that is looked at only after others than quick ones: how to read it, and to set it.
 _SELDOM: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
@@ -526,7 +611,7 @@ _SELDOM: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (_read_locale, lambda name: _setlocale(locale.LC_ALL, name)),
     _of(sys, "excepthook", "unraisablehook", "displayhook", "breakpointhook", "pycache_prefix", "dont_write_bytecode"),
     _of(threading, "excepthook"),
-    _of(warnings, "showwarning", "formatwarning"),
+    _of(warnings, "showwarning", "formatwarning", "defaultaction"),
     _of(logging, "_warnings_showwarning", "raiseExceptions", "lastResort"),
     _of(_ROOT, "disabled"),
     _of(logging, "_logRecordFactory", "_loggerClass"),
@@ -541,6 +626,7 @@ _SELDOM: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
     (sys.get_asyncgen_hooks, lambda hooks: sys.set_asyncgen_hooks(*hooks)),
     (lambda: tuple(sys.argv), lambda values: sys.argv.__setitem__(slice(None), values)),
+    (_read_tools, _write_tools),
 ]
 # What the system and C know of this process. Who has given way to others cannot take that back.
 if sys.platform != "win32":
@@ -562,14 +648,17 @@ if sys.platform == "linux":
 
 def _read_decimal() -> Any:
     context = sys.modules["decimal"].getcontext()
-    errors = {signal.__name__ for signal, is_error in context.traps.items() if is_error}
-    return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, errors)
+    raised, errors = (
+        {signal.__name__ for signal, is_set in flags.items() if is_set} for flags in (context.flags, context.traps)
+    )
+    return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, raised, errors)
 
 
 def _write_decimal(values: Any) -> None:
     decimal = sys.modules["decimal"]
-    *plain, errors = values
-    decimal.setcontext(decimal.Context(*plain, [], [getattr(decimal, error) for error in errors]))
+    *plain, raised, errors = values
+    signals = [[getattr(decimal, name) for name in names] for names in (raised, errors)]
+    decimal.setcontext(decimal.Context(*plain, *signals))
 
 
 def _read_loops() -> Any:
@@ -827,18 +916,28 @@ def _helper(module: str, name: str, pid: str) -> tuple[int, Callable[[], None]]:
 
 
 def _kill_children(but: Collection[int]) -> bool:
-    """Kill the children of this process, and theirs; return whether any was alive."""
-    found, until = False, time.monotonic() + KILL_S
+    """Kill the children of this process, and theirs; return whether any was alive.
+
+    One that removes what a program has left in shared memory ends by itself when the program is dead.
+    """
+    found, begun = False, time.monotonic()
     # Those that have just ended may have handed us their children since we looked.
-    while (there := [pid for pid in children() if pid not in but]) and time.monotonic() < until:
+    while (there := [pid for pid in children() if pid not in but]) and time.monotonic() < begun + KILL_S:
         alive = [pid for pid in there if not _reaped(pid)]
         for pid in alive:
             with suppress(OSError):
-                os.kill(pid, SIGKILL)
+                if time.monotonic() > begun + TIDY_S or not _is_tracker(pid):
+                    os.kill(pid, SIGKILL)
         if alive:
             found = True
             time.sleep(_LOOK_S)
     return found
+
+
+def _is_tracker(pid: int) -> bool:
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return _TRACKER in file.read()
+    return False
 
 
 def _reaped(pid: int) -> bool:
