@@ -34,9 +34,10 @@ _OF_USER, _OF_SESSIONS, _OF_PROCESS = -4, -5, -2
 _CLEAR_KEYS, _GET_PERSISTENT, _MINE = 7, 22, -1
 # How long a program may take that tells what a user has run later, or takes it back. Seconds.
 _LATER_S = 10.0
-# What removes a piece of System V's shared memory, its semaphores and its queues: IPC_RMID of each, everywhere.
+# System V's shared memory, its semaphores and its queues: in which file the kernel lists them, in which column their
+# numbers are, and what removes one; IPC_RMID of each, everywhere.
 _REMOVE = 0
-_KINDS = (("shm", "shmctl"), ("sem", "semctl"), ("msg", "msgctl"))
+_KINDS = (("shm", "shmid", "shmctl"), ("sem", "semid", "semctl"), ("msg", "msqid", "msgctl"))
 
 
 def main() -> None:
@@ -172,13 +173,13 @@ def _left(uid: int, place: Path) -> Iterator[tuple[Path, str]]:
 
 def _remove_ipc(uid: int) -> None:
     """Remove what System V keeps of this user, which has no names in any folder."""
-    for kind, call in _KINDS:
+    for kind, column, call in _KINDS:
         with suppress(FileNotFoundError):  # a kernel without these
             names, *rows = [line.decode().split() for line in Path(f"/proc/sysvipc/{kind}").read_bytes().splitlines()]
             control = getattr(ctypes.CDLL(None), call)
             for row in (dict(zip(names, row, strict=False)) for row in rows):
                 if str(uid) in (row["uid"], row["cuid"]):
-                    number = int(row[f"{kind}id"])
+                    number = int(row[column])
                     control(number, 0, _REMOVE) if kind == "sem" else control(number, _REMOVE, None)
 
 
