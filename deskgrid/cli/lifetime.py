@@ -50,7 +50,7 @@ class Stopping:
     SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
 
     def __init__(self, with_stdin: bool = False) -> None:
-        self._asked = threading.Event()
+        self._asked = False  # no threading.Event: a second signal may come in the middle of its set()
         self._with_stdin = with_stdin
         self._over = threading.Event()
         self._notify = Notifier()
@@ -59,7 +59,7 @@ class Stopping:
     def __call__(self) -> bool:
         # Whoever asks is in its loop: ready, and alive.
         self._notify()
-        return self._asked.is_set()
+        return self._asked
 
     def __enter__(self) -> "Stopping":
         for name in self.SIGNALS:
@@ -87,12 +87,12 @@ class Stopping:
         """
         if event not in CLOSING:
             return False
-        self._asked.set()
+        self._asked = True
         self._over.wait(_CLOSING_S)
         return True
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._asked.set()
+        self._asked = True
         self._restore()  # so the next signal has its default effect and ends the process
 
     def _restore(self) -> None:
@@ -106,7 +106,7 @@ class Stopping:
                 pass
         except OSError:
             pass  # stdin was already closed
-        self._asked.set()
+        self._asked = True
 
 
 class LogFormat(logging.Formatter):

@@ -20,6 +20,7 @@ from deskgrid import wire
 from deskgrid.client.conversation import Reply, TransferCut
 from deskgrid.client.given import check_list
 from deskgrid.client.link import Link
+from deskgrid.client.lock import check_free
 from deskgrid.client.payload import pack_call
 from deskgrid.client.replies import Waiter
 from deskgrid.client.script_classes import ScriptClasses
@@ -144,7 +145,7 @@ class BagFiles:
         self._most = 0
         self._tasks = 0
         self._new = 0
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()
 
     def common(self, make: Callable[[], bytes]) -> tuple[bytes, bytes]:
         """Return what ``make()`` returns, and the digests of the trees that it needs: every task needs these."""
@@ -199,6 +200,7 @@ class BagFiles:
     def send(self) -> None:
         """Send what was noted and what the broker lacks, and wait until it is in its journal. Raises `BagRejected`."""
         if self._unsent:
+            check_free(self._sending)
             with self._sending:
                 while self._unsent:
                     self._send_some(list(islice(self._unsent, wire.OFFER_PARTS)))

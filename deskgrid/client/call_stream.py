@@ -9,8 +9,7 @@ settles only calls that succeeded and whose futures have no callbacks. The threa
 """
 
 import logging
-import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from deskgrid.client.conversation import Handler, Reply
 from deskgrid.client.downloads import ResultFiles
 from deskgrid.client.interrupts import Interruptible
 from deskgrid.client.link import Link
+from deskgrid.client.lock import LOCK, LockCondition, check_free
 from deskgrid.client.payload import Raised, Unread, value_of
 from deskgrid.client.replies import results_of
 from deskgrid.client.submission import payload_size
@@ -44,19 +44,21 @@ class GridFuture(Future[Any]):
 
     def __init__(self, stream: "CallStream") -> None:
         super().__init__()
+        self._condition = LockCondition(LOCK)  # who waits holds no lock that `check_free` does not know
         self._stream = stream
         self.index: int | None = None  # in its bag, once it has been sent
-        self.dropped = False
         self.followed = False  # has a callback
 
     def add_done_callback(self, fn: Callable[["Future[Any]"], object]) -> None:
         """Add a callback, as in `concurrent.futures`."""
+        check_free()
         self._stream.follow(self)
         super().add_done_callback(fn)
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the result of the call, as in `concurrent.futures`."""
         with Interruptible():
+            check_free()
             value = _read(super().result(timeout))
         if isinstance(value, Raised):
             raise value.error
@@ -65,12 +67,14 @@ class GridFuture(Future[Any]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call, as in `concurrent.futures`."""
         with Interruptible():
+            check_free()
             error = super().exception(timeout)
         value = _read(super().result()) if error is None else None
         return value.error if isinstance(value, Raised) else error
 
     def cancel(self) -> bool:
         """Cancel the call unless it has ended; return whether it is cancelled."""
+        check_free()
         if not self._stream.let_go(self):
             return super().cancel()
         settle_cancelled(self)
@@ -78,7 +82,6 @@ class GridFuture(Future[Any]):
 
 
 class _Call(NamedTuple):
-    future: GridFuture
     payload: wire.Payload
     runtime: float | None
 
@@ -104,11 +107,10 @@ class CallStream:
         self._name = name
         self._options = options
         self._ended = ended
-        self._lock = threading.Lock()
-        self._waiting: deque[_Call] = deque()
+        # Those that have not been sent, in order, and those that have, by their index in the bag.
+        self._waiting: OrderedDict[GridFuture, _Call] = OrderedDict()
         self._held: dict[int, GridFuture] = {}
         self._sent = 0
-        self._unsettled = 0
         # How many batches are on their way, and whether the link's thread knows that there is more to send.
         self._flying = 0
         self._asked = False
@@ -127,7 +129,7 @@ class CallStream:
     @property
     def open(self) -> bool:
         """Whether some futures have not been taken out."""
-        return self._unsettled > 0
+        return bool(self._waiting or self._held)
 
     @property
     def over(self) -> bool:
@@ -142,8 +144,7 @@ class CallStream:
     @property
     def cancelling(self) -> bool:
         """Whether the broker has yet to hear of some cancelled calls."""
-        with self._lock:
-            return self._cancelling > 0
+        return self._cancelling > 0
 
     @property
     def leaving(self) -> bool:
@@ -156,25 +157,22 @@ class CallStream:
         return self._sent + len(self._waiting) >= BAG_CALLS
 
     def submit(self, payload: wire.Payload, runtime: float | None) -> GridFuture:
-        """Add a call; return its future."""
+        """Add a call; return its future. The caller holds the lock, and has to wake the link afterwards."""
         future = GridFuture(self)
-        with self._lock:
-            self._unsettled += 1
-            self._waiting.append(_Call(future, payload, runtime))
-            ask = self._asks()
-        self._send(ask)
+        self._waiting[future] = _Call(payload, runtime)
+        self._send()
         return future
 
     def close(self) -> None:
         """Take no more calls; the bag is closed with the last waiting call."""
-        with self._lock:
+        with LOCK:
             self._closing = True
-            ask = self._asks()
-        self._send(ask)
+            self._send()
+        self._link.wake()
 
     def follow(self, future: GridFuture) -> None:
         """Note that ``future`` has callbacks from now on."""
-        with self._lock:
+        with LOCK:
             future.followed = True
 
     def settle(self, results: Iterable[wire.BagResult]) -> list[wire.BagResult]:
@@ -182,7 +180,7 @@ class CallStream:
         others: list[wire.BagResult] = []
         for result in results:
             # Under the lock, so that a callback was either added before, or runs on the thread that adds it.
-            with self._lock:
+            with LOCK:
                 future = self._held.get(result.item)
                 if future is None:
                     continue  # cancelled here meanwhile
@@ -191,7 +189,6 @@ class CallStream:
                 else:
                     future.set_result(Unread(result, self.bag, self._result_files))
                     del self._held[result.item]
-                    self._unsettled -= 1
         return others
 
     def value_of(self, result: wire.BagResult) -> Any:
@@ -200,62 +197,41 @@ class CallStream:
 
     def take(self, index: int) -> GridFuture | None:
         """Take out the future of call ``index``; return None if another thread has taken it."""
-        with self._lock:
-            future = self._held.pop(index, None)
-            self._unsettled -= future is not None
-        return future
+        with LOCK:
+            return self._held.pop(index, None)
 
     def take_unsent(self) -> list[GridFuture]:
         """Take out the futures of all unsent calls, which will then never be sent."""
-        with self._lock:
-            futures = [call.future for call in self._waiting if not call.future.dropped]
+        with LOCK:
+            futures = list(self._waiting)
             self._waiting.clear()
-            self._unsettled -= len(futures)
-            for future in futures:
-                future.dropped = True
         return futures
 
     def take_all(self) -> list[GridFuture]:
         """Take out every future."""
-        futures = self.take_unsent()
-        with self._lock:
-            futures += self._held.values()
-            self._unsettled -= len(self._held)
+        with LOCK:
+            futures = [*self.take_unsent(), *self._held.values()]
             self._held.clear()
         return futures
 
     def forked(self, error: DeskgridError) -> None:
-        """Give every future ``error``, in a forked child: made anew, because its lock may be one that nobody opens."""
-        self._lock = threading.Lock()
-        waiting = [call.future for call in self._waiting]
-        for future in [*waiting, *self._held.values()]:
+        """Give every future ``error``, in a forked child: made anew, without the callbacks, which are the parent's."""
+        for future in self.take_all():
             Future.__init__(future)
-            future.dropped = True
             future.set_exception(error)
-        self._waiting.clear()
-        self._held.clear()
-        self._unsettled = 0
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _asks(self) -> bool:
-        """Return whether to tell the link's thread that there is something to send. The caller holds the lock.
-
-        If so, the caller must tell it.
-        """
+    def _send(self) -> None:
+        """Tell the link's thread if there is something to send. The caller holds the lock."""
         more = bool(self._waiting) or (self._closing and not self._closed)
-        if self._asked or not more or self._flying >= WINDOW:
-            return False
-        self._asked = True
-        return True
-
-    def _send(self, ask: bool) -> None:
-        if ask:
+        if more and not self._asked and self._flying < WINDOW:
             self._link.send_latest(self._next_batch, self._answered, self._template)
+            self._asked = True
 
     def _next_batch(self) -> wire.Submit | None:
         """Return the next message to send, if any. Runs on the link's thread."""
-        with self._lock:
+        with LOCK:
             self._asked = False
             first, calls = self._sent, self._next_calls()
             last = self._closing and not self._waiting
@@ -264,19 +240,17 @@ class CallStream:
                 return None
             self._flying += 1
             message = self._message(first, calls, last)
-            ask = self._asks()
-        self._send(ask)
+            self._send()
         return message
 
     def _next_calls(self) -> list[_Call]:
-        """Take the calls of the next batch, and drop cancelled and sent calls from the front of the queue."""
-        calls = next(wire.in_batches((call for call in self._waiting if not call.future.dropped), payload_size), [])
-        for call in calls:
-            call.future.index = self._sent
-            self._held[self._sent] = call.future
+        """Take the calls of the next batch."""
+        calls = next(wire.in_batches(self._waiting.values(), payload_size), [])
+        for _ in calls:
+            future, _call = self._waiting.popitem(last=False)
+            future.index = self._sent
+            self._held[self._sent] = future
             self._sent += 1
-        while self._waiting and (self._waiting[0].future.dropped or self._waiting[0].future.index is not None):
-            self._waiting.popleft()
         return calls
 
     def _message(self, first: int, calls: list[_Call], last: bool) -> wire.Submit:
@@ -304,12 +278,11 @@ class CallStream:
         if reply.note and reply.note != self._note:
             self._note = reply.note
             log.warning("%s: %s", self._name, reply.note)
-        with self._lock:
+        with LOCK:
             self._flying -= 1
-            ask = self._asks()
+            self._send()
             watch = not self._watching
             self._watching = True
-        self._send(ask)
         if watch:
             self._watch(0)
 
@@ -344,15 +317,15 @@ class CallStream:
 
     def let_go(self, future: GridFuture) -> bool:
         """Take out ``future`` to cancel it; return False if it had already been taken out."""
-        with self._lock:
-            if future.dropped or (future.index is not None and self._held.pop(future.index, None) is None):
-                return False
-            future.dropped = True
-            self._unsettled -= 1
-            if future.index is not None:
+        with LOCK:
+            if future in self._waiting:
+                del self._waiting[future]
+            elif future.index is not None and future.index in self._held:
                 self._to_cancel.append(future.index)
-            cancel = self._next_cancel()
-        self._send_cancel(cancel)
+                self._send_cancel()
+                del self._held[future.index]
+            else:
+                return False
         self._ended(CallEnded(self, (), None))
         return True
 
@@ -365,29 +338,23 @@ class CallStream:
     def cancel_all(self) -> None:
         """Cancel all calls, including running ones."""
         if self.open:
-            with self._lock:
+            with LOCK:
+                self._order({"bag": self.bag, "items": None}, self._cancelled)
                 self._cancelling += 1
-            self._order({"bag": self.bag, "items": None}, self._cancelled)
 
-    def _next_cancel(self) -> dict[str, Any] | None:
-        """Return the arguments of the next cancel order, if any. The caller holds the lock."""
-        if self._cancelling or not self._to_cancel:
-            return None
-        some = wire.QUESTION_ITEMS
-        items, self._to_cancel = self._to_cancel[:some], self._to_cancel[some:]
-        self._cancelling += 1
-        return {"bag": self.bag, "items": items}
-
-    def _send_cancel(self, cancel: dict[str, Any] | None) -> None:
-        if cancel is not None:
-            self._order(cancel, self._cancelled)
+    def _send_cancel(self) -> None:
+        """Send the next cancel order, if any. The caller holds the lock."""
+        if self._to_cancel and not self._cancelling:
+            some = wire.QUESTION_ITEMS
+            self._order({"bag": self.bag, "items": self._to_cancel[:some]}, self._cancelled)
+            self._cancelling += 1
+            del self._to_cancel[:some]
 
     def _cancelled(self, _reply: Reply | DeskgridError) -> None:
         """Send the next cancel order after the previous one was answered. Runs on the link's thread."""
-        with self._lock:
+        with LOCK:
             self._cancelling -= 1
-            cancel = self._next_cancel()
-        self._send_cancel(cancel)
+            self._send_cancel()
 
     def _order(self, args: dict[str, Any], answered: Handler) -> None:
         self._link.send(wire.Ask(self._link.number(), "cancel", wire.pack_record(args)), answered)

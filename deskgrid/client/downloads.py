@@ -122,7 +122,7 @@ class _OurFolder:
     """This program's folder for files of results, which is removed when the program ends."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._path: Path | None = None
 
     def path(self) -> Path:

@@ -22,6 +22,7 @@ from deskgrid.client.bag_files import BagFiles, KnownFiles, Noted, new_bag_id
 from deskgrid.client.call_stream import CallEnded, CallStream, GridFuture, settle_cancelled
 from deskgrid.client.carried import Carried, CarriedEnvironments
 from deskgrid.client.link import Link
+from deskgrid.client.lock import LOCK, Flag, check_free
 from deskgrid.client.payload import Raised
 from deskgrid.client.replies import wait_for
 from deskgrid.client.script_classes import ScriptClasses
@@ -74,16 +75,14 @@ class Futures:
         # All calls are of one program: the processes that run them may keep what earlier calls left.
         self._program = secrets.token_hex(8)
         # Held while a stream is begun, which may ask the broker. Who holds it may take the lock, and not the reverse.
-        self._beginning = threading.Lock()
-        # Held for moments only, because the link's thread takes it, too, and nobody gets an answer while that waits.
-        self._lock = threading.Lock()
+        self.beginning = threading.RLock()
         # The streams, with what their bags bring; the least recently used comes first.
         self._by_key: OrderedDict[_CallKey, tuple[CallStream, Carried]] = OrderedDict()
         self._streams: list[CallStream] = []
         self._sendings = Sendings()
         self._inbox: queue.SimpleQueue[CallEnded | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._idle = threading.Event()
+        self._idle = Flag()
         self._closed = False
         self._afterwards: Callable[[], object] | None = None
         self._owner: object = None
@@ -104,6 +103,7 @@ class Futures:
         """Submit one call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
         if not threading.main_thread().is_alive():
             raise GridClosed("this program ends, and takes no more calls")  # nobody would wait for it
+        check_free(self.beginning)
         noted = Noted(self._known)
         pickled = noted.pickled(lambda: pickle_function(function))
         common = noted.trees
@@ -119,22 +119,24 @@ class Futures:
         noted.classes = ScriptClasses(None if carried is None else carried.classes)
         payload = noted.pack_call(args, kwargs, f"an argument of {name}")
         if common or noted.trees:
-            with self._beginning:
+            with self.beginning:
                 files = self._stream(key, payload, noted, common).files
             files.need_once([*common.values(), *noted.trees.values()])
             files.send()
-        with self._beginning:
+        with self.beginning:
             stream = self._stream(key, payload, noted, common)
-            with self._lock:
+            with LOCK:
                 if self._closed:
                     raise closed()
+                future = stream.submit(payload, runtime)
                 self._owner = owner
-                return stream.submit(payload, runtime)
+        self._link.wake()
+        return future
 
     def _stream(
         self, key: _CallKey, payload: wire.Payload, noted: Noted, common: Mapping[bytes, StoredTree]
     ) -> CallStream:
-        """Return the stream for a call of ``key``, a new one if it needs more modules. The caller is ``_beginning``.
+        """Return the stream for a call of ``key``, a new one if it needs more modules. The caller is ``beginning``.
 
         ``noted``: with the functions that travel by value; ``common``: files that every call needs.
         """
@@ -144,14 +146,14 @@ class Futures:
         if stream is not None and carried is not None:
             self._by_key.move_to_end(key)
             if stream.full or carried.lacks(payload, noted.classes):
-                stream.close()
                 stream = None
         if stream is None:
             named = carried.named if carried is not None else set()
             stream = self._begin(key, payload, noted, b"".join(common), named)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)
+            thread.start()
+            self._thread = thread
         return stream
 
     def _begin(self, key: _CallKey, payload: wire.Payload, noted: Noted, inputs: bytes, named: set[str]) -> CallStream:
@@ -175,24 +177,22 @@ class Futures:
         files.send()
         options = replace(key.options, program=self._program, python=PYTHON)
         stream = CallStream(self._link, template, key.name, options, self._ended, files=files)
-        with self._lock:
+        with LOCK:
             if self._closed:
                 raise closed()
-            oldest = self._by_key.popitem(last=False)[1][0] if self._has_too_many(key) else None
-            self._by_key[key] = stream, carried
             self._streams = [each for each in self._streams if not each.over] + [stream]
-        if oldest is not None:
-            oldest.close()
+            if key in self._by_key:
+                self._by_key[key][0].close()
+            elif len(self._by_key) > OWN_BAGS:
+                self._by_key.popitem(last=False)[1][0].close()
+            self._by_key[key] = stream, carried
         return stream
-
-    def _has_too_many(self, key: _CallKey) -> bool:
-        return key not in self._by_key and len(self._by_key) > OWN_BAGS
 
     # --- closing -----------------------------------------------------------------------------------------------------
 
     def close(self, cancel: bool) -> None:
         """Take no more calls; with ``cancel``, cancel those that do not run yet."""
-        with self._lock:
+        with LOCK:
             self._closed = True
             streams = list(self._streams)
         for stream in streams:
@@ -205,7 +205,7 @@ class Futures:
 
     def abort(self) -> None:
         """Take no more calls and cancel all calls; nobody will collect their results."""
-        with self._lock:
+        with LOCK:
             self._closed = True
             streams = list(self._streams)
         for stream in streams:
@@ -217,7 +217,7 @@ class Futures:
 
     def forked(self, error: GridClosed) -> None:
         """Give every future ``error``, in a forked child: no thread is here that could settle them."""
-        self._beginning, self._lock, self._idle = threading.Lock(), threading.Lock(), threading.Event()
+        self.beginning, self._idle = threading.RLock(), Flag()
         self._closed = True
         for stream in self._streams:
             stream.forked(error)
@@ -270,7 +270,7 @@ class Futures:
 
     def _disown(self) -> bool:
         """Release the owner if all futures are settled; return whether they are."""
-        with self._lock:
+        with LOCK:
             settled = not any(stream.open for stream in self._streams)
             # If this is the last reference, the owner must be destroyed only after the lock is released.
             _owner = self._owner
@@ -285,7 +285,7 @@ class Futures:
 
     def _settle(self, ended: CallEnded) -> None:
         if ended.error is not None:
-            with self._lock:
+            with LOCK:
                 for key in [key for key, each in self._by_key.items() if each[0] is ended.stream]:
                     del self._by_key[key]
             for future in ended.stream.take_all():

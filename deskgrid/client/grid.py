@@ -30,6 +30,7 @@ from deskgrid.client.futures import Futures, closed
 from deskgrid.client.given import check, check_iterable
 from deskgrid.client.interrupts import Interruptible, interruptible
 from deskgrid.client.link import OPENING_S, Link
+from deskgrid.client.lock import when_free
 from deskgrid.client.needs import Gang
 from deskgrid.client.new_bags import NewBags
 from deskgrid.client.options import (
@@ -432,10 +433,13 @@ class Grid(Executor):
         """Take no more work, and close the connection when every future has its result.
 
         ``wait``: return only then. ``cancel_futures``: cancel the futures whose calls do not run yet. Bags are not
-        affected. You may call this twice.
+        affected. You may call this twice, and in a signal handler. If that interrupts another call of ours in a moment
+        in which nobody can wait, this returns at once, and the Grid closes as soon as that call goes on.
         """
-        if not self._release.alive:  # it is closed, or another process opened it
-            return
+        if self._release.alive:  # otherwise it is closed, or another process opened it
+            when_free(lambda: self._shut_down(wait, cancel_futures), self._futures.beginning)
+
+    def _shut_down(self, wait: bool, cancel_futures: bool) -> None:
         self._shut = self._shut or closed()
         views = list(self._views)
         for view in views:
@@ -612,6 +616,10 @@ def _release(futures: Futures, opened: OpenGrid) -> None:
 
     A local grid runs what was submitted first, as a process pool does at the end of the program: nobody else would.
     """
+    when_free(lambda: _free(futures, opened), futures.beginning)
+
+
+def _free(futures: Futures, opened: OpenGrid) -> None:
     try:
         futures.close(cancel=False)
         if opened.keeper is not None:

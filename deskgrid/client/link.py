@@ -14,12 +14,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import zmq
 
 from deskgrid import wire
 from deskgrid.addresses import addresses, endpoints
 from deskgrid.client.conversation import Conversation, Handler, Question, Request
+from deskgrid.client.lock import LOCK, answering
 from deskgrid.client.replies import wait_for
 from deskgrid.client.template import Template
 from deskgrid.errors import DeskgridError, GridClosed, GridUnreachable
@@ -53,12 +55,12 @@ class Link:
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
-        self._is_woken = False
+        # How often the thread was woken, and how often it woke up: never less than it was woken before.
+        self._wakes = self._woke = 0
         self._settled = threading.Event()  # greeted or refused, for the first time
         self._closing = False
         self._lost = False
         self._failures = 0  # connections in a row that led to no broker
-        self._lock = threading.Lock()
         self._end: DeskgridError | None = None
         self._thread = threading.Thread(target=self._run, name="deskgrid-link", daemon=True)
 
@@ -98,11 +100,15 @@ class Link:
         request = Request(message, answered, template)
         ask = self._conversation.defer if defer else self._conversation.request
         error = self._do(lambda now: ask(request, now))
+        self.wake()
         if error is not None:
             answered(error)
 
     def send_latest(self, latest: Callable[[], wire.Submit | None], answered: Handler, template: Template) -> None:
-        """Send, as `send` does, the message that ``latest`` returns when the link's thread calls it; None: nothing."""
+        """Send, as `send` does, the message that ``latest`` returns when the link's thread calls it; None: nothing.
+
+        The caller holds `LOCK`, and has to `wake` the link afterwards.
+        """
 
         def ask(now: float) -> Iterable[wire.Message]:
             message = latest()
@@ -120,6 +126,7 @@ class Link:
             return ()
 
         self._do(forget)
+        self.wake()
 
     def close(self) -> None:
         """Say goodbye and end the thread; open requests are answered with `GridClosed`. May be called twice."""
@@ -132,31 +139,33 @@ class Link:
 
     def forked(self, error: GridClosed) -> None:
         """Answer all requests with ``error`` from now on: in a forked child there is no thread for them."""
-        self._lock, self._end = threading.Lock(), error
+        self._end = error
         self._wake.close()
         self._woken.close()
 
     def _do(self, action: Callable[[float], Iterable[wire.Message]]) -> DeskgridError | None:
         """Have the thread do ``action``; if the thread has ended, return the reason instead."""
-        with self._lock:
+        with LOCK:
             if self._end is not None:
                 return self._end
             self._todo.append(action)
-        self._awaken()
         return None
 
+    def wake(self) -> None:
+        """Have the thread do what it has to do; after a handler's exception, it may not know."""
+        # The thread itself need not be woken: it does the actions of its own handlers before it waits again.
+        if self._todo and self._wakes <= self._woke and threading.get_ident() != self._thread.ident:
+            self._awaken()
+
     def _awaken(self) -> None:
-        # The thread itself need not be woken: it runs the actions of its own handlers before it waits again.
-        if not self._is_woken and threading.current_thread() is not self._thread:
-            self._is_woken = True
-            try:
-                self._wake.send(b"\0")
-            except OSError:  # closed: the thread has ended
-                return
+        with suppress(OSError):  # closed: the thread has ended
+            self._wake.send(b"\0")
+        self._wakes += 1
 
     # --- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        answering.add(threading.get_ident())
         context = zmq.Context()
         end: DeskgridError = GridClosed("this Grid was shut down")
         try:
@@ -167,10 +176,11 @@ class Link:
         finally:
             context.term()
             self._finish(self._conversation.refusal or end)
+            answering.discard(threading.get_ident())
 
     def _finish(self, end: DeskgridError) -> None:
         """Answer all requests with ``end``, now and from now on."""
-        with self._lock:
+        with LOCK:
             self._end = end
         while self._todo:
             self._todo.popleft()(time.monotonic())
@@ -211,8 +221,7 @@ class Link:
                 self._conversation.refused(f"the broker at {self.address} does not know this key: was it revoked?")
                 return
             if any(who == self._woken.fileno() for who, _ in ready):
-                self._woken.recv(1024)
-                self._is_woken = False  # before the queue is emptied, so that later actions wake the thread again
+                self._woke += len(self._woken.recv(1024))
             if any(who is dealer for who, _ in ready):
                 self._receive(dealer)
             self._act(dealer)

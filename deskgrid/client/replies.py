@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from deskgrid import wire
 from deskgrid.client.conversation import Handler, Reply
 from deskgrid.client.forks import check_process, this_process
+from deskgrid.client.lock import Flag, check_free
 from deskgrid.durations import precise
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
 
@@ -51,6 +52,7 @@ class Waiter:
         Raises the error that came instead of an answer.
         """
         check_process(self._process)
+        check_free()
         if not wait_for(self._event, seconds):
             return None
         if isinstance(self._reply, DeskgridError):
@@ -59,7 +61,7 @@ class Waiter:
         return self._reply
 
 
-def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
+def wait_for(event: threading.Event | Flag, seconds: float | None = None) -> bool:
     """Wait until ``event`` is set, at most ``seconds`` (None: forever); return whether it is. Ctrl-C interrupts it."""
     end = None if seconds is None else time.monotonic() + seconds
     while not event.wait(SLICE_S if end is None else max(0.0, min(SLICE_S, end - time.monotonic()))):
@@ -70,6 +72,7 @@ def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
 
 def ask(link: AskingLink, what: str, args: dict[str, Any], seconds: float = ANSWER_S) -> dict[str, Any]:
     """Return the broker's answer to one question. Raises `RequestFailed`, or `GridUnreachable` after ``seconds``."""
+    check_free()
     number, waiter = link.number(), Waiter()
     try:
         asked = wire.Ask(number, what, wire.pack_record(args))

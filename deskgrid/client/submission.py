@@ -19,6 +19,7 @@ from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.conversation import Reply
 from deskgrid.client.given import check_iterable
 from deskgrid.client.link import Link
+from deskgrid.client.lock import check_free
 from deskgrid.client.replies import SLICE_S, ask
 from deskgrid.client.template import Template
 from deskgrid.durations import precise, read_duration
@@ -74,6 +75,7 @@ def submit_bag(
 
     Raises `BagRejected` (or `PicklingFailed`); then nothing of the bag is left on the grid.
     """
+    check_free()
     if wire.is_longer(name, wire.NAME_BYTES):
         raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {name!r:.80}")
     count = len(items) if isinstance(items, Collection) else None

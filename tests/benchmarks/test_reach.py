@@ -6,7 +6,7 @@ from benchmarks.reach import Reached, measured
 
 # What was measured, and a few more for what is done at intervals. Who needs less lowers the ceiling.
 CEILINGS = {
-    ("task", "client"): Reached(192, 39),
+    ("task", "client"): Reached(192, 40),
     ("task", "broker"): Reached(445, 95),
     ("task", "worker"): Reached(234, 52),
     ("join", "broker"): Reached(262, 69),

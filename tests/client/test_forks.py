@@ -83,16 +83,29 @@ grid._abort()
 def test_locks_that_a_thread_held_at_the_fork_hold_nobody_up_in_the_child(fake: FakeGrid) -> None:
     fake.memory.hold = True
     program = f"""{OPENED}
-(stream,) = grid._futures._streams
-with grid._link._lock, grid._futures._lock, grid._futures._beginning, stream._lock, future._condition:
-    pid = os.fork()
-    if pid == 0:
-        tried("submit", lambda: grid.submit(abs, -1))
-        tried("progress", lambda: bag.progress())
-        tried("result", lambda: future.result())
-        print("cancel ->", future.cancel(), flush=True)
-        grid.shutdown()
-        os._exit(0)
+import threading
+from deskgrid.client.lock import LOCK
+
+forked, held = threading.Event(), threading.Event()
+
+def hold():
+    with grid._futures.beginning:
+        with LOCK:
+            held.set()
+            time.sleep(0.1)  # for as long, nobody can fork
+        forked.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
+pid = os.fork()
+if pid == 0:
+    tried("submit", lambda: grid.submit(abs, -1))
+    tried("progress", lambda: bag.progress())
+    tried("result", lambda: future.result())
+    print("cancel ->", future.cancel(), flush=True)
+    grid.shutdown()
+    os._exit(0)
+forked.set()
 os.waitpid(pid, 0)
 grid._abort()
 """

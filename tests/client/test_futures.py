@@ -693,3 +693,16 @@ def test_a_shared_object_goes_when_nobody_has_its_handle_any_more() -> None:
     gc.collect()
     assert gone() is None
     array.append(1)  # nobody holds its memory
+
+
+def test_a_call_that_cannot_be_sent_leaves_the_bag_of_its_function_open(
+    fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert grid.submit(abs, -1).result() == 1
+    with monkeypatch.context() as needing_more:
+        needing_more.setattr("deskgrid.client.carried.Carried.lacks", lambda *_: True)
+        needing_more.setattr("deskgrid.client.carried.Carried.template", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            grid.submit(abs, -2)
+    assert grid.submit(abs, -3).result() == 3
+    assert [bag.closed for bag in fake.memory.bags.values()] == [False]
