@@ -47,6 +47,7 @@ from deskgrid.client.options import (
 )
 from deskgrid.client.payload import share
 from deskgrid.client.replies import ANSWER_S, ask, pages
+from deskgrid.client.script_module import find_script
 from deskgrid.client.submission import Runtime, Seconds, checked_seconds
 from deskgrid.client.task import NO_DEFAULTS, Task, as_task, chunks, defaults_of
 from deskgrid.client.template import checked_saving, name_of
@@ -94,6 +95,7 @@ class Grid(Executor):
 
     def _open(self, line: JoinLine, seconds: float, defaults: GridKeywords) -> None:
         said = defaults_of(**defaults)
+        find_script()
         self._begin(OpenGrid(Link(line)), said, defaults.get("name") or "")
         try:
             self._link.open(seconds)
