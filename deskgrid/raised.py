@@ -34,6 +34,8 @@ _KEPT_ELSEWHERE: tuple[tuple[type, tuple[str, ...]], ...] = (
     (AttributeError, ("name",)),
     (StopIteration, ("value",)),
 )
+# What every exception has, also where its type has something else of that name.
+_EVERY: Any = vars(BaseException)
 _OWN_PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
@@ -82,13 +84,13 @@ class _Disassembler:
         if isinstance(error, BaseExceptionGroup):
             tree["group"] = str(error.message), [self.of(each, linked=linked) for each in error.exceptions]
         else:
-            tree["args"] = [self._part(each) for each in error.args]
+            tree["args"] = [self._part(each) for each in _EVERY["args"].__get__(error)]
         tree["attributes"] = {name: self._part(value) for name, value in vars(error).items()}
         tree["elsewhere"] = {name: self._part(value) for name, value in _elsewhere(error)}
         if linked:
-            links = {"__cause__": error.__cause__, "__context__": error.__context__}
+            links = {name: _EVERY[name].__get__(error) for name in ("__cause__", "__context__")}
             tree["links"] = {name: self.of(each, linked=True) for name, each in links.items() if each is not None}
-        tree["suppress"] = error.__suppress_context__
+        tree["suppress"] = _EVERY["__suppress_context__"].__get__(error)
         return tree
 
     def _as_its_type_pickles_it(self, error: BaseException) -> bytes | None:
@@ -122,8 +124,9 @@ def _elsewhere(error: BaseException) -> Iterator[tuple[str, object]]:
     """Yield what is not among the attributes in the dictionary of an exception."""
     kept = [names for kind, names in _KEPT_ELSEWHERE if isinstance(error, kind)]
     for name in [*copyreg._slotnames(type(error)), *chain(*kept)]:  # type: ignore[attr-defined]  # only pickle and copy know it
-        if (value := getattr(error, name, None)) is not None:
-            yield name, value
+        with suppress(Exception):  # a property may raise anything
+            if (value := getattr(error, name, None)) is not None:
+                yield name, value
 
 
 def _said(error: BaseException) -> str:
@@ -180,8 +183,8 @@ class _Maker:
             error = _like(tree["names"], self._remote, tree["said"])
         self._made[id(tree)] = error
         for name, each in tree.get("links", {}).items():
-            object.__setattr__(error, name, self.made(each))
-        error.__suppress_context__ = tree.get("suppress", False)
+            _EVERY[name].__set__(error, self.made(each))
+        _EVERY["__suppress_context__"].__set__(error, tree.get("suppress", False))
         return error
 
     def _same(self, tree: dict[str, Any]) -> BaseException:
@@ -200,7 +203,8 @@ class _Maker:
         if isinstance(error, Exception):
             self._made[id(tree)] = error
         for name, part in tree["elsewhere"].items():
-            object.__setattr__(error, name, self._value(part))
+            with suppress(AttributeError):  # its type computes it
+                object.__setattr__(error, name, self._value(part))
         vars(error).update({name: self._value(part) for name, part in tree["attributes"].items()})
         return error
 
@@ -218,7 +222,7 @@ def _new(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     except TypeError:
         error = new(kind)
     if not isinstance(error, BaseExceptionGroup):
-        error.args = args
+        _EVERY["args"].__set__(error, args)
     return error
 
 
@@ -236,4 +240,4 @@ def _like(names: list[tuple[str, str]], remote: type[Exception], said: str) -> E
 
 
 def _first_argument(error: Exception) -> str:
-    return str(error.args[0])
+    return str(_EVERY["args"].__get__(error)[0])

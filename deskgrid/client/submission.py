@@ -289,7 +289,7 @@ def checked_seconds(value: object, what: str) -> float:
     if not 0.0 <= seconds < math.inf:
         raise BagRejected(f"{what} is {seconds} s; it has to be a finite number, and not negative")
     if seconds > wire.SECONDS_LIMIT:
-        raise BagRejected(f"{what} is {precise(seconds)}; it has to be {precise(wire.SECONDS_LIMIT)} at most")
+        raise BagRejected(f"{what} is {seconds:g} s; it has to be {precise(wire.SECONDS_LIMIT)} at most")
     return seconds
 
 

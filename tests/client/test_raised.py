@@ -69,6 +69,28 @@ class SlotError(Exception):
         self.code = code
 
 
+class HidingError(OSError):
+    """Has properties of the names that every exception, and every OSError, has."""
+
+    @property
+    def args(self) -> Any:
+        return ("hidden",)
+
+    @property
+    def __cause__(self) -> Any:
+        raise ValueError
+
+    __context__ = __suppress_context__ = __cause__
+
+    @property
+    def filename(self) -> str:
+        return "computed"
+
+    @property
+    def filename2(self) -> Any:
+        raise ValueError
+
+
 def dumps(value: object) -> bytes:
     try:
         return pickle.dumps(value)
@@ -198,3 +220,19 @@ def test_an_exception_that_would_end_the_program_is_not_made() -> None:
 
 def test_an_exception_as_earlier_workers_sent_it_is_taken() -> None:
     assert isinstance(put_together(pickle.dumps(KeyError("k")), RemoteError, ""), KeyError)
+
+
+@pytest.mark.parametrize("limit", [LIMIT, 300])
+def test_properties_that_hide_what_every_exception_has_are_no_obstacle(limit: int) -> None:
+    error = HidingError(2, "text")
+    vars(BaseException)["__cause__"].__set__(error, ValueError("cause"))
+    again = sent(error, limit)
+    assert isinstance(again, HidingError)
+    if limit == LIMIT:
+        assert (type(again), str(again), again.strerror, again.filename) == (
+            HidingError,
+            str(error),
+            "text",
+            "computed",
+        )
+        assert repr(vars(BaseException)["__cause__"].__get__(again)) == "ValueError('cause')"
