@@ -134,6 +134,14 @@ def test_a_keeper_stops_what_has_started_since_and_lets_tasks_save_before_they_a
     assert pc.look(301.0, GONE) == []
 
 
+def test_an_owner_who_comes_while_tasks_save_is_told_of_once_and_they_go_on_when_he_has_gone() -> None:
+    pc = _Pc("pause")
+    pc.saves = True  # its window is about to close
+    assert pc.look(1.0, THERE) == ["say somebody uses it", "let save"]
+    assert pc.look(1.2, THERE) == []
+    assert pc.look(2.0, GONE) == ["go on", "say "]
+
+
 def test_a_keeper_hands_back_at_once() -> None:
     assert _Pc("leave").look(1.0, THERE) == ["hand back at once", "say somebody uses it", "stop"]
     assert _Pc("ignore").look(1.0, THERE) == []

@@ -43,6 +43,8 @@ class OwnerKeeper:
         self._runs = runs
         self._session = session
         self._say = say
+        self._is_in_use = False
+        # When the processes were stopped last, since the PC is in use.
         self._stopped_at: float | None = None
         self._is_saving = False
         self._is_away = False
@@ -61,9 +63,9 @@ class OwnerKeeper:
 
     def go_on(self, now: Instant, why: str) -> None:
         """Let the tasks go on, if they do not, and take others again. ``why``: for people."""
-        if self._stopped_at is None:
+        if not self._is_in_use:
             return
-        self._stopped_at, self._is_saving = None, False
+        self._is_in_use, self._stopped_at, self._is_saving = False, None, False
         self._runs.go_on(now.mono)
         self._session.pause("", now)
         if self._is_away:
@@ -72,7 +74,8 @@ class OwnerKeeper:
         self._say(f"{why}: its tasks go on")
 
     def _stop(self, now: Instant) -> None:
-        if self._stopped_at is None:
+        if not self._is_in_use:
+            self._is_in_use = True
             self._say(f"its tasks are stopped: {self._policy.why}")
             self._session.pause(self._policy.why, now)
         if self._session.saves_now(now):
