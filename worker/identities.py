@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deskgrid.homes import this_host
+from deskgrid.homes import this_host, this_machine
 from deskgrid.private_files import make_private_folder, write_private
 from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, read_join_line
 from deskgrid.wire.names import name_error
-from deskgrid.worker.pc.machine import this_machine
 
 _SUFFIX = ".join"
 # Number of hexadecimal digits of a broker's public key in its folder's name. `find` compares the whole key.

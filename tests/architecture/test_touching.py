@@ -113,7 +113,6 @@ KNOWN = {
     "worker/owner/x11.py:_cookie": ("read_bytes", "the file of whoever runs the worker, who names it"),
     "worker/pc/load.py:ProcessorTimes._times": ("iterdir read_text", PROC),
     "worker/pc/load.py:ProcessorTimes.read": ("read_text", PROC),
-    "worker/pc/machine.py:_of_linux": ("read_text", PROC),
     "worker/pc/memory.py:memory_of_this_pc": ("read_text", PROC),
     "worker/pc/shared_memory.py:Leftovers._used": ("glob", PROC),
     "worker/pc/shared_memory.py:Leftovers.present": ("scandir", SHM),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid.client.environments.store import WheelFolder
-from deskgrid.homes import this_host
+from deskgrid.homes import _of_linux, this_host, this_machine
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.wire.key_pair import new_pair
 from deskgrid.worker import agent, identities
@@ -18,7 +18,6 @@ from deskgrid.worker.agent import WorkerError, WorkerOptions
 from deskgrid.worker.environments import store
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.identities import Identities, PcIdentity
-from deskgrid.worker.pc.machine import _of_linux, this_machine
 from deskgrid.worker.run.folders import PREFIX, WorkerFolder
 from tests.cli.fakes import deskgrid
 
