@@ -18,7 +18,7 @@ from deskgrid import wire
 from deskgrid.worker.files.places import Places
 from deskgrid.worker.run import beneath, clearing
 from deskgrid.worker.run.accounts import AccountError, UserAccount, find_accounts, reserved
-from deskgrid.worker.run.pool import Accounts, NoAccount
+from deskgrid.worker.run.pool import Accounts, NoAccount, clear_account
 from tests.files.test_stage import Rig
 from tests.waiting import PATIENCE_S, eventually
 from tests.worker.users import can_make_users, changed, users
@@ -458,6 +458,23 @@ def test_an_account_is_not_clean_if_nobody_can_be_asked_what_it_has_run_later(mo
         with monkeypatch.context() as patch:
             patch.setattr(subprocess, "run", lacks_memory)
             assert not clearing.clear(one.uid, one.gid, [])
+
+
+def test_why_an_account_is_not_clean_is_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def stays(*_: object) -> None:
+        raise ValueError("something stays")
+
+    monkeypatch.setattr(clearing, "ROUNDS", 1)
+    monkeypatch.setattr(clearing, "_tidy", stays)
+    assert not clearing.clear(ONE.uid, ONE.gid, [])
+    said = capfd.readouterr().err
+    assert said == "ValueError: something stays\n"
+    ended: Any = subprocess.CompletedProcess([], 1, b"", said.encode())
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    assert not clear_account(ONE, [])
+    assert caplog.messages == ["account-not-clean name='a' why='ValueError: something stays': nobody gets it"]
 
 
 # Adds a key to the keyring of the user that it becomes, or looks for it: add_key(2) and KEYCTL_SEARCH.

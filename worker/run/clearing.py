@@ -88,6 +88,8 @@ def _as(uid: int, gid: int, action: Callable[[], object]) -> bool:
             if os.getuid() == os.geteuid() == uid != 0:
                 action()
                 code = 0
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)  # which the worker's log repeats
         finally:
             os._exit(code)
 

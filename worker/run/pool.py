@@ -7,6 +7,7 @@ folder of another, because they have different groups.
 """
 
 import errno
+import logging
 import os
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ from pathlib import Path
 
 from deskgrid.worker.run.accounts import UserAccount
 from deskgrid.worker.run.beneath import remove
+
+log = logging.getLogger("deskgrid.worker")
 
 # Time limit of the removal of all that an account has left; and how long the end of a worker waits for it. It goes on
 # afterwards, and the next worker does it again. Seconds.
@@ -229,4 +232,7 @@ def clear_account(account: UserAccount, folders: Sequence[Path]) -> bool:
         )
     except (OSError, subprocess.SubprocessError):
         return False
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").splitlines()[-1:]
+        log.warning("account-not-clean name=%r why=%r: nobody gets it", account.name, *(said or [""]))
     return done.returncode == 0
