@@ -73,11 +73,11 @@ class HidingError(OSError):
     """Has properties of the names that every exception, and every OSError, has."""
 
     @property
-    def args(self) -> Any:
+    def args(self) -> Any:  # type: ignore[override]
         return ("hidden",)
 
     @property
-    def __cause__(self) -> Any:
+    def __cause__(self) -> Any:  # type: ignore[override]
         raise ValueError
 
     __context__ = __suppress_context__ = __cause__
