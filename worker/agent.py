@@ -284,8 +284,12 @@ def _say_of_accounts(options: WorkerOptions, say: Callable[[str], None]) -> None
     if options.run_as:
         names = ", ".join(account.name for account in options.run_as)
         few = len(options.run_as) < options.slots
-        people = f": tasks of at most {len(options.run_as)} of the people run at the same time" if few else ""
+        people = f": tasks of at most {_people(len(options.run_as))} run at the same time" if few else ""
         say(f"tasks run as {names}{people}")
+
+
+def _people(number: int) -> str:
+    return "1 person" if number == 1 else f"{number} people"
 
 
 def _places(

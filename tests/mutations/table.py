@@ -1308,8 +1308,8 @@ MUTATIONS = (
     Mutation(
         "let accounts share a group",
         "deskgrid.worker.run.accounts:_check_apart",
-        "other.gid in (one.gid, *one.groups)",
-        "other.gid == one.gid",
+        "or name in members",
+        "",
         "accounts",
     ),
     Mutation(

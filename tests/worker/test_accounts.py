@@ -263,7 +263,7 @@ def test_accounts_are_found_by_name_and_by_pattern() -> None:
         stem = names[0][:-1]
         assert [account.name for account in find_accounts(f"{stem}%")] == names
         assert [account.name for account in find_accounts(f"{names[2]}, {names[0]}")] == [names[2], names[0]]
-        with pytest.raises(AccountError, match=f"there is no user '{stem}x%'"):
+        with pytest.raises(AccountError, match=f"there is no user that matches '{stem}x%'"):
             find_accounts(f"{stem}%,{stem}x%")
 
 
@@ -273,6 +273,18 @@ def test_accounts_that_share_a_group_are_refused() -> None:
         with pytest.raises(AccountError, match=f"{names[1]} and {names[0]} have a group in common"):
             find_accounts(",".join(names))
         changed(names[1], "--groups", "")
+
+
+def test_an_account_whose_group_another_user_of_the_machine_has_is_refused() -> None:
+    with users(2) as (account, other):
+        changed(other, "--gid", account)
+        with pytest.raises(AccountError, match=f"{other} and {account} have a group in common"):
+            find_accounts(account)
+        changed(other, "--gid", other)
+        changed(other, "--append", "--groups", account)
+        with pytest.raises(AccountError, match=f"{other} and {account} have a group in common"):
+            find_accounts(account)
+        changed(other, "--groups", "")
 
 
 def test_an_account_that_can_write_to_its_home_is_refused(area: Path) -> None:

@@ -488,7 +488,7 @@ def test_with_one_account_a_second_person_waits_until_the_first_has_no_task_left
     notes.mkdir()
     with start(user, 2) as worker, Grid(live.broker.ready.client_line) as anns, Grid(ben) as bens:
         assert worker.joined(), worker.said
-        assert f"tasks run as {user}: tasks of at most 1 of the people run at the same time" in worker.said
+        assert f"tasks run as {user}: tasks of at most 1 person run at the same time" in worker.said
         hold = anns.command(["sh", "-c", f"while ! test -e {notes}/go; do sleep 0.1; done"], [""], runtime=1000)
         late = bens.command(["id", "-un"], [""], runtime=1)
 

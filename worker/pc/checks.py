@@ -204,7 +204,7 @@ def groups(proc: Path = Path("/proc/self")) -> Finding:
         has, own = False, None
     if has and own is not None and os.access(own, os.W_OK):
         return Finding("cgroups", "well", "tasks get no more memory than they have asked for")
-    said = "none here: memory= holds for each process of a task by itself; deskgrid service has them"
+    said = "none here: memory= holds for each process of a task by itself; a worker that is a service has them"
     return Finding("cgroups", "note", said)
 
 

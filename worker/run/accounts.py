@@ -123,7 +123,8 @@ def find_accounts(names: str) -> tuple[UserAccount, ...]:
                 with suppress(KeyError):
                     entries = [pwd.getpwnam(name)]
             if not entries:
-                raise AccountError(f"there is no user {name!r} on this machine")
+                what = "user that matches" if ANY in name else "user"
+                raise AccountError(f"there is no {what} {name!r} on this machine: make accounts for tasks first")
             found.update(
                 (entry.pw_name, _account(entry, os.getgrouplist(entry.pw_name, entry.pw_gid))) for entry in entries
             )
@@ -149,12 +150,22 @@ def _account(entry: Any, groups: Sequence[int]) -> UserAccount:
 
 
 def _check_apart(accounts: Sequence[UserAccount]) -> None:
-    """Raise `AccountError` unless none of these users can read what is only for another of them."""
-    for one in accounts:
-        for other in accounts:
-            if one.name != other.name and (one.uid == other.uid or other.gid in (one.gid, *one.groups)):
-                what = "are the same user" if one.uid == other.uid else "have a group in common"
-                raise AccountError(f"{one.name} and {other.name} {what}: each account needs a group of its own")
+    """Raise `AccountError` unless no other user of the machine can read what is only for one of these."""
+    if sys.platform != "win32":
+        import grp
+        import pwd
+
+        # A directory service need not list all its users and members, so what is known of these accounts is added.
+        users = [*pwd.getpwall(), *(pwd.getpwnam(account.name) for account in accounts)]
+        for account in accounts:
+            members = {each.name for each in accounts if account.gid in each.groups}
+            with suppress(KeyError):  # a group that has no name
+                members.update(grp.getgrgid(account.gid).gr_mem)
+            for user in users:
+                name, same = user.pw_name, user.pw_uid == account.uid
+                if name != account.name and (same or user.pw_gid == account.gid or name in members):
+                    what = "are the same user" if same else "have a group in common"
+                    raise AccountError(f"{name} and {account.name} {what}: each account needs a group of its own")
 
 
 def check_account(account: UserAccount, program: Path, interpreters: Iterable[str] = ()) -> None:
