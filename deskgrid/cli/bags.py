@@ -58,7 +58,7 @@ def wait(*, timeout: float | None, bag_ids: tuple[str, ...], join: str | None) -
         open_grid(join) as grid,
         when_interrupted("you stopped waiting; the bags continue" if several else STOPPED.format(bag_ids[0])),
     ):
-        for bag in [_attached(grid, bag_id) for bag_id in bag_ids]:
+        for bag in [attached(grid, bag_id) for bag_id in bag_ids]:
             ended = bag.wait(None if until is None else max(0.0, until - time.monotonic()))
             progress = bag.progress()
             whose = f"bag {bag.id}: " if several else ""
@@ -67,14 +67,6 @@ def wait(*, timeout: float | None, bag_ids: tuple[str, ...], join: str | None) -
             fine = fine and ended and not progress.failed and not progress.cancelled
     if not fine:
         sys.exit(FAILED)
-
-
-def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
-    """Attach to a bag; print its note, if it has one, to stderr."""
-    bag: Bag[Any, Any] = attached(grid, bag_id)
-    if bag.note:
-        say(f"deskgrid: {bag.note}", err=True)
-    return bag
 
 
 def _summary(progress: "Progress") -> str:
@@ -101,10 +93,9 @@ def results(*, bag_id: str, join: str | None) -> None:
     sys.path.append(os.getcwd())
     from deskgrid.errors import TaskCancelled
 
-    failed, cancelled, why = list[int](), 0, ""
+    failed, cancelled = list[int](), 0
     with open_grid(join) as grid, when_interrupted(STOPPED.format(bag_id)):
-        bag: Bag[int, Any] = _attached(grid, bag_id)
-        before = bag.note
+        bag: Bag[int, Any] = attached(grid, bag_id)
         for item, value in in_order(bag.as_completed(errors="return")):
             if isinstance(value, TaskCancelled):
                 cancelled += 1
@@ -115,12 +106,12 @@ def results(*, bag_id: str, join: str | None) -> None:
             else:
                 for one in value if bag.kind == "command" and isinstance(value, list) else [value]:
                     _print_value(one, bag.kind)
-        if cancelled and (note := grid.attach(bag.id).note) not in ("", before):
-            why = f" ({note})"  # while we waited, a bag before it did not end well
+        if cancelled and not bag.note:
+            grid.attach(bag.id)  # warns if, while we waited, a bag before it did not end well
     if failed:
         say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
     if cancelled:
-        say(f"deskgrid: {cancelled:,} of {len(bag):,} cancelled{why}", err=True)
+        say(f"deskgrid: {cancelled:,} of {len(bag):,} cancelled", err=True)
     if failed or cancelled:
         sys.exit(FAILED)
 
@@ -192,7 +183,7 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
     from deskgrid.errors import DeskgridError, TaskError
 
     with open_grid(join) as grid, when_interrupted("you stopped fetching; run it again to continue"):
-        bag = _attached(grid, bag_id)
+        bag = attached(grid, bag_id)
         try:
             found = bag.fetch(to, item)
         except Exception as error:  # that of the task, which may be of any class

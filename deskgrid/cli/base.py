@@ -157,13 +157,18 @@ def table(rows: Sequence[Sequence[str]]) -> Iterable[str]:
         yield "  ".join([*cells, last]).rstrip()
 
 
+class _Lines(logging.Handler):
+    """Prints each record of a logger as one of our lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"deskgrid: {record.getMessage()}", err=True)
+
+
 @contextmanager
 def _told(name: str) -> Iterator[None]:
     """Print the logger's warnings (the broker is away, a bag has a note) to stderr in the style of our other lines."""
     log = logging.getLogger(name)
-    handler = logging.StreamHandler()
-    handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter("deskgrid: %(message)s"))
+    handler = _Lines(logging.WARNING)
     propagated, log.propagate = log.propagate, False
     log.addHandler(handler)
     try:

@@ -1,5 +1,6 @@
 """Stand-ins for the grid and for a terminal's user."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,13 @@ class FakeBag:
         self.paused = False
 
 
+def warned(bag: FakeBag) -> FakeBag:
+    """Log the note of a bag, as `Grid.attach` does."""
+    if bag.note:
+        logging.getLogger("deskgrid.client").warning("bag %s: %s", bag.id, bag.note)
+    return bag
+
+
 class FakeGrid:
     """A grid with one bag. ``submitted``: the arguments of `command`; ``policies``: those of `policy`."""
 
@@ -128,7 +136,7 @@ class FakeGrid:
     def attach(self, bag_id: str) -> FakeBag:
         if bag_id != self.bag.id:
             raise RequestFailed(f"no bag {bag_id}")
-        return self.bag
+        return warned(self.bag)
 
     def status(self) -> dict[str, Any]:
         return self.snapshot

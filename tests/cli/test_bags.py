@@ -3,7 +3,7 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +23,7 @@ from deskgrid.errors import (
     RequestFailed,
     TaskCancelled,
 )
-from tests.cli.fakes import ADMIN, LOG, FakeBag, FakeGrid, deskgrid, use
+from tests.cli.fakes import ADMIN, LOG, FakeBag, FakeGrid, deskgrid, use, warned
 from tests.screen.builders import BAG
 
 
@@ -341,16 +341,23 @@ def test_a_failed_task_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest
 def test_why_a_bag_cannot_run_is_told_also_when_that_turns_out_while_its_results_are_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Follower(FakeBag):
-        def as_completed(self, *, errors: str) -> Iterator[tuple[int, object]]:
-            yield from super().as_completed(errors=errors)
-            self.note = "cannot run: it comes after bag b, which has 1 failed task"
+    note = "cannot run: it comes after bag b, which has 1 failed task"
+    bag = FakeBag([(0, TaskCancelled("task 0 of bag x was cancelled"))])
+    grid = use(monkeypatch, FakeGrid(bag))
+    attached = iter([bag, replace(bag, note=note)])
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(grid, "attach", lambda bag_id: warned(next(attached)))
+        assert deskgrid("results", BAG).stderr.count(note) == 1
+    bag.note = note
+    assert deskgrid("results", BAG).stderr.count(note) == 1
 
-    use(monkeypatch, FakeGrid(Follower([(0, TaskCancelled("task 0 of bag x was cancelled"))])))
-    for times in (1, 2):
-        said = deskgrid("results", BAG).stderr.splitlines()
-        assert "cannot run: it comes after bag b, which has 1 failed task" in said[-1 if times == 1 else 0]
-        assert len([line for line in said if "cannot run" in line]) == 1
+
+@pytest.mark.parametrize("command", ["wait", "results", "fetch"])
+def test_the_note_of_a_bag_is_printed_once_in_one_line(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    use(monkeypatch, FakeGrid(FakeBag([], note="no PC has 900 G of memory\n\x1b[2J")))
+    said = deskgrid(command, BAG).stderr
+    assert said.count("no PC has 900 G of memory") == 1
+    assert all(line.isprintable() for line in said.splitlines())
 
 
 def test_a_failed_command_is_shown_with_the_last_line_of_its_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
