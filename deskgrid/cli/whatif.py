@@ -187,6 +187,8 @@ def whatif(
     rows = list(zip([AS_IT_IS, *(name for name, _ in named)], told, strict=True))
     if as_json:
         click.echo(json.dumps([{"what": name, **_seconds(eta)} for name, eta in rows], indent=2))
+    elif told[0].ended:
+        say(str(told[0]))
     else:
         for line in answers_table(rows):
             say(line)

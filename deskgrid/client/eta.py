@@ -45,6 +45,11 @@ class Eta:
         return self.median is not None
 
     @property
+    def ended(self) -> bool:
+        """Whether the bag has ended."""
+        return self.high == 0.0
+
+    @property
     def done_at(self) -> datetime | None:
         """The time at which the bag should be done: the median."""
         return _after(self.asked, self.median)
@@ -63,7 +68,7 @@ class Eta:
         """In words: done Mon 07:40, at the latest 09:15."""
         if self.median is None:
             return f"unknown: {self.why}"
-        if self.high == 0.0:
+        if self.ended:
             return "it has ended"
         return when_done(self.median, self.high, self.asked)
 

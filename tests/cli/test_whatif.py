@@ -316,3 +316,8 @@ def test_an_instant_is_what_both_clocks_show() -> None:
     found = instant()
     assert abs(found.wall - time.time()) < 60.0
     assert abs(found.mono - time.monotonic()) < 60.0
+
+
+def test_nothing_is_imagined_of_a_bag_that_has_ended(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "whatif", lambda *args, **terms: [eta(0.0, 0.0, 0.0)] * 5)
+    assert deskgrid("whatif", BAG).stdout == "it has ended\n"
