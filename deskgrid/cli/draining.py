@@ -47,8 +47,9 @@ def drain(*, pcs: tuple[str, ...], until: str | None, now: bool, undo: bool, joi
                 say(f"{pc} gets work again")
         else:
             told = ask(link, "drain", {"pcs": pcs, "seconds": seconds, "now": now}, ORDER_S)
+            lasts = "until you undo it" if seconds is None else f"for {duration(seconds)}"
             for pc in told["pcs"]:
-                say(f"drained {pc}")
+                say(f"drained {pc} {lasts}")
             if running := told["running"]:
                 tasks = "1 task" if running == 1 else f"{running:,} tasks"
                 what = f"handed back: {tasks}" if now else f"{tasks} still to end: see deskgrid status"

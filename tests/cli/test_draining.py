@@ -21,11 +21,11 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveGrid]:
 
 def test_a_pc_is_drained_listed_and_given_work_again(grid: LiveGrid) -> None:
     assert deskgrid("drain").stderr == "deskgrid: no PC is drained\n"
-    assert deskgrid("drain", "LAB3-*", "--until", "2h").stdout == "drained lab3-07\n"
+    assert deskgrid("drain", "LAB3-*", "--until", "2h").stdout == "drained lab3-07 for 2 h 00 min\n"
     title, row = deskgrid("drain").stdout.splitlines()
     assert title.split() == ["PC", "DRAINED", "BY", "ENDS"]
     assert row.split()[:3] == ["lab3-07", "admin", "in"]
-    assert deskgrid("drain", "lab3-07", "--now").exit_code == 0
+    assert deskgrid("drain", "lab3-07", "--now").stdout == "drained lab3-07 until you undo it\n"
     assert deskgrid("drain").stdout.splitlines()[1].endswith("when you undo it")
     assert deskgrid("drain", "--undo", "*").stdout == "lab3-07 gets work again\n"
 
