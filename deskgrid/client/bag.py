@@ -75,7 +75,8 @@ class Bag(Generic[ItemT, ResultT]):
         return self._total
 
     def __repr__(self) -> str:
-        return f"<Bag {self.id}{f' {self.name!r}' if self.name else ''}: {self._total} tasks>"
+        tasks = "1 task" if self._total == 1 else f"{self._total:,} tasks"
+        return f"<Bag {self.id}{f' {self.name!r}' if self.name else ''}: {tasks}>"
 
     # --- results -----------------------------------------------------------------------------------------------------
 
@@ -158,6 +159,7 @@ class Bag(Generic[ItemT, ResultT]):
         """
         with self._interruptible():
             check("to", to, (str, os.PathLike), "the path of a folder", TypeError)
+            self._check_item(item)
             return self._fetch(Path(to), item)
 
     def _fetch(self, to: Path, item: int | None) -> list[Path]:
@@ -171,10 +173,18 @@ class Bag(Generic[ItemT, ResultT]):
                 if item is not None:
                     break
         if item is not None and not found:
-            raise RequestFailed(
-                f"bag {self.id} has no item {item}: items are numbered from 0, and it has {self._total:,}"
-            )
+            raise self._no_item(item)
         return [path for number in sorted(found) for path in found[number]]
+
+    def _check_item(self, item: int | None) -> None:
+        """Refuse what is no index of a task; the broker knows how many there are by now."""
+        if item is not None:
+            check("item", item, int, "the index of a task, counted from 0", TypeError)
+            if item < 0:
+                raise self._no_item(item)
+
+    def _no_item(self, item: int) -> RequestFailed:
+        return RequestFailed(f"bag {self.id} has no item {item}: items are numbered from 0, and it has {self._total:,}")
 
     def _fetched(self, row: wire.BagResult, folder: Path) -> list[Path]:
         if row.outcome != wire.Outcome.DONE:
@@ -304,6 +314,7 @@ class Bag(Generic[ItemT, ResultT]):
 
     def explain(self, item: int | None = None) -> str:
         """Explain why a task waits, or where it is. ``item``: its index; None: the waiting task that takes longest."""
+        self._check_item(item)
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
 
     def advise(self, seconds: Seconds = FORECAST_S) -> Advice:
@@ -318,6 +329,7 @@ class Bag(Generic[ItemT, ResultT]):
 
         Of a task that is running, this is the end of what it has printed so far.
         """
+        self._check_item(item)
         return self._read(TaskLog.of, self._ask("logs", item=item))
 
     def follow(self, item: int | None = None) -> Iterator[LogPiece]:
@@ -325,6 +337,7 @@ class Bag(Generic[ItemT, ResultT]):
 
         A task that prints faster than the grid shows has all of its output (as in `TaskLog`) in the log when it ends.
         """
+        self._check_item(item)
         following = Following(self._ask, self.logs)
         yield from following.bag() if item is None else following.task(item)
 

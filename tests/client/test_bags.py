@@ -422,6 +422,17 @@ def test_what_a_task_printed_is_told(fake: FakeGrid, grid: Grid) -> None:
     assert fake.memory.asked("logs")[0]["item"] == 0
 
 
+@pytest.mark.parametrize(
+    "ask", [Bag.logs, Bag.explain, lambda bag, item: bag.fetch(item=item), lambda *a: next(Bag.follow(*a))]
+)
+def test_what_is_no_index_of_a_task_is_refused_before_anything_is_asked(grid: Grid, ask: Callable[..., object]) -> None:
+    bag = grid.bag(double, [1, 2])
+    with pytest.raises(RequestFailed, match=f"bag {bag.id} has no item -1: items are numbered from 0, and it has 2"):
+        ask(bag, -1)
+    with pytest.raises(TypeError, match="item is the index of a task, counted from 0, not 'x'"):
+        ask(bag, "x")
+
+
 def test_runtimes_can_be_predicted_anew(fake: FakeGrid, grid: Grid) -> None:
     fake.broker.answers["runtimes"] = {}
     bag = grid.bag(double, [1, 2])
