@@ -71,5 +71,5 @@ class Admission:
         """Let new PCs enrol from now on, or not."""
         on, store = args["on"], self._credentials
         store.let_enrol(on)
-        self._state.note("enrolment", on=on)
+        self._state.note("enrolment", turned="on" if on else "off")
         return {"enrol": on}

@@ -177,7 +177,7 @@ class KeyRing:
         if name in self._added:
             self._replace({other: entry for other, entry in self._added.items() if other != name})
         elif (pc := self._pcs.get(name)) is None or pc.name != name:
-            raise CredentialError(f"there is no key {name!r}")
+            raise CredentialError(f"there is no key {name!r}: see deskgrid keys list")
         elif pc.revoked:
             raise CredentialError(f"{pc.name} was revoked before; `deskgrid keys forget {pc.name}` frees the name")
         else:
@@ -188,7 +188,7 @@ class KeyRing:
     def forget(self, name: str) -> None:
         """Keep a PC out, and free its name. Raises `CredentialError`."""
         if (pc := self._pcs.get(name)) is None or pc.name != name:
-            raise CredentialError(f"there is no PC {name!r}")
+            raise CredentialError(f"there is no PC {name!r}: see deskgrid keys list")
         with self._writing():
             try:
                 self._pcs.drop(name)

@@ -151,7 +151,7 @@ def _note_folders(known: dict[str, tuple[str, bool]], folder: str) -> None:
 
 def _same(one: str, other: str) -> str:
     if one == other:
-        return f"two of the files are named {one!r:.200}"
+        return f"two of the files are named {one!r:.200}: give one of them another name"
     return f"{one!r:.200} and {other!r:.200} are the same name where case does not count"
 
 

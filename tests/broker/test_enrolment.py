@@ -174,6 +174,14 @@ def test_on_a_full_disk_who_enrols_waits(keyed: Office) -> None:
     assert not any(keyed.sessions.state.take_leaving())
 
 
+def test_the_events_say_that_enrolment_is_on_or_off(keyed: Office) -> None:
+    admin = keyed.client(ADMIN)
+    for on in (False, True):
+        admin.ask("keys enrol", on=on)
+    events = [row for row in admin.ask("events all", after=0)["events"] if row["event"] == "enrolment"]
+    assert [row["facts"] for row in events] == [{"turned": "off"}, {"turned": "on"}]
+
+
 @pytest.mark.parametrize("on", [None, 1, "on", [], {}])
 def test_enrolment_is_on_or_off(keyed: Office, on: object) -> None:
     assert keyed.client(ADMIN).failed("keys enrol", on=on).startswith(("on: expected bool, got ", "on: no plain value"))
