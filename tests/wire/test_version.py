@@ -25,7 +25,8 @@ FINGERPRINTS = {
     1: "c812e4795c786a0a",
     2: "5a9ef2f0eb90a65c",
     3: "98bc652ab309f7f9",
-    4: "949a9c19fdc67922",
+    4: "c7a67619f88a3f82",
+    5: "949a9c19fdc67922",
 }
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
