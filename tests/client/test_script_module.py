@@ -32,7 +32,9 @@ with Grid(sys.argv[1]) as grid:
 """
 
 
-@pytest.mark.parametrize("runner", [[], ["cProfile", "-o", os.devnull], ["profile", "-o", os.devnull], ["trace", "-t"]])
+@pytest.mark.parametrize(
+    "runner", [[], ["cProfile", "-o", os.devnull], ["profile", "-o", os.devnull], ["trace", "--listfuncs"]]
+)
 def test_a_script_that_is_run_by_another_module_is_main(fake: FakeGrid, tmp_path: Path, runner: list[str]) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
