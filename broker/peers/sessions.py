@@ -288,7 +288,8 @@ class Sessions:
         if self.state.disk.state != "full":
             self._retention.look(now)
         self.workers.live.expire(now)
-        self.queries.absences.look(now)
+        if now >= self.queries.absences.look_at:
+            self.queries.absences.look(now)
         if self.state.drains.of and self.state.disk.state != "full":
             self.queries.draining.look(now)
         if self._hold_until is not None and now >= self._hold_until:

@@ -22,7 +22,8 @@ class Absences:
     def __init__(self, state: BrokerState, workers: WorkerSessions) -> None:
         self._state = state
         self._workers = workers
-        self._look_at = 0.0
+        # When to look again.
+        self.look_at = 0.0
         self._seen: dict[str, float] | None = None
         self._absent: dict[str, float] = {}
 
@@ -43,9 +44,7 @@ class Absences:
 
     def look(self, now: float) -> None:
         """Find the PCs that should be there, and note those that are new."""
-        if now < self._look_at:
-            return
-        self._look_at = now + LOOK_S
+        self.look_at = now + LOOK_S
         state = self._state
         if state.credentials is None or not state.windows_file.content.tables:
             self._absent = {}
