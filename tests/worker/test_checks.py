@@ -62,8 +62,8 @@ def test_a_pc_that_has_joined_is_well_and_one_whose_key_was_forgotten_is_told_to
 
 def test_without_a_home_or_a_key_it_says_how_to_join(tmp_path: Path) -> None:
     (said,) = to_do(tmp_path / "none")
-    assert said.endswith("is not there: join a grid with deskgrid worker --join LINE")
-    assert to_do(tmp_path) == ["key      this PC has none: run deskgrid worker --join LINE"]
+    assert said.endswith(f"is not there: join a grid with deskgrid worker --home {tmp_path / 'none'} --join LINE")
+    assert to_do(tmp_path) == [f"key      this PC has none: run deskgrid worker --home {tmp_path} --join LINE"]
 
 
 def test_a_closed_port_and_a_name_that_does_not_resolve_are_told(tmp_path: Path) -> None:

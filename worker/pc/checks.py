@@ -110,7 +110,7 @@ def _local(now: float) -> str:
 def folder(home: Path) -> Finding:
     """Whether the worker's home is there, and can be written."""
     if not home.is_dir():
-        return Finding("home", "do", f"{home} is not there: join a grid with deskgrid worker --join LINE")
+        return Finding("home", "do", f"{home} is not there: join a grid with deskgrid worker --home {home} --join LINE")
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         return Finding("home", "do", f"{home} cannot be written: run this as the worker's user, or give --home")
     return Finding("home", "well", str(home))
@@ -132,8 +132,8 @@ def grid(home: Path, name: str | None, address: str | None) -> Iterator[Finding]
         yield Finding("key", "do", str(error))
         return
     if known is None:
-        why = identities.why_none()
-        yield Finding("key", "do", f"this PC has none{why and f' ({why})'}: run deskgrid worker --join LINE")
+        none = f"this PC has none{(why := identities.why_none()) and f' ({why})'}"
+        yield Finding("key", "do", f"{none}: run deskgrid worker --home {home} --join LINE")
         return
     yield Finding("name", "well", f"{known.name} at {known.address}")
     yield from broker(known.line, known.name)
