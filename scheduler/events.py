@@ -291,11 +291,15 @@ class WorkerForgotten:
 
 
 class EndedAttempt(NamedTuple):
-    """One attempt that ended; ``elapsed`` is how long it ran. A parallel task ends as one, with its first failure."""
+    """One attempt that ended; ``elapsed`` is how long it ran. A parallel task ends as one, with its first failure.
+
+    ``waited``: for most of this time it used no processor, so that it would take as long on any PC.
+    """
 
     attempt: Attempt
     outcome: Outcome
     elapsed: float
+    waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

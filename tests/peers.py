@@ -282,10 +282,11 @@ class BareWorker(Peer):
         payload: bytes = b"",
         outcome: wire.Outcome = wire.Outcome.DONE,
         elapsed: float = 0.5,
+        waited: bool = False,
     ) -> wire.Taken:
         """Deliver results; the broker's receipt. Work that comes before that is kept for `work`."""
         told = wire.payload_of(payload)
-        rows = tuple(wire.Result(w.task, w.number, int(outcome), elapsed, told, b"out", b"err") for w in work)
+        rows = tuple(wire.Result(w.task, w.number, int(outcome), elapsed, told, b"out", b"err", waited) for w in work)
         self.send(wire.Finished(rows))
         while not isinstance(message := self.receive(), wire.Taken):
             assert self._is_work(message), message

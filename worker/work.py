@@ -249,6 +249,7 @@ class SlotWork:
                 ended.payload,
                 ended.stdout,
                 ended.stderr,
+                ended.waited,
             )
             self._results.keep(ended.slot, result)
             results.append(result)

@@ -177,7 +177,7 @@ class Attempts:
                         failed.append(result)
                     elif result.outcome == wire.Outcome.UNREADABLE and holder is not None:
                         self._checkpoints.unreadable(result.task)
-        ended = [ev.EndedAttempt(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in results.items()]
+        ended = [ev.EndedAttempt(attempt, _OUTCOMES[r.outcome], r.elapsed, r.waited) for attempt, r in results.items()]
         crashed = [attempt.task for attempt, r in results.items() if r.outcome == Outcome.CRASH]
         crashes = {task: [*scheduler.crashes(task), worker.name] for task in crashed}
         stay, rests = scheduler.quarantined(worker.name), scheduler.rests_of(worker.name)
@@ -265,9 +265,10 @@ class Attempts:
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
             self._state.settled(bag, len(its))
             # Only of tasks that are done. The last piece of one that went on from a checkpoint does not tell the whole.
-            elapsed = [result.elapsed for result in its if not (result.outcome or result.task in bag.checkpoints)]
-            if speed != 1.0:  # learned runtimes are of speed 1
-                elapsed = [seconds * speed for seconds in elapsed]
+            done = [result for result in its if not (result.outcome or result.task in bag.checkpoints)]
+            elapsed = [result.elapsed for result in done]
+            if speed != 1.0:  # learned runtimes are of speed 1; a task that waits takes as long everywhere
+                elapsed = [result.elapsed if result.waited else result.elapsed * speed for result in done]
             bag.runs.add(elapsed, worker.first_runs(number, len(its)), worker.join.name)
             drop_ended(self._state, bag, tasks[part])
             if bag.environment_key and (at := worker.environments.get(bag.environment_key)) is not None:

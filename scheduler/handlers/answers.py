@@ -72,7 +72,7 @@ class Answers:
         self, ended: Sequence[ev.EndedAttempt], now: float
     ) -> tuple[list[Attempt], Sequence[ev.EndedAttempt]]:
         """Do what `_take_runs` does for a single answer, which most are."""
-        attempt, outcome, _ = ended[0]
+        attempt, outcome, *_ = ended[0]
         live = self._grid.bound.get(attempt.task)
         if outcome or live is None or live.number != attempt.number or live.slot.sent[0] is not live:
             return [], ended
@@ -115,12 +115,12 @@ class Answers:
         grid, sent, tasks, elapsed = self._grid, slot.sent, list[int](), list[float]()
         grid.change(slot)
         grid.freed += len(run)
-        for (task, _), _, seconds in run:
-            if seconds >= SHORTEST:  # short tasks tell nothing, and are spared the call
+        for (task, _), _, seconds, waited in run:
+            if seconds >= SHORTEST and not waited:  # others tell nothing about the PC, and are spared the call
                 ran(grid, slot.worker, task, seconds)
             del grid.bound[task]
             tasks.append(task)
-            elapsed.append(seconds * slot.speed)
+            elapsed.append(seconds if waited else seconds * slot.speed)
             slot.busy_s += seconds
             sent.popleft()
             if sent:  # it was ahead, and runs now
@@ -191,7 +191,7 @@ class Answers:
     def _judge(self, worker: str, ended: ev.EndedAttempt, now: float) -> bool:
         """Count the outcome; True if the task has ended, False if it goes on or will be tried again."""
         grid = self._grid
-        (task, _), outcome, elapsed = ended
+        (task, _), outcome, elapsed, _ = ended
         if outcome and task in grid.bound:
             return False
         if outcome and grid.go_on_with_copy(task):

@@ -44,7 +44,7 @@ class Blame:
 
     def judge(self, name: str, slot: int, ended: ev.EndedAttempt, now: float) -> bool:
         """Learn from an attempt that ended on a worker; True if that has to be relieved of what it has not begun."""
-        grid, (attempt, outcome, _) = self._grid, ended
+        grid, (attempt, outcome, *_) = self._grid, ended
         bag = grid.tasks.known(attempt.task).bag
         key = bag.category.key
         if outcome == Outcome.NO_ROOM:  # this says nothing of how it works otherwise

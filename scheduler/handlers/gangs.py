@@ -187,7 +187,7 @@ class GangHandler:
 
     def ended(self, gang: Gang, ended: ev.EndedAttempt, reporter: str, now: float) -> ev.EndedAttempt:
         """It has ended as one. Returns its end as that of a single task of its predicted runtime."""
-        grid, (attempt, outcome, elapsed), slots = self._grid, ended, len(gang.slots)
+        grid, (attempt, outcome, elapsed, _), slots = self._grid, ended, len(gang.slots)
         if outcome != Outcome.DONE:
             self._stop(gang, now, besides=reporter)
         if grid.tasks.state(attempt.task) == State.HELD:

@@ -399,6 +399,19 @@ def test_how_fast_a_pc_is_by_its_tasks_is_shown_kept_and_forgotten(open_office: 
     assert scheduler.speed("pc1") == 1.0
 
 
+def test_what_tasks_that_wait_take_is_learned_as_it_is(open_office: OpenOffice) -> None:
+    office = open_office()
+    worker, client = office.worker(), office.client()
+    worker.join(speed=0.5)
+    bag = client.submit([b"0", b"1", b"2"], runtime=None)
+    for _ in range(3):
+        (work,) = worker.work(1)
+        office.wait(4.0, worker)
+        worker.finish(work, elapsed=4.0, waited=True)
+    office.settle()
+    assert estimate(office, bag) == pytest.approx(4.0, rel=0.05)
+
+
 def test_what_tasks_take_on_a_slow_pc_is_learned_as_of_speed_1(open_office: OpenOffice) -> None:
     office = open_office()
     worker, client = office.worker(), office.client()

@@ -17,12 +17,13 @@ import pytest
 from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions, batches
 from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.run import nursery as nursery_module
+from deskgrid.worker.run.child import LONG_S
 from deskgrid.worker.run.executor import START_ATTEMPTS
 from deskgrid.worker.run.jobs import Job
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import PIPE_ROOM, Process
 from deskgrid.worker.run.slot import START_LIMIT
-from tests.executor.rig import Rig, alive, buried, call, error, python_template, value, written
+from tests.executor.rig import Rig, alive, buried, call, command_template, error, python_template, value, written
 from tests.waiting import eventually
 
 
@@ -63,6 +64,37 @@ def test_started_processes_are_used_by_the_first_tasks(rigs: Callable[..., Rig])
     pids = {process.pid for process in rig.executor.processes}
     rig.executor.start()
     assert {rig.pid(0), rig.pid(1)} == pids
+
+
+def compute(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_a_task_that_used_no_processor_for_most_of_its_time_has_waited(rig: Rig) -> None:
+    sleeps = rig.know(python_template(lambda: time.sleep(2 * LONG_S)))
+    (slept,) = rig.run(sleeps, call())
+    assert slept.waited
+    (computed,) = rig.run(rig.know(python_template(lambda: compute(LONG_S + 0.1))), call())
+    assert computed.elapsed > LONG_S
+    assert computed.elapsed > 2 * (LONG_S + 0.1) or not computed.waited, "unless somebody else had the processor"
+    (short,) = rig.run(rig.know(python_template(lambda: None)), call())
+    assert not short.waited, "nobody looks"
+    (again,) = rig.run(sleeps, call())
+    assert again.waited, "what others used before it counts little"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there, nobody is told what children used")
+def test_what_the_programs_of_a_command_use_counts(rig: Rig) -> None:
+    waits, works = (
+        f"import time; time.sleep({2 * LONG_S})",
+        f"import time\nwhile time.process_time() < {2 * LONG_S}: pass",
+    )
+    (slept,) = rig.run(rig.know(command_template(sys.executable, "-c", waits)), msgpack.packb(""))
+    (computed,) = rig.run(rig.know(command_template(sys.executable, "-c", works)), msgpack.packb(""))
+    assert slept.waited
+    assert computed.elapsed > 4 * LONG_S or not computed.waited
 
 
 def test_only_what_executes_is_running(rig: Rig) -> None:
@@ -278,18 +310,18 @@ def _raw(size: int) -> msgpack.ExtType:
         *[
             len(packed).to_bytes(4, "big") + packed
             for packed in (
-                msgpack.packb(["ended", 99, 1, 0, 0.5, b"", b"", b""]),
-                msgpack.packb(["ended", 0, 1, 77, 0.5, b"", b"", b""]),
+                msgpack.packb(["ended", 99, 1, 0, 0.5, False, b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 77, 0.5, False, b"", b"", b""]),
                 msgpack.packb(["ended", 0, 1]),
-                msgpack.packb(["ended", 0, 1, 0, float("nan"), b"", b"", b""]),
-                msgpack.packb(["ended", 0, 1, 0, -1.0, b"", b"", b""]),
-                msgpack.packb(["ended", 0, 1, 0, 0.5, "text", b"", b""]),
-                msgpack.packb(["ended", 0, 1, 0, 0.5, b"", b"", None]),
-                msgpack.packb(["ended", 0, 1, 0, 0.5, b"", [], b""]),
-                msgpack.packb(["ended", 0, 1, 0, 0.5, b"", bytes(PRINTED_BYTES + 1), b""]),
-                msgpack.packb(["ended", 0, 1, 0, 0.5, b"", b"", b"", b""]),
-                msgpack.packb(["ended", 0, 1, 0, 0.5, _raw(2**28), b"", b""]),
-                msgpack.packb(["ended", 0, 1, 0, 0.5, _raw(2**20), _raw(2**20), b""]),
+                msgpack.packb(["ended", 0, 1, 0, float("nan"), False, b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, -1.0, False, b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, False, "text", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, False, b"", b"", None]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, False, b"", [], b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, False, b"", bytes(PRINTED_BYTES + 1), b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, False, b"", b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, False, _raw(2**28), b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, False, _raw(2**20), _raw(2**20), b""]),
                 msgpack.packb(["ready", 1]),
                 msgpack.packb(["weather"]),
                 msgpack.packb([["ended"]]),

@@ -149,15 +149,21 @@ class Grid:
                 handed.setdefault(place, []).append(assignment.attempt.task)
         return handed
 
-    def end(self, *tasks: int, outcome: Outcome = Outcome.DONE, elapsed: float = 0.0, worker: str = "?") -> list[int]:
+    def end(self, *tasks: int, outcome: Outcome = Outcome.DONE, elapsed: float = 0.0, **more: Any) -> list[int]:
         """The newest attempts of ``tasks`` end; which tasks have ended by that."""
-        return self.answer([self.attempts[task] for task in tasks], outcome, elapsed, worker)
+        return self.answer([self.attempts[task] for task in tasks], outcome, elapsed, **more)
 
     def answer(
-        self, attempts: Sequence[Attempt], outcome: Outcome = Outcome.DONE, elapsed: float = 0.0, worker: str = "?"
+        self,
+        attempts: Sequence[Attempt],
+        outcome: Outcome = Outcome.DONE,
+        elapsed: float = 0.0,
+        worker: str = "?",
+        *,
+        waited: bool = False,
     ) -> list[int]:
         """These attempts end; which tasks have ended by that."""
-        ended = [ev.EndedAttempt(attempt, outcome, elapsed) for attempt in attempts]
+        ended = [ev.EndedAttempt(attempt, outcome, elapsed, waited) for attempt in attempts]
         settled = _by_worker(self.tell(ev.AttemptsEnded(worker, ended)), cmd.Settle)
         return settled.get("", [])
 

@@ -73,6 +73,21 @@ def test_others_who_use_a_pc_explain_why_its_tasks_take_long() -> None:
     assert speed(grid) == 1.0
 
 
+@pytest.mark.parametrize("waited", [False, True])
+def test_tasks_that_wait_say_nothing_about_pcs(waited: bool) -> None:
+    grid = Grid(packing())
+    for name, stated in (("a", 1.0), ("b", 0.5), ("c", 1.0)):
+        grid.pc(name, speed=stated)
+    for _ in range(12):
+        grid.tasks(10, 10, 10, bag=grid._next)
+        found = grid.tell_pass()
+        grid.wait(20)
+        for tasks in found.values():
+            grid.end(*tasks, elapsed=10.0, waited=waited)
+    grid.tell_pass()
+    assert speed(grid) == (0.5 if waited else 1.0), "it looks twice as fast as it states, if its tasks compute"
+
+
 def test_checkpointable_tasks_say_nothing() -> None:
     grid = lab()
     work(grid, min_piece=1.0)

@@ -26,7 +26,7 @@ FINGERPRINTS = {
     2: "5a9ef2f0eb90a65c",
     3: "98bc652ab309f7f9",
     4: "c7a67619f88a3f82",
-    5: "949a9c19fdc67922",
+    5: "03b9f5a119ffd11d",
 }
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -19,9 +19,9 @@ A frame is a 4-byte big-endian length and a msgpack array. The child receives ``
 perhaps ``["forget", digest, nil]`` later, and ``["run", digest, [[task, number, payload, checkpoint], ...]]``, but only
 when it runs its last task or is idle. A ``checkpoint`` is what a checkpointable task goes on from (empty: from its
 start); it is nil for other tasks.
-The child sends ``["ready", pid, mark]``, ``["ended", task, number, outcome, seconds, payload]`` (the payload of a
-command that failed is text: how it ended; the worker adds the end of its stderr), or ``["silent", ...]`` with the same
-values for a task without a mark,
+The child sends ``["ready", pid, mark]``, ``["ended", task, number, outcome, seconds, waited, payload]`` (the payload of
+a command that failed is text: how it ended; the worker adds the end of its stderr), or ``["silent", ...]`` with the
+same values for a task without a mark,
 ``["saved", task, number, progress, seconds, cost, checkpoint]`` (a number instead of a checkpoint is that of the file
 which contains it), and ``["spent"]`` before it exits: it cannot be what the next attempt has to find, which begins in
 another process. See `scope.py`.
@@ -178,6 +178,8 @@ class Raw:
         return sum(map(len, self.pieces))
 
 
+# From when on it matters whether an attempt has used its processor. Seconds.
+LONG_S = 0.5
 # How Python's streams write: with line buffering, so that little output is lost when the process dies, and in UTF-8
 # regardless of the PC's locale.
 _TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n", "line_buffering": True}
@@ -1365,6 +1367,7 @@ class Child:
         # Whether tasks run, and whether one has run.
         self._busy = False
         self._served = False
+        self._used_s = 0.0  # of processors, until an attempt of `LONG_S` has ended
         self._temporary = scope.Temporary(temporary)
         # The file that says what is in shared memory, and whether something may have come since it was read last.
         self._notes = notes_file_of(times_file)
@@ -1593,8 +1596,19 @@ class Child:
         if isinstance(result, bytes):
             result = _in_a_report(result)
         has_mark = self._output.end(touched)
-        self._tell(["ended" if has_mark else "silent", task, number, outcome, elapsed, result])
+        kind, waited = "ended" if has_mark else "silent", elapsed >= LONG_S and self._has_waited(template, elapsed)
+        self._tell([kind, task, number, outcome, elapsed, waited, result])
         return goes_on
+
+    def _has_waited(self, template: "Function | Command", elapsed: float) -> bool:
+        """Whether an attempt used a processor for less than half of its time: then this says nothing about the PC.
+
+        What shorter attempts before it used counts, too: to look after each of them would cost more than some take.
+        """
+        if sys.platform == "win32" and isinstance(template, Command):
+            return False  # there, a process is not told what its children used
+        before, self._used_s = self._used_s, sum(os.times()[:4])
+        return self._used_s - before < elapsed / 2
 
     def _tidy(self, template: "Function | Command", touched: bool, elapsed: float) -> bool:
         """End what the attempt left, and have the next one find what this one found; return whether it can."""

@@ -129,6 +129,7 @@ class GangStart(NamedTuple):
 class JobEnded(NamedTuple):
     """One attempt that ended; ``elapsed`` in seconds. DEPARTED: it could not begin here, and counts for nothing.
 
+    ``waited``: it used a processor for less than half of this time, which was long enough to tell.
     ``payload`` is the pickled value if ``outcome`` is DONE, else msgpack of [type, message, traceback, pickled
     exception or b""].
     """
@@ -141,6 +142,7 @@ class JobEnded(NamedTuple):
     payload: Payload
     stdout: bytes
     stderr: bytes
+    waited: bool = False
 
 
 class PrintedOutput(NamedTuple):

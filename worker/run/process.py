@@ -436,12 +436,13 @@ class Process:
         said: list[ProcessReport] = []
         for message in messages:
             if message[0] in _ENDS:
-                task, number, outcome, elapsed, payload, stdout, stderr = next(results)
+                task, number, outcome, elapsed, payload, stdout, stderr, waited = next(results)
                 if outcome == Outcome.PIECE and self._unkept:
                     outcome, payload = Outcome.NO_ROOM, Failure("NoRoom", NOT_KEPT).packed()
                 self._unkept = False
                 self.saving.discard((task, number))
-                said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
+                end = _OUTCOMES[outcome]
+                said.append(JobEnded(self.slot, task, number, end, elapsed, payload, stdout, stderr, waited))
             elif message[0] == "saved":
                 said += self._kept(message, printed.popleft())
             elif message[0] == "meet":
@@ -515,12 +516,12 @@ def _mark(message: list[Any]) -> bytes:
 
 def _result(message: list[Any], printed: tuple[bytes, bytes]) -> list[Any]:
     """Return the values of a result from the pipe in the form that a `Result` has."""
-    *values, payload = message[1:]
+    *values, waited, payload = message[1:]
     if isinstance(payload, bytearray):
         payload = Chunks([memoryview(payload)])
     elif isinstance(payload, str):
         payload = Failure("CommandFailed", payload, last_lines(printed[1])).packed()
-    return [*values, payload, *printed]
+    return [*values, payload, *printed, waited]
 
 
 def _asked(memory: int) -> str:

@@ -147,7 +147,10 @@ class Shown(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One attempt that ended at a worker."""
+    """One attempt that ended at a worker.
+
+    ``waited``: it used a processor for less than half of ``elapsed``, so that this says nothing about the PC's speed.
+    """
 
     task: Count
     number: Count
@@ -156,6 +159,7 @@ class Result(NamedTuple):
     payload: Argument
     stdout: Printed
     stderr: Printed
+    waited: bool = False
 
 
 # --- worker to broker ------------------------------------------------------------------------------------------------
