@@ -110,7 +110,7 @@ def test_mebibytes_of_claimed_output_do_not_keep_its_owner_from_reading_the_log(
     worker = place.bare_worker("evil")
     worker.join()
     (work,) = worker.work()
-    row = [[work.task], [work.number], [0], [0.001], [b""], [bytes(mib * 2**20)], [b""]]
+    row = [[work.task], [work.number], [0], [0.001], [b""], [bytes(mib * 2**20)], [b""], [False]]
     worker.line.send(packed([wire.MESSAGES.index(wire.Finished), row]))
     if mib * 2**20 < wire.SAID_BYTES:
         worker.expect(wire.Refused)

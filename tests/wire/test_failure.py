@@ -89,14 +89,14 @@ def finished(columns: list[list[Any]]) -> tuple[wire.Result, ...]:
 def test_accounts_are_read_where_they_enter_and_results_are_not() -> None:
     account = error_payload("ValueError", "no\x1b", "", b"")
     outcomes = [0, 1, 2, 3, 4, 5]
-    rows = finished([[*range(6)], [1], outcomes, [0.5], [account], [b""], [b""]])
+    rows = finished([[*range(6)], [1], outcomes, [0.5], [account], [b""], [b""], [False]])
     tidy = Failure("ValueError", "no?").packed()
     assert [row.payload for row in rows] == [account, tidy, tidy, tidy, b"", b""]
-    (row,) = finished([[1], [1], [2], [0.5], [nested(1000)], [b""], [b""]])
+    (row,) = finished([[1], [1], [2], [0.5], [nested(1000)], [b""], [b""], [False]])
     assert row.payload == UNREADABLE.packed()
 
 
 def test_one_account_of_many_rows_is_read_once() -> None:
     account = error_payload("E", "x" * 60_000, "y" * 60_000, b"")
-    rows = finished([[*range(500)], [1], [1], [0.5], [account], [b""], [b""]])
+    rows = finished([[*range(500)], [1], [1], [0.5], [account], [b""], [b""], [False]])
     assert len({id(row.payload) for row in rows}) == 1

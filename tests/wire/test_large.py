@@ -79,7 +79,7 @@ def test_frames_that_do_not_fit_their_message_are_refused() -> None:
 @pytest.mark.parametrize("size", [0, LARGE_BYTES - 1, wire.PAYLOAD_LIMIT + 1, 2**64 - 1])
 def test_a_length_that_no_large_payload_has_is_refused(size: int) -> None:
     tag = wire.MESSAGES.index(wire.Finished)
-    columns = [[1], [1], [0], [0.5], [msgpack.ExtType(1, size.to_bytes(8, "big"))], [b""], [b""]]
+    columns = [[1], [1], [0], [0.5], [msgpack.ExtType(1, size.to_bytes(8, "big"))], [b""], [b""], [False]]
     with pytest.raises(wire.ProtocolError, match=f"a large payload of {size} bytes"):
         wire.decode(msgpack.packb([tag, columns]), [memoryview(DATA)] * 99)
 

@@ -173,7 +173,7 @@ def test_what_a_peer_says_in_one_message_has_8_mib_at_most(kind: type[wire.Messa
 
 def test_one_value_of_many_rows_is_not_made_more_of_than_a_message_has() -> None:
     count = wire.RESULTS_ROWS
-    columns = [[*range(count)], [1], [0], [0.5], [bytes(wire.LARGE_BYTES - 1)], [b""], [b""]]
+    columns = [[*range(count)], [1], [0], [0.5], [bytes(wire.LARGE_BYTES - 1)], [b""], [b""], [False]]
     with pytest.raises(wire.ProtocolError, match="500 rows that have more than 70,254,592 bytes"):
         wire.decode(msgpack.packb([TAGS[wire.Finished], columns]))
 
@@ -220,13 +220,13 @@ def test_lines_that_are_too_long_are_cut_by_whoever_sends_them() -> None:
 
 
 def test_results_that_a_process_tells_are_checked_like_those_that_travel() -> None:
-    good = [1, 2, 0, 0.5, b"value", b"out", b"err"]
-    failed = [2, 3, 1, 0.5, b"\xc1", b"", b""]
+    good = [1, 2, 0, 0.5, b"value", b"out", b"err", True]
+    failed = [2, 3, 1, 0.5, b"\xc1", b"", b"", False]
     first, second = wire.results_of_tasks([good, failed])
-    assert first == wire.Result(1, 2, 0, 0.5, b"value", b"out", b"err")
+    assert first == wire.Result(1, 2, 0, 0.5, b"value", b"out", b"err", True)
     assert second.payload == wire.UNREADABLE.packed()
     assert wire.results_of_tasks([]) == ()
-    for place, value in enumerate([True, "2", 10, -1.0, "value", bytes(wire.PRINTED_BYTES + 1), None]):
+    for place, value in enumerate([True, "2", 10, -1.0, "value", bytes(wire.PRINTED_BYTES + 1), None, 1]):
         with pytest.raises(wire.ProtocolError):
             wire.results_of_tasks([[*good[:place], value, *good[place + 1 :]], failed])
     wrongs: list[list[list[object]]] = [[good[:-1]], [good, good[:-1]], [[]]]
