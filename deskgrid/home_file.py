@@ -16,6 +16,9 @@ FILE_BYTES = 64 * 2**10
 # Of what is wrong, for people: it may quote the file.
 PROBLEM_CHARACTERS = 400
 
+# Of a file that nobody has looked for yet.
+_UNREAD = -1, -1
+
 Content = TypeVar("Content")
 
 
@@ -42,7 +45,7 @@ class HomeFile(Generic[Content]):
         self._path = path
         self._read = read
         self._limit = limit
-        self._stamp: Stamp | None = None
+        self._stamp: Stamp | None = _UNREAD
         self.content = read({})
         self._unknown = unknown or (self.content, "it is as if there were no file")
         self.text: str | None = None
@@ -63,7 +66,7 @@ class HomeFile(Generic[Content]):
     def refresh(self) -> bool:
         """Read the file again if it has changed, come or gone; return whether its content or problem is another one."""
         stamp = stamp_of(self._path)
-        if stamp == self._stamp and (self._was_right or self.problem):
+        if stamp == self._stamp:
             return False
         self._stamp = stamp  # before reading: a change while we read has another stamp and is seen next time
         before = self.content, self.problem

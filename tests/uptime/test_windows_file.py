@@ -215,6 +215,14 @@ def test_what_a_file_said_before_a_restart_counts_if_it_is_malformed_now(path: P
     assert file.content.table_for("pc") is None
 
 
+def test_a_file_that_was_removed_before_a_restart_says_nothing(path: Path) -> None:
+    file = windows_file(path.parent)
+    file.restore(LAB3)
+    assert file.content.table_for("pc") is not None
+    assert file.refresh()
+    assert (file.content.table_for("pc"), file.text, file.problem) == (None, None, "")
+
+
 def test_what_cannot_be_understood_any_more_does_not_count(path: Path) -> None:
     file = windows_file(path.parent)
     file.restore(LAB3.replace("18:00", "18:60"))
