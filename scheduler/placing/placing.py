@@ -338,7 +338,9 @@ class Placing:
     def has_room(self, slot: Slot) -> bool:
         """Whether the queue of ``slot`` may take one more task, however long."""
         grid = self._grid
-        if slot.owes is not None or slot.position >= slot.worker.width or grid.shuts(slot):
+        if slot.owes is not None or slot.position >= slot.worker.width:
+            return False
+        if (grid.drained or grid.paused or grid.quarantine.workers) and grid.shuts(slot):  # spares nearly all the call
             return False
         if not grid.policy.timed and slot.closes < slot.worker.ends_at:
             return False  # it is kept for a gang, and nobody asks whether a task ends before that

@@ -312,8 +312,6 @@ class SchedulerState:
 
     def shuts(self, slot: Slot) -> bool:
         """Whether ``slot`` gets nothing because of that."""
-        if not (self.drained or self.paused or self.quarantine.workers):
-            return False
         why = self.shut(slot.worker)
         return self.quarantine.shuts(slot) if why == "quarantined" else bool(why)
 

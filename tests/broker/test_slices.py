@@ -414,6 +414,7 @@ def test_the_status_has_so_many_rows_of_bags_and_slots_and_counts_the_rest(
         "workers_up": 5,
         "workers_lost": 0,
         "workers_away": 0,
+        "pcs_absent": 0,
         "slots": 20,
         "busy": 0,
     }

@@ -89,7 +89,7 @@ def of_output(seed: int, home: Path) -> None:
 
 def of_accounts(seed: int, home: Path) -> None:
     """An account is one person's at a time, is cleared in between, and has a group of its own."""
-    one, two = UserAccount("a", os.getuid(), 1, (1,), "/"), UserAccount("b", 2, 2, (2, 1), "/")
+    one, two = UserAccount("a", 60_001, 60_001, (60_001,), "/"), UserAccount("b", 60_002, 60_002, (60_002, 60_001), "/")
     with suppress(AccountError):
         accounts._check_apart([one, two])
         raise AssertionError("two accounts can read what either has")

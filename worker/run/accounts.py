@@ -156,15 +156,15 @@ def _check_apart(accounts: Sequence[UserAccount]) -> None:
         import pwd
 
         # A directory service need not list all its users and members, so what is known of these accounts is added.
-        users = [*pwd.getpwall(), *(pwd.getpwnam(account.name) for account in accounts)]
+        users = [(user.pw_name, user.pw_uid, user.pw_gid) for user in pwd.getpwall()]
+        users += [(account.name, account.uid, account.gid) for account in accounts]
         for account in accounts:
             members = {each.name for each in accounts if account.gid in each.groups}
             with suppress(KeyError):  # a group that has no name
                 members.update(grp.getgrgid(account.gid).gr_mem)
-            for user in users:
-                name, same = user.pw_name, user.pw_uid == account.uid
-                if name != account.name and (same or user.pw_gid == account.gid or name in members):
-                    what = "are the same user" if same else "have a group in common"
+            for name, uid, gid in users:
+                if name != account.name and (uid == account.uid or gid == account.gid or name in members):
+                    what = "are the same user" if uid == account.uid else "have a group in common"
                     raise AccountError(f"{name} and {account.name} {what}: each account needs a group of its own")
 
 
