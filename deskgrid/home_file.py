@@ -4,7 +4,6 @@ Rule 1: a file that is wrong does not count: what it said when it was last right
 Rule 2: nobody is to wait for a file: what is not a regular file, or is too large, is wrong.
 """
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -25,7 +24,7 @@ Content = TypeVar("Content")
 class HomeFile(Generic[Content]):
     """One file. ``content`` and ``text``: what it said when it was last right; the text is None if there was no file.
 
-    ``problem``: why what is there now does not count, and what does, in one sentence; empty if it counts.
+    ``error``: why what is there now does not count; empty if it counts.
     """
 
     def __init__(
@@ -49,15 +48,21 @@ class HomeFile(Generic[Content]):
         self.content = read({})
         self._unknown = unknown or (self.content, "it is as if there were no file")
         self.text: str | None = None
-        self.problem = ""
+        self.error = ""
         self._was_right = False
+
+    @property
+    def problem(self) -> str:
+        """Why what is there now does not count, and what does, in one sentence; empty if it counts."""
+        counts = "what it said before still counts" if self._was_right else self._unknown[1]
+        return f"{self.name}: {self.error}; {counts}" if self.error else ""
 
     def restore(self, text: str | None) -> None:
         """Begin with what the file said when it was last right, before a restart."""
         if self._was_right:
             return
         try:
-            self.content = self._read({} if text is None else tomllib.loads(text))
+            self.content = self._read(_table(text))
         except (ValueError, RecursionError):  # an earlier version could read it
             return
         self.text = text
@@ -69,18 +74,16 @@ class HomeFile(Generic[Content]):
         if stamp == self._stamp:
             return False
         self._stamp = stamp  # before reading: a change while we read has another stamp and is seen next time
-        before = self.content, self.problem
+        before = self.content, self.error
         try:
             text = None if stamp is None else self._read_text(stamp)
-            self.content = self._read({} if text is None else tomllib.loads(text))
-            self.text, self.problem, self._was_right = text, "", True
+            self.content = self._read(_table(text))
+            self.text, self.error, self._was_right = text, "", True
         except (ValueError, RecursionError) as error:
-            if self._was_right:
-                counts = "what it said before still counts"
-            else:
-                self.content, counts = self._unknown
-            self.problem = f"{self.name}: {str(error)[:PROBLEM_CHARACTERS]}; {counts}"
-        return before != (self.content, self.problem)
+            self.error = str(error)[:PROBLEM_CHARACTERS]
+            if not self._was_right:
+                self.content = self._unknown[0]
+        return before != (self.content, self.error)
 
     def _read_text(self, stamp: Stamp) -> str:
         if stamp[1] > self._limit:
@@ -94,3 +97,11 @@ class HomeFile(Generic[Content]):
             raise ValueError(f"it cannot be read: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
             raise ValueError(f"it is not text in UTF-8: {error}") from error
+
+
+def _table(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    import tomllib  # most brokers have no such file
+
+    return tomllib.loads(text)

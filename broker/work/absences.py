@@ -46,7 +46,7 @@ class Absences:
         """Find the PCs that should be there, and note those that are new."""
         self.look_at = now + LOOK_S
         state = self._state
-        if state.credentials is None or not state.windows_file.content.tables:
+        if not state.windows_file.content.tables:
             self._absent = {}
             return
         posix, started = state.posix(now), state.posix(0.0)
@@ -56,9 +56,8 @@ class Absences:
         self._seen.update(dict.fromkeys(there, posix))
         openings: dict[str, float | None] = {}
         absent: dict[str, float] = {}
-        for known in state.credentials.rows():
-            name = known.credential.name
-            if known.credential.role != "worker" or known.revoked or name in there or name in state.drains.of:
+        for name in self._workers.with_keys():
+            if name in there or name in state.drains.of:
                 continue
             table = state.windows_file.content.table_for(name)
             if table is None:

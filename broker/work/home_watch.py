@@ -56,9 +56,7 @@ class HomeWatch:
     def _find_problems(self) -> None:
         state = self._state
         wrong = [file.problem for file in self._files if file.problem]
-        pcs = set(self._workers.pcs())
-        if state.credentials is not None:
-            pcs |= {known.credential.name for known in state.credentials.rows() if known.credential.role == "worker"}
+        pcs = {*self._workers.pcs(), *self._workers.with_keys()}
         doubtful = state.windows_file.content.warnings(pcs, self._workers.unplanned())
         for text in wrong:
             if text not in state.problems:

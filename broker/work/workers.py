@@ -397,6 +397,11 @@ class WorkerSessions:
         """The names of all PCs that are known."""
         return self._named
 
+    def with_keys(self) -> list[str]:
+        """The names of the PCs that have a key which lets them in, whether they are there or not; sorted."""
+        every = [] if self._state.credentials is None else self._state.credentials.rows()
+        return [each.credential.name for each in every if each.credential.role == "worker" and not each.revoked]
+
     def unplanned(self) -> list[str]:
         """The PCs that are taken to be always there, because neither they nor the broker's file say when they are."""
         every = self.by_name.values()

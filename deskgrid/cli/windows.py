@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # A cell of a bar is half an hour.
 CELL_MIN = 30
-CELLS = 24 * 60 // CELL_MIN
 # Full, in part, and closed; for what takes only ASCII, too.
 GLYPHS, ASCII = "█▄·", "#+."
 WEEK_DAYS = 7
@@ -29,7 +28,7 @@ WEEK_DAYS = 7
 NAMED = 8
 
 
-class Planned(NamedTuple):
+class WindowBars(NamedTuple):
     """Whose windows, what they are in words, and when they are open: POSIX seconds, before ``until``."""
 
     whose: str
@@ -56,8 +55,8 @@ def check(*, file: Path | None) -> None:
     way when you save it, and also says which patterns match no PC.
     """
     tables, doubts = _read(file)
-    for whose, calendar in tables:
-        say(f"{whose}{calendar.describe()}")
+    for pattern, calendar in tables:
+        say(f"{_whose(pattern)}{calendar.describe()}")
     for doubt in doubts:
         say(f"deskgrid: {doubt}", err=True)
 
@@ -89,7 +88,7 @@ def show(*, file: Path | None, week: bool, pc: str | None, join: str | None) -> 
 
 
 def _read(file: Path | None) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
-    """Return whose calendars a file has, and what is probably a mistake. Raises `Refusal`."""
+    """Return the calendars of a file by pattern, and what is probably a mistake. Raises `Refusal`."""
     from deskgrid.home_file import HomeFile
     from deskgrid.windows.weekly import KEYS, calendar_from_table
     from deskgrid.windows.windows_file import WINDOWS, WINDOWS_BYTES, calendar_of, read_tables
@@ -103,34 +102,39 @@ def _read(file: Path | None) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
             return [("", calendar_from_table(top, "this PC"))], []
         planned = read_tables(top)
         every = [*planned.tables, *([planned.rest] if planned.rest else [])]
-        calendars = [(f"[{each.pattern}] ", calendar_of(each.table, each.pattern)) for each in every]
+        calendars = [(each.pattern, calendar_of(each.table, each.pattern)) for each in every]
         return calendars, planned.warnings([], [])
 
     home_file = HomeFile(path, lambda top: read(top) if top else ([], []), limit=WINDOWS_BYTES)
     home_file.refresh()
-    if home_file.problem:
-        raise Refusal(f"{path.parent / home_file.problem.partition('; ')[0]}")
+    if home_file.error:
+        raise Refusal(f"{path}: {home_file.error}")
     return home_file.content
 
 
-def _from_file(file: Path, pc: str | None, days: int) -> Iterator[Planned]:
+def _whose(pattern: str) -> str:
+    """Return what stands before the windows of a pattern; there is none in a file for one PC."""
+    return f"[{pattern}] " if pattern else ""
+
+
+def _from_file(file: Path, pc: str | None, days: int) -> Iterator[WindowBars]:
     from deskgrid.windows.windows_file import REST, pattern_matches
 
     tables, _ = _read(file)
     if pc is not None:
-        every = [(whose, each) for whose, each in tables if not whose or pattern_matches(whose[1:-2], pc)]
-        every = every[:1] or [(whose, each) for whose, each in tables if whose == f"[{REST}] "]
+        every = [(pattern, each) for pattern, each in tables if not pattern or pattern_matches(pattern, pc)]
+        every = every[:1] or [(pattern, each) for pattern, each in tables if pattern == REST]
         if not every:
             raise Refusal(f"{file}: no pattern matches {pc}: it is taken to be always there")
         tables = every
     now = time.time()
-    for whose, calendar in tables:
+    for pattern, calendar in tables:
         first = calendar.day_of(now)
         until = calendar.midnight(first + timedelta(days))
-        yield Planned(whose, calendar.describe(), calendar.zone, calendar.windows(first, days), until)
+        yield WindowBars(_whose(pattern), calendar.describe(), calendar.zone, calendar.windows(first, days), until)
 
 
-def _from_grid(workers: Iterable["WorkerState"], pc: str | None) -> Iterator[Planned]:
+def _from_grid(workers: Iterable["WorkerState"], pc: str | None) -> Iterator[WindowBars]:
     """Yield the windows that PCs have announced, those that are the same together."""
     now = time.time()
     same: dict[tuple[str, tuple[tuple[int, int], ...]], list[WorkerState]] = {}
@@ -145,10 +149,10 @@ def _from_grid(workers: Iterable["WorkerState"], pc: str | None) -> Iterator[Pla
         open_now = [(now, now + min(left_s, WEEK_DAYS * 86_400.0))] if left_s else []
         coming = [(now + starts, now + starts + lasts) for starts, lasts in some[0]["windows"]]
         until = now + WEEK_DAYS * 86_400.0 if left_s is not None else 0.0
-        yield Planned(f"{', '.join(names[:NAMED])}{more}: ", plan, None, open_now + coming, until)
+        yield WindowBars(f"{', '.join(names[:NAMED])}{more}: ", plan, None, open_now + coming, until)
 
 
-def _bars(planned: Planned) -> Iterator[str]:
+def _bars(planned: WindowBars) -> Iterator[str]:
     """Yield the lines of one plan: a title, the hours, and a bar for each day that begins before its end."""
     from deskgrid.windows.weekly import first_instant, reading
 

@@ -22,7 +22,7 @@ from deskgrid.client.bag_files import BagFiles, KnownFiles, Noted, new_bag_id
 from deskgrid.client.call_stream import CallEnded, CallStream, GridFuture, settle_cancelled
 from deskgrid.client.carried import Carried, CarriedEnvironments
 from deskgrid.client.link import Link
-from deskgrid.client.lock import LOCK, Flag, check_free
+from deskgrid.client.lock import LOCK, PlainEvent, check_free
 from deskgrid.client.payload import Raised
 from deskgrid.client.replies import wait_for
 from deskgrid.client.script_classes import ScriptClasses
@@ -82,7 +82,7 @@ class Futures:
         self._sendings = Sendings()
         self._inbox: queue.SimpleQueue[CallEnded | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._idle = Flag()
+        self._idle = PlainEvent()
         self._closed = False
         self._afterwards: Callable[[], object] | None = None
         self._owner: object = None
@@ -217,7 +217,7 @@ class Futures:
 
     def forked(self, error: GridClosed) -> None:
         """Give every future ``error``, in a forked child: no thread is here that could settle them."""
-        self.beginning, self._idle = threading.RLock(), Flag()
+        self.beginning, self._idle = threading.RLock(), PlainEvent()
         self._closed = True
         for stream in self._streams:
             stream.forked(error)

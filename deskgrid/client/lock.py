@@ -61,7 +61,7 @@ class LockCondition(threading.Condition):
     __exit__ = LOCK.__exit__
 
 
-class Flag:
+class PlainEvent:
     """A `threading.Event` that a handler may set, or wait for, in the middle of the same."""
 
     def __init__(self) -> None:

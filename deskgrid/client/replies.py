@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from deskgrid import wire
 from deskgrid.client.conversation import Handler, Reply
 from deskgrid.client.forks import check_process, this_process
-from deskgrid.client.lock import Flag, check_free
+from deskgrid.client.lock import PlainEvent, check_free
 from deskgrid.durations import precise
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
 
@@ -61,7 +61,7 @@ class Waiter:
         return self._reply
 
 
-def wait_for(event: threading.Event | Flag, seconds: float | None = None) -> bool:
+def wait_for(event: threading.Event | PlainEvent, seconds: float | None = None) -> bool:
     """Wait until ``event`` is set, at most ``seconds`` (None: forever); return whether it is. Ctrl-C interrupts it."""
     end = None if seconds is None else time.monotonic() + seconds
     while not event.wait(SLICE_S if end is None else max(0.0, min(SLICE_S, end - time.monotonic()))):
