@@ -18,7 +18,7 @@ from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions, batches
 from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.run import nursery as nursery_module
 from deskgrid.worker.run.child import LONG_S
-from deskgrid.worker.run.executor import START_ATTEMPTS
+from deskgrid.worker.run.executor import IDLE_S, START_ATTEMPTS
 from deskgrid.worker.run.jobs import Job
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import PIPE_ROOM, Process
@@ -252,6 +252,27 @@ def test_rest_ends_idle_processes_and_run_starts_them_again(rigs: Callable[..., 
     rig.executor.rest()
     rig.executor.start()
     assert rig.pid(0) != idle
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is not copied there, so each slot has one ahead")
+def test_of_slots_that_nobody_uses_two_have_a_process_and_others_get_one_when_they_are_used(
+    rigs: Callable[..., Rig],
+) -> None:
+    rig = rigs(4)
+    rig.executor.start()
+    assert len(rig.executor.processes) == 2
+    digest = rig.know(python_template(lambda: 1))
+    assert [value(rig.run(digest, call(), slot=slot)[0]) for slot in range(4)] == [1, 1, 1, 1]
+    assert len(rig.executor.processes) == 4
+    used, now = {process.pid for process in rig.executor.processes}, time.monotonic()
+    rig.executor.poll(now)
+
+    def ended() -> bool:
+        rig.executor.poll(now + IDLE_S)
+        return len(rig.executor._spawner.processes) == 2
+
+    assert eventually(ended), "nor is one kept for the next program"
+    assert used.isdisjoint(process.pid for process in rig.executor.processes)
 
 
 def test_an_idle_process_that_died_costs_no_attempt(rig: Rig) -> None:
@@ -516,7 +537,7 @@ def test_close_leaves_no_process_and_no_folder(rigs: Callable[..., Rig]) -> None
     rig.until_running()
     pids = [process.pid for process in rig.executor.processes]
     folder = rig.executor.folder.path
-    assert len(pids) == 3
+    assert len(pids) >= 2
     assert any(folder.iterdir())
     rig.executor.close()
     rig.executor.close()

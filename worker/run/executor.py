@@ -16,6 +16,7 @@ processes are stopped, and the clock of the jobs stands still (`pause`): no limi
 
 import math
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,6 +54,9 @@ CAPTURE_LIMIT = 64 * 1024
 TEMPLATES_BYTES = 2 * PAYLOAD_LIMIT
 # How long a process is kept for more tasks of its program. Seconds.
 IDLE_S = 60.0
+# Idle slots that have a process: where one is copied, it is there within milliseconds, and another slot gets it then.
+# On Windows, it takes as long as a Python takes to start.
+READY_SLOTS = sys.maxsize if sys.platform == "win32" else 2
 # How often the files in the worker's folder are touched: what is not used for some days is removed where temporary
 # files are. Seconds.
 TOUCH_S = 12 * 3600.0
@@ -154,13 +158,13 @@ class Executor:
         return self._templates[digest]
 
     def start(self) -> None:
-        """Start the processes of all slots, so that the first tasks do not wait for them.
+        """Start the processes of the first slots, so that the first tasks do not wait for them.
 
         If there are accounts, it is not known yet whose processes these are to be.
         """
         if self._accounts.count:
             self._spawner.warm()
-        for slot in self._slots:
+        for slot in self._slots[:READY_SLOTS]:
             if slot.process is None:
                 self._start(slot)
 
@@ -425,9 +429,10 @@ class Executor:
             slot.idle_since = now
         elif now - slot.idle_since >= IDLE_S:
             self._retire(slot)
-            if self._accounts.count:
+            if self._accounts.count or slot.index >= READY_SLOTS:
                 self._drop_spare(slot)
-            self._start(slot)
+            if slot.index < READY_SLOTS:
+                self._start(slot)
 
     def _release(self, slot: ProcessSlot) -> None:
         """Kill the slot's process, if it has one, and leave the slot without a process."""
