@@ -15,8 +15,8 @@ from zmq.utils import z85
 from deskgrid import wire
 from deskgrid.client.link import Link
 from deskgrid.client.replies import ask
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
-from deskgrid.wire.key_pair import new_pair
 
 # Real PCs do not all join at the same moment. So workers join in lots: the seconds that a lot may take, and its size.
 JOIN_S = 60.0

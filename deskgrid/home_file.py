@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from deskgrid.file_stamp import Stamp, stamp_of
-
+# The time of the last change, in ns, and the size in bytes.
+Stamp = tuple[int, int]
 # No message is handled while the broker reads a file: some 25 ms for this many bytes of shares.
 FILE_BYTES = 64 * 2**10
 # Of what is wrong, for people: it may quote the file.
@@ -19,6 +19,17 @@ PROBLEM_CHARACTERS = 400
 _UNREAD = -1, -1
 
 Content = TypeVar("Content")
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return what changes whenever the file at ``path`` does; None if there is no file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.errno or 0, -1  # unlike any real stamp, so the file is read once and the error reported
+    return found.st_mtime_ns, found.st_size
 
 
 class HomeFile(Generic[Content]):

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from deskgrid.wire.names import NAME
+from deskgrid.wire.text import NAME
 
 # Number of hexadecimal digits that stand for a host name which cannot be the name of a folder, or for a machine.
 _DIGITS = 16

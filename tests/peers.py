@@ -19,8 +19,8 @@ from zmq.utils.monitor import parse_monitor_message
 
 from deskgrid import wire
 from deskgrid.client.template import PYTHON
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Keys
-from deskgrid.wire.key_pair import new_pair
 from tests.waiting import PATIENCE_S
 
 # The program that every PC can run without the grid's help; it is not run where workers are bare.

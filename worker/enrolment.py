@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deskgrid import wire
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Keys
-from deskgrid.wire.key_pair import new_pair
-from deskgrid.wire.names import name_error
+from deskgrid.wire.text import name_error
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
 from deskgrid.worker.link import BrokerLink, UnknownKey
 from deskgrid.worker.session import WorkerRefused

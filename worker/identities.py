@@ -16,7 +16,7 @@ from pathlib import Path
 from deskgrid.homes import this_host, this_machine
 from deskgrid.private_files import make_private_folder, write_private
 from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, read_join_line
-from deskgrid.wire.names import name_error
+from deskgrid.wire.text import name_error
 
 _SUFFIX = ".join"
 # Number of hexadecimal digits of a broker's public key in its folder's name. `find` compares the whole key.

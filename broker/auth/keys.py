@@ -32,8 +32,8 @@ from deskgrid.broker.auth.roles import (
 )
 from deskgrid.private_files import write_private
 from deskgrid.wire import KEY_BYTES
+from deskgrid.wire.dealer import KeyPair, new_pair
 from deskgrid.wire.joinline import JoinLine, Keys, Side, is_open_to_others
-from deskgrid.wire.key_pair import KeyPair, new_pair
 
 # The credentials that every home has.
 OWN: Mapping[str, Role] = {"worker": "lab", "client": "submitter", "admin": "admin"}

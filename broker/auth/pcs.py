@@ -14,7 +14,7 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.private_files import make_private_folder, write_private
 from deskgrid.wire import KEY_BYTES
 from deskgrid.wire.joinline import is_open_to_others
-from deskgrid.wire.names import name_error
+from deskgrid.wire.text import name_error
 
 _SUFFIX = ".pc"
 

@@ -11,7 +11,7 @@ Rule 4: a lab's line only lets PCs enrol. Each PC then has its own key, and can 
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from deskgrid.wire.names import name_error
+from deskgrid.wire.text import name_error
 
 # lab: lets PCs enrol. worker: is one PC. submitter: submits bags. admin: may do everything.
 Role = Literal["lab", "worker", "submitter", "admin"]

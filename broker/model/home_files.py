@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid.home_file import HomeFile
-from deskgrid.wire.names import name_error
 from deskgrid.wire.task_options import LICENCE_NAME
+from deskgrid.wire.text import name_error
 
 SHARES = "shares.toml"
 LICENCES = "licences.toml"

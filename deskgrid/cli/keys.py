@@ -49,8 +49,8 @@ def add(*, role: Role, name: str, join: str | None) -> None:
     line, each under its own name. The line of a worker is the key of one PC, called NAME. It works even if enrolment is
     off.
     """
+    from deskgrid.wire.dealer import new_pair
     from deskgrid.wire.joinline import JoinLine, Keys, parse_address
-    from deskgrid.wire.key_pair import new_pair
 
     public, secret = new_pair()
     with open_link(join) as link:

@@ -8,15 +8,18 @@ Rule 2: stdout has only lines to be copied; the log goes to stderr, one line for
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import FrameType
 
 import click
 
-from deskgrid.notify import Notifier
+from deskgrid.unix_sockets import unix_socket
 
 if sys.platform == "win32":
     import ctypes
@@ -39,6 +42,37 @@ level_option = click.option(
 )
 # For a process that another process of deskgrid starts, and that has to end with it.
 stdin_option = click.option("--until-stdin-closes", is_flag=True, hidden=True)
+
+
+class Notifier:
+    """Tells systemd that the service is ready and alive, over the socket that it names; without systemd, nothing.
+
+    Call it again and again: the first call says ``READY=1``, and later ones, in time, ``WATCHDOG=1``.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        usec = environment.get("WATCHDOG_USEC", "") if watched else ""
+        # Twice as often as the watchdog demands. Seconds.
+        self._every_s = int(usec) / 2e6 if usec.isdecimal() else float("inf")
+        self._due = -float("inf")
+
+    def __call__(self) -> None:
+        if not self._address or time.monotonic() < self._due:
+            return
+        self._say(b"READY=1" if self._due < 0.0 else b"WATCHDOG=1")
+        self._due = time.monotonic() + self._every_s
+
+    def stopping(self) -> None:
+        """Say that the service ends."""
+        if self._address:
+            self._say(b"STOPPING=1")
+
+    def _say(self, text: bytes) -> None:
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        with suppress(OSError), unix_socket(socket.SOCK_DGRAM) as told:
+            told.sendto(text, address)
 
 
 class Stopping:

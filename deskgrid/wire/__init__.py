@@ -23,7 +23,6 @@ which workers and clients send and receive messages).
 ``python -m deskgrid.wire`` prints the table of limits that is in docs/reference/limits.md.
 """
 
-from deskgrid.wire.batches import in_batches
 from deskgrid.wire.codec import (
     FIELDS,
     ProtocolError,
@@ -161,7 +160,7 @@ from deskgrid.wire.messages.worker import (
     Work,
 )
 from deskgrid.wire.needs import LABEL, RESOURCE_NAME, RESOURCE_UNIT, PackedSpeedup, Resources, counted
-from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of, slice_of
+from deskgrid.wire.payload import Chunks, Payload, frames_of, in_batches, payload_of, sha256_of, slice_of
 from deskgrid.wire.ranks import RANKS_MARK, RanksRefused, join_ranks, split_ranks
 from deskgrid.wire.records import pack_record
 from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options

@@ -1,4 +1,7 @@
-"""The socket of workers and clients, a ZeroMQ DEALER; sending and receiving on it never waits."""
+"""The socket of workers and clients, a ZeroMQ DEALER; sending and receiving on it never waits.
+
+And the CURVE key pairs with which ZeroMQ encrypts connections and identifies peers.
+"""
 
 from collections.abc import Mapping
 from typing import cast
@@ -11,6 +14,8 @@ from deskgrid.wire.joinline import JoinLine
 
 # Plain integers, because each use of ZeroMQ's enumeration costs as much as the check whether a message has arrived.
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
+# A public key and its secret key, 32 bytes each.
+KeyPair = tuple[bytes, bytes]
 
 
 def dealer_for(
@@ -61,3 +66,9 @@ def hear(dealer: "zmq.Socket[bytes]") -> wire.Message | None:
         frame = dealer.recv(_NOBLOCK, copy=False)
         more.append(frame.buffer)
     return wire.decode(first.bytes, more)
+
+
+def new_pair() -> KeyPair:
+    """A new key pair."""
+    public, secret = zmq.curve_keypair()
+    return z85.decode(public), z85.decode(secret)

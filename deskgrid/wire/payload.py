@@ -1,9 +1,15 @@
-"""Payloads: templates, arguments and results. To the protocol they are opaque bytes; the broker never unpickles."""
+"""Payloads: templates, arguments and results. To the protocol they are opaque bytes; the broker never unpickles.
 
-from collections.abc import Sequence
+And batches: the rows with payloads that travel, or are stored, together.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
+from typing import TypeVar
 
-from deskgrid.wire.limits import CHUNK_BYTES, LARGE_BYTES
+from deskgrid.wire.limits import BATCH_BYTES, BATCH_ROWS, CHUNK_BYTES, LARGE_BYTES
+
+RowT = TypeVar("RowT")
 
 
 class Chunks:
@@ -75,3 +81,22 @@ def slice_of(payload: Payload, start: int, most: int) -> Payload:
 def payload_of(data: bytes) -> Payload:
     """Return ``data`` as a payload: as `Chunks` if it is large."""
     return data if len(data) < LARGE_BYTES else Chunks([memoryview(data)])
+
+
+def in_batches(rows: Iterable[RowT], size: Callable[[RowT], int], most: int | None = None) -> Iterator[list[RowT]]:
+    """Yield ``rows`` in batches of at most BATCH_ROWS rows, and BATCH_BYTES unless one row alone is larger.
+
+    ``size``: the bytes of a row. ``most``: the rows of a batch, if they are not BATCH_ROWS. A batch is yielded once the
+    next row turns out not to fit, or the rows end.
+    """
+    batch: list[RowT] = []
+    total, most = 0, BATCH_ROWS if most is None else most
+    for row in rows:
+        count = size(row)
+        if batch and (total + count > BATCH_BYTES or len(batch) == most):
+            yield batch
+            batch, total = [], 0
+        batch.append(row)
+        total += count
+    if batch:
+        yield batch

@@ -1,8 +1,15 @@
-"""Text from other machines, which is cleaned and shortened once, where it enters.
+"""Text from other machines, which is cleaned and shortened once, where it enters; and the rule for names.
 
 Clean text contains nothing that a terminal might obey: no control characters, no escape sequences, no marks that change
 the direction of writing. Each character that is not printable becomes "?", which is never longer.
 """
+
+import re
+
+# The name of a credential. A PC has that of its credential, so both sides of the wire need the rule. It is shown in
+# lists, logs and errors, and is part of file names, so it is short and plain. It has no "~": a second worker of one PC
+# is called NAME~2, and no credential can have that name.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 def clean(text: str) -> str:
@@ -38,3 +45,10 @@ def without_middle(text: str, most: int) -> str:
         return text
     half = most // 2 - 32
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
+
+
+def name_error(name: object) -> str:
+    """Return the error message for an invalid ``name``, or "" if it is valid."""
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return ""
+    return f"a name is 1 to 64 letters, digits, and . _ @ - inside, not {name!r:.80}"

@@ -29,7 +29,6 @@ PLACES = {
     "deskgrid/rebuilt_types.py": "pickler",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
-    "deskgrid/wire/key_pair.py": "line",
     "deskgrid/screen/": "screen",
     "deskgrid/cli/": "command line",
     "scheduler/": "scheduler",
@@ -103,7 +102,6 @@ ZMQ = {
     "broker/port/sockets.py",
     "deskgrid/wire/dealer.py",
     "deskgrid/client/link.py",
-    "deskgrid/wire/key_pair.py",
     "worker/agent.py",
     "worker/link.py",
 }

@@ -9,7 +9,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import ROLES, Credential, CredentialError, Known, checked_credential
-from deskgrid.wire.key_pair import new_pair
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.questions import QUESTIONS
 from tests.broker.office import ADMIN, LAB, Office, OpenOffice
 from tests.peers import Client

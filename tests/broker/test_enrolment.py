@@ -12,7 +12,7 @@ from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.peers import enrolment as enrolment_module
-from deskgrid.wire.key_pair import new_pair
+from deskgrid.wire.dealer import new_pair
 from tests.broker.office import ADMIN, LAB, Office, OfficeLine
 from tests.broker.test_any_conversation import message
 from tests.live import LiveGrid, live_grid

@@ -17,7 +17,8 @@ from deskgrid.broker.store import journal as journal_module
 from deskgrid.broker.store.journal import NAME, Journal, JournalError, JournalFull
 from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow
 from deskgrid.broker.store.schema import FORMAT
-from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, TaskOptions, batches, results_in
+from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, TaskOptions, results_in
+from deskgrid.wire import payload as payload_module
 from tests.broker.records import dropped, result_of
 from tests.live import ROOT
 from tests.waiting import PATIENCE_S
@@ -137,7 +138,7 @@ def test_results_come_in_the_order_they_were_recorded(journal: Journal) -> None:
 
 
 def test_a_page_holds_so_many_results(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (journal_module, batches):
+    for module in (journal_module, payload_module):
         monkeypatch.setattr(module, "BATCH_ROWS", 4)
     journal.add_results([result(task) for task in range(10)])
     journal.add_results([result(task) for task in range(10, 12)])

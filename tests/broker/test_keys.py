@@ -11,8 +11,8 @@ from deskgrid.broker.auth.keys import OWN, KeyRing, KeysError
 from deskgrid.broker.auth.roles import Credential, CredentialError, Known, checked_credential
 from deskgrid.broker.store.journal import Journal
 from deskgrid.private_files import write_private
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import parse_join_line
-from deskgrid.wire.key_pair import new_pair
 
 FILES = ("admin", "broker", "client", "worker")
 ANN = Credential("ann", "submitter")

@@ -9,7 +9,7 @@ import pytest
 from deskgrid.broker.auth import keys as keys_module
 from deskgrid.broker.auth.keys import KeyRing, KeysError
 from deskgrid.broker.auth.roles import Credential, CredentialError, Known
-from deskgrid.wire.key_pair import new_pair
+from deskgrid.wire.dealer import new_pair
 from tests.broker.office import LAB
 
 PC1 = Credential("lab3-07", "worker")

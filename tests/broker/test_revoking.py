@@ -13,8 +13,8 @@ from deskgrid.broker.auth.roles import Role
 from deskgrid.broker.port import connections as limits
 from deskgrid.client.grid import Grid
 from deskgrid.errors import GridRefused
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Keys, Side, read_join_line
-from deskgrid.wire.key_pair import new_pair
 from tests.live import LiveGrid, live_grid
 from tests.peers import BareWorker, Client, Peer, SocketLine
 from tests.waiting import PATIENCE_S, eventually

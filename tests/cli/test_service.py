@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from deskgrid.cli import service
-from deskgrid.notify import Notifier
+from deskgrid.cli.lifetime import Notifier
 from deskgrid.service.files import Service, What
 from deskgrid.wire.joinline import JoinLine, Keys
 from tests.cli.fakes import deskgrid

@@ -30,7 +30,7 @@ from deskgrid.errors import (
     ResultUnreadable,
     TaskCrashed,
 )
-from deskgrid.wire import Outcome, batches
+from deskgrid.wire import Outcome
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import PATIENCE_S, eventually
 
@@ -286,7 +286,7 @@ def test_a_bag_that_is_full_is_followed_by_another(fake: FakeGrid, monkeypatch: 
 
 
 def test_a_message_keeps_to_the_limits_of_a_batch(fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr("deskgrid.wire.payload.BATCH_BYTES", 10_000)
     fill(fake, grid)
     numbers = [256**size for size in (4_000, 4_000, 4_000, 20_000, 1)]
     futures = [grid.submit(double, number) for number in numbers]

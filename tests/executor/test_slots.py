@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions, batches
+from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions
 from deskgrid.worker.environments.site import EnvironmentSite
 from deskgrid.worker.run import nursery as nursery_module
 from deskgrid.worker.run.child import LONG_S
@@ -401,7 +401,7 @@ def test_a_report_of_what_is_not_running_costs_an_idle_process_and_nothing_else(
 def test_a_batch_of_large_arguments_is_sent_in_pieces_and_comes_back_whole(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "BATCH_BYTES", 1000)
+    monkeypatch.setattr("deskgrid.wire.payload.BATCH_BYTES", 1000)
     sizes = [10, 900, 500, 3000, 1, 1, 1, 5000, 600]
     sent: list[int] = []
     write = Process.write

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.wire import batches
+from deskgrid.wire import payload
 from tests.grid.builders import bag, executions, submitted
 from tests.grid.grid import VirtualGrid, cycle, for_seconds
 from tests.grid.late import late_answer
@@ -192,7 +192,7 @@ def test_work_ahead_that_no_longer_fits_is_called_back_and_made_elsewhere(grid: 
 def test_results_that_waited_for_long_come_in_messages_of_bounded_size(
     grid: VirtualGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (wire, batches):
+    for module in (wire, payload):
         monkeypatch.setattr(module, "BATCH_BYTES", 50)
     pc = grid.worker("pc", slots=12)
     submitted(grid, [5.0] * 12)

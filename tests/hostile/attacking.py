@@ -25,8 +25,8 @@ from zmq.utils import z85
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Role
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, parse_join_line
-from deskgrid.wire.key_pair import new_pair
 from tests.fuzz.frames import frames as garbled
 from tests.hostile.forging import Forger, Frames, Known
 

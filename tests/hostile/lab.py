@@ -24,8 +24,8 @@ from deskgrid import wire
 from deskgrid.broker.auth.roles import Role
 from deskgrid.client.template import PYTHON
 from deskgrid.private_files import write_private
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Keys, Side, parse_join_line
-from deskgrid.wire.key_pair import new_pair
 from tests.commands import Command
 from tests.hostile.forging import Frames, packed
 from tests.live import ROOT, WORKER

@@ -39,7 +39,7 @@ from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.failures import STREAK
 from deskgrid.wire import TaskOptions
-from deskgrid.wire.key_pair import new_pair
+from deskgrid.wire.dealer import new_pair
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.forecaster import InlineForecaster
 from tests.grid.builders import bag, executions

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Keys
-from deskgrid.wire.key_pair import new_pair
 from deskgrid.worker.identities import Identities, PcIdentity
 from deskgrid.worker.pc import checks
 from deskgrid.worker.pc.checks import Finding

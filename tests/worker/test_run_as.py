@@ -17,8 +17,8 @@ import pytest
 from deskgrid import File
 from deskgrid.client.grid import Grid
 from deskgrid.homes import this_host
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Keys
-from deskgrid.wire.key_pair import new_pair
 from deskgrid.worker.run.accounts import AccountError, find_accounts
 from deskgrid.worker.run.folders import PREFIX
 from tests.executor.rig import alive, call, command_template, python_template, written

@@ -11,8 +11,8 @@ import pytest
 
 from deskgrid.client.environments.store import WheelFolder
 from deskgrid.homes import _of_linux, this_host, this_machine
+from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Keys
-from deskgrid.wire.key_pair import new_pair
 from deskgrid.worker import agent, identities
 from deskgrid.worker.agent import WorkerError, WorkerOptions
 from deskgrid.worker.environments import store
