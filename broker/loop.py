@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 
 from deskgrid import wire
-from deskgrid.broker.model.garbage import Garbage
 from deskgrid.broker.model.state import Leaving
 from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.peers.watchers import RECEIPT_S
@@ -29,6 +28,7 @@ from deskgrid.broker.port.value_writer import ValueWriter
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import Journal, JournalFull
 from deskgrid.durations import duration
+from deskgrid.process_memory import Garbage
 
 log = logging.getLogger("deskgrid.broker")
 

@@ -16,13 +16,13 @@ import zmq
 from deskgrid.broker.auth.keys import KeyRing, KeysError
 from deskgrid.broker.forecasts.process import Forecasts
 from deskgrid.broker.loop import Loop
+from deskgrid.broker.model.clocks import WallClock
 from deskgrid.broker.model.state import BrokerState, GridFacts
 from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.allowed import TooFewFiles
 from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import NAME, Durability, Journal, JournalError
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.private_files import is_private_folder, write_private
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.policies import DEFAULT, make_policy

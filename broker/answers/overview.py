@@ -11,13 +11,12 @@ from collections.abc import Callable, Generator, Mapping
 from itertools import islice
 
 from deskgrid import wire
-from deskgrid.broker.answers.time_notes import NO_WORKER, time_note
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.clocks import SlidingCount
 from deskgrid.broker.model.forecaster import Json
-from deskgrid.broker.model.need_notes import WAIT
+from deskgrid.broker.model.need_notes import NO_WORKER, WAIT, time_note
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.model.throughput import SlidingCount
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.work.absences import Absences
 from deskgrid.broker.work.environments import EnvironmentTable

@@ -15,16 +15,15 @@ from deskgrid.broker.answers.admission import Admission
 from deskgrid.broker.answers.environment_list import EnvironmentList
 from deskgrid.broker.answers.explaining import Explaining
 from deskgrid.broker.answers.overview import Overview
-from deskgrid.broker.answers.task_list import task_rows
-from deskgrid.broker.answers.task_logs import bag_output, printed_now, task_log
+from deskgrid.broker.answers.task_logs import bag_output, printed_now, task_log, task_rows
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
 from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.clocks import SlidingCount
 from deskgrid.broker.model.forecaster import Json
 from deskgrid.broker.model.need_notes import lacks_text, which_pcs
 from deskgrid.broker.model.state import BrokerState
-from deskgrid.broker.model.throughput import SlidingCount
 from deskgrid.broker.work.absences import Absences
 from deskgrid.broker.work.draining import Draining
 from deskgrid.broker.work.environments import EnvironmentTable

@@ -1,10 +1,13 @@
-"""What tasks printed and how they failed: one task's log, and the newest of a whole bag. Both in slices."""
+"""The tasks of a bag as rows, what they printed and how they failed: one task's log, and the newest of a whole bag.
 
+All in slices.
+"""
+
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from deskgrid import wire
-from deskgrid.broker.answers.task_list import name_of, task_rows
 from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.store.one_by_one import blocks_around, newest_blocks, printed_in, result_in
@@ -12,8 +15,21 @@ from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.work.live_output import Live, LiveOutput
 from deskgrid.broker.work.operations import Slices
 from deskgrid.scheduler.model import ENDED, State
-from deskgrid.wire.details import OutputRow, PrintedRow, RankRow
+from deskgrid.scheduler.state.grid import SchedulerState
+from deskgrid.wire.details import OutputRow, PrintedRow, RankRow, TaskRow
 
+# Rows in one answer, and how many tasks are looked at for one unit (`deskgrid.broker.work.operations`).
+TASK_ROWS = 200
+TASKS_A_UNIT = 500
+
+# What can be asked for: runs of tasks by their states, which are found at C speed.
+GROUPS = {
+    "waiting": re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED)),
+    "running": re.compile(b"[%c-%c]+" % (State.SENT, State.HELD)),
+    "done": re.compile(b"%c+" % State.DONE),
+    "failed": re.compile(b"%c+" % State.FAILED),
+    "cancelled": re.compile(b"%c+" % State.CANCELLED),
+}
 # The cost of reading a block in units (`deskgrid.broker.work.operations`).
 BLOCK_UNITS = 300
 # Of a whole bag: the most blocks that are read for one answer, the most rows in it, and the most bytes of each text.
@@ -24,6 +40,56 @@ OUTPUT_BYTES = 1_000
 FOLLOWED = 50
 # What the ranks of one gang have printed, in one answer. As JSON, a byte may take six.
 RANKS_BYTES = wire.ANSWER_BYTES // 8
+
+
+def task_rows(state: BrokerState, bag: OpenBag, group: str, after: int | None) -> Slices:
+    """A page of the tasks of a bag that are in one of the states of ``group``.
+
+    ``after``: the item that came with the previous page.
+    """
+    rows: list[TaskRow] = []
+    grid, start = state.scheduler.grid, 0 if after is None else after + 1
+    for batch in list(bag.batches):
+        skipped = max(0, start - batch.start)
+        if skipped >= batch.count:
+            continue
+        tasks = grid.tasks.known(batch.first)
+        for first, many in tasks.spans(GROUPS[group], batch.first + skipped, batch.count - skipped):
+            some = range(first, first + min(many, TASK_ROWS - len(rows)))
+            rows += [_row(grid, task, batch.start + task - batch.first, state.now) for task in some]
+            if len(rows) == TASK_ROWS:
+                return {"tasks": rows, "after": rows[-1]["item"]}
+        yield 1 + batch.count // TASKS_A_UNIT
+        if state.book.by_number.get(bag.row.number) is not bag:
+            break  # somebody has forgotten it meanwhile
+    return {"tasks": rows, "after": None}
+
+
+def name_of(state: State) -> str:
+    """The state of a task in an answer. It waits, whatever the reason: what people call paused is a bag."""
+    return "waiting" if state in (State.BARRED, State.PAUSED) else state.name.lower()
+
+
+def _row(grid: SchedulerState, task: int, item: int, now: float) -> TaskRow:
+    state, live = grid.tasks.state(task), grid.bound.get(task)
+    slot = None if live is None else live.slot
+    name, elapsed, runtime = name_of(state), None, grid.tasks.runtime(task)
+    gang = grid.gangs.running.get(task)
+    if state == State.SENT and gang is not None:
+        name, elapsed, runtime = "running", max(0.0, now - gang.since), gang.seconds
+    elif state == State.SENT and slot is not None:
+        runs = slot.sent[0] is live
+        name, elapsed = ("running", max(0.0, now - slot.started)) if runs else ("next", None)
+        runtime /= slot.speed
+    workers = [] if gang is None else [rank.worker for rank in gang.ranks]
+    return {
+        "item": item,
+        "state": name,
+        "worker": workers[0] if workers else None if slot is None else slot.worker.name,
+        "workers": workers,
+        "runtime_s": runtime,
+        "elapsed_s": elapsed,
+    }
 
 
 def task_log(state: BrokerState, live: LiveOutput, task: int) -> Slices:

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from deskgrid.broker.model.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.model.clocks import WallClock
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
 from deskgrid.scheduler.prediction.earlier import EarlierBags

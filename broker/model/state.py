@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.model.bags import BagBook, OpenBag
+from deskgrid.broker.model.clocks import RateLimit, WallClock
 from deskgrid.broker.model.drains import Drains
 from deskgrid.broker.model.event_log import EventLog
 from deskgrid.broker.model.failed_attempts import FailedAttempts
@@ -15,11 +16,9 @@ from deskgrid.broker.model.forecaster import Forecaster
 from deskgrid.broker.model.home_files import licences_file, shares_file
 from deskgrid.broker.model.learning import Learning
 from deskgrid.broker.model.quotas import BYTES_LIMIT, Quotas
-from deskgrid.broker.model.rate_limit import RateLimit
 from deskgrid.broker.model.window_log import WindowLog
 from deskgrid.broker.store.disk import Disk
 from deskgrid.broker.store.journal import Journal
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler

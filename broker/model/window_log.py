@@ -8,10 +8,9 @@ have run.
 
 import math
 
-from deskgrid.broker.model.rate_limit import RateLimit
+from deskgrid.broker.model.clocks import RateLimit, WallClock
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import How, WindowEnd, WindowRow
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.wire import SECONDS_LIMIT, Join
 
 # How often the broker records that it runs, even when nothing happens. If it is killed, the ends of the open windows

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from deskgrid import wire
 from deskgrid.broker.answers.queries import Queries
-from deskgrid.broker.answers.time_notes import time_note
 from deskgrid.broker.auth.roles import Credential, owner_refusal
 from deskgrid.broker.model.bags import OpenBag, checked_runtimes
+from deskgrid.broker.model.need_notes import time_note
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.peers.watchers import Watchers
 from deskgrid.broker.store.rows import BagRow, BatchRow

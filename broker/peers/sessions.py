@@ -14,8 +14,8 @@ from deskgrid import wire
 from deskgrid.broker.answers.queries import Queries
 from deskgrid.broker.auth.roles import Credential, Role, with_article
 from deskgrid.broker.model.bags import KeptCheckpoint
+from deskgrid.broker.model.clocks import SlidingCount
 from deskgrid.broker.model.state import BrokerState, Leaving
-from deskgrid.broker.model.throughput import SlidingCount
 from deskgrid.broker.peers.clients import Clients
 from deskgrid.broker.peers.enrolment import Enrolment
 from deskgrid.broker.peers.transfers import Transfers

@@ -12,10 +12,10 @@ from typing import Any
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.model.bags import OpenBag
+from deskgrid.broker.model.clocks import WallClock
 from deskgrid.broker.model.state import BrokerState, GridFacts, Leaving
 from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.store.journal import Journal
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.broker.work.live_output import PATIENCE_S
 from deskgrid.client.template import PYTHON
 from deskgrid.scheduler.policies import make_policy

@@ -6,8 +6,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.answers.task_list import TASK_ROWS
-from deskgrid.broker.answers.task_logs import OUTPUT_ROWS
+from deskgrid.broker.answers.task_logs import OUTPUT_ROWS, TASK_ROWS
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.model import event_log
 from deskgrid.broker.model.event_log import EVENT_ROWS, FACT_CHARACTERS, KEPT, SEEN_BY, EventLog

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.gangs import rank_messages
+from deskgrid.broker.gangs import gangs as gangs_module
 from deskgrid.broker.gangs.pmi import LINE_BYTES
 from deskgrid.broker.gangs.starts import LEASE_FACTOR, PREPARE_S, SLOW_TRANSFER
 from deskgrid.broker.model.quotas import BYTES_LIMIT
@@ -693,7 +693,7 @@ def test_what_all_gangs_of_a_submitter_say_to_process_managers_is_bounded(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = b"cmd=barrier_in\n"
-    monkeypatch.setattr(rank_messages, "KEPT_BYTES_OF_OWNER", len(line) - 1 + LINE_BYTES)
+    monkeypatch.setattr(gangs_module, "KEPT_BYTES_OF_OWNER", len(line) - 1 + LINE_BYTES)
     office = open_office()
     bag, workers = asked_to_prepare(office, 2, mpi=True)
     for worker in workers:

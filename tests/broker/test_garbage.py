@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from deskgrid.broker.model.garbage import DUE_S, OVERDUE_PARTIAL, OVERDUE_S, Garbage
+from deskgrid.process_memory import DUE_S, OVERDUE_PARTIAL, OVERDUE_S, Garbage
 
 
 class Knot:

@@ -12,10 +12,10 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.model import learning
 from deskgrid.broker.model.bags import ASSUMED_RUNTIME_S, LATEST, OF_ONE, ObservedRuntimes
+from deskgrid.broker.model.clocks import WallClock
 from deskgrid.broker.model.learning import WRITE_S, Learning, WeekHere
 from deskgrid.broker.peers.sessions import HOUSEKEEPING_S
 from deskgrid.broker.store.rows import LearnedRow
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.prediction import kept
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client

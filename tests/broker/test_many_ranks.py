@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.gangs import rank_messages
+from deskgrid.broker.gangs import gangs as gangs_module
 from tests.broker.gang_peers import RankWorker, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import Office
 
@@ -64,7 +64,7 @@ def gather(worker: RankWorker, data: bytes = b"abc") -> Any:
 def test_gangs_share_the_room_for_what_is_gathered_and_give_it_back(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank_messages, "GATHERED_BYTES", 5)
+    monkeypatch.setattr(gangs_module, "GATHERED_BYTES", 5)
     workers = [rank_worker(office, f"pc{number}") for number in range(4)]
     settled_in(office)
     bags = [gang_bag(office, 2) for _ in range(2)]

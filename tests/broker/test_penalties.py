@@ -1,6 +1,6 @@
 """A credential whose messages make the broker fail repeatedly is kept out for a while, longer each time."""
 
-from deskgrid.broker.model.rate_limit import NAMES, RateLimit
+from deskgrid.broker.model.clocks import NAMES, RateLimit
 from deskgrid.broker.port.penalties import BAR_MOST_S, BAR_S, FAULTS, FORGIVEN_S, WITHIN_S, Penalties
 
 

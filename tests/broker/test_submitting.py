@@ -9,8 +9,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.answers.time_notes import NO_WORKER
-from deskgrid.broker.model.need_notes import WAIT
+from deskgrid.broker.model.need_notes import NO_WORKER, WAIT
 from deskgrid.broker.peers.watchers import RECEIPT_S
 from tests.broker.office import ADMIN, Office
 from tests.peers import COMMAND, Client

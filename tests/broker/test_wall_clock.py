@@ -2,7 +2,7 @@
 
 import pytest
 
-from deskgrid.broker.store.wall_clock import JUMP_S, WallClock
+from deskgrid.broker.model.clocks import JUMP_S, WallClock
 
 
 def test_a_jump_is_followed() -> None:

@@ -12,13 +12,13 @@ from typing import Any, cast
 from deskgrid import wire
 from deskgrid.broker import loop
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.model.clocks import WallClock
 from deskgrid.broker.model.state import BrokerState, GridFacts
 from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.connections import LAST_WORD_S
 from deskgrid.broker.port.fair_queue import ReadMessage
 from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.store.journal import Journal, JournalFull
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.policies import Policy
 from tests.forecaster import InlineForecaster
 from tests.grid.brief import Brief

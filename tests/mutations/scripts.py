@@ -10,12 +10,12 @@ from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.model.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.model.clocks import WallClock
 from deskgrid.broker.model.forecaster import Ticket
 from deskgrid.broker.model.home_files import LICENCES
 from deskgrid.broker.model.learning import Learning
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.broker.work.retention import DAY_S, LOOK_S
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler

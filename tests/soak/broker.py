@@ -18,11 +18,11 @@ from typing import Any, cast
 
 from deskgrid.broker import loop
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.model.clocks import WallClock
 from deskgrid.broker.model.state import BrokerState, GridFacts
 from deskgrid.broker.peers.sessions import Sessions
 from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.store.journal import NAME, Journal
-from deskgrid.broker.store.wall_clock import WallClock
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from tests.forecaster import InlineForecaster
 from tests.grid.broker_node import credential_of
