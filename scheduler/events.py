@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.model import Attempt, Outcome
-from deskgrid.scheduler.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, UNBOUNDED, Amounts, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans

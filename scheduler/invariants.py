@@ -7,8 +7,8 @@ changes nothing.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from deskgrid.scheduler.amounts import NOTHING
 from deskgrid.scheduler.model import ENDED, AttemptState, State, agree, near
+from deskgrid.scheduler.need import NOTHING
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.gangs import Machine, host_of
 from deskgrid.scheduler.state.grid import SchedulerState

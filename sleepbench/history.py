@@ -21,8 +21,7 @@ from deskgrid.broker.store.result_blocks import recorded
 from deskgrid.broker.store.rows import How, ToldEtaRow
 from deskgrid.broker.store.schema import FORMAT, format_of
 from deskgrid.broker.store.tables import estimates_in
-from deskgrid.scheduler.amounts import NOTHING
-from deskgrid.scheduler.need import SINGLE, Need
+from deskgrid.scheduler.need import NOTHING, SINGLE, Need
 from deskgrid.wire import Outcome, read_task_options
 
 # Two records of the same time may differ by this many seconds: a window's closing as planned and as the broker heard of

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.fitting import Requirement, fits
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Amounts, Need
 
 # Announced windows of a PC that are looked at: those of the next days.
 WINDOWS = 8

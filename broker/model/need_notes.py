@@ -12,7 +12,7 @@ from deskgrid.broker.model.bags import OpenBag
 from deskgrid.broker.model.needs import PYTHON, amounts_of, labels_of, need_of
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.durations import precise
-from deskgrid.scheduler.amounts import MEMORY
+from deskgrid.scheduler.need import MEMORY
 from deskgrid.sizes import size
 from deskgrid.wire import RESOURCE_UNIT, TaskOptions
 

@@ -3,8 +3,7 @@
 from functools import lru_cache
 from math import inf
 
-from deskgrid.scheduler.amounts import MEMORY, Amounts, amounts
-from deskgrid.scheduler.need import Need, Speedup
+from deskgrid.scheduler.need import MEMORY, Amounts, Need, Speedup, amounts
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.wire import Join, PackedSpeedup, Resources, TaskOptions, counted
 

@@ -5,9 +5,8 @@ The table is in docs/reference/limits.md.
 
 from collections.abc import Iterator
 
-from deskgrid.wire.annotations import fields_of
 from deskgrid.wire.codec import FIELDS
-from deskgrid.wire.fields import Optional, Rows
+from deskgrid.wire.fields import Optional, Rows, fields_of
 from deskgrid.wire.limits import CONTROL_BYTES
 from deskgrid.wire.messages import MOST
 from deskgrid.wire.task_options import TaskOptions

@@ -17,8 +17,7 @@ from typing import Annotated, Any
 
 import msgpack
 
-from deskgrid.wire.annotations import field_of, fields_of
-from deskgrid.wire.fields import AtMost, Line, Optional, Rows
+from deskgrid.wire.fields import AtMost, Line, Optional, Rows, field_of, fields_of
 from deskgrid.wire.limits import BATCH_ROWS, CONTROL_BYTES
 from deskgrid.wire.messages import INTRODUCTIONS, MESSAGES, MOST, Message
 from deskgrid.wire.messages.client import Answer, BagResult, Outcomes, Submit

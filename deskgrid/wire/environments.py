@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
-from deskgrid.wire.annotations import fields_of
-from deskgrid.wire.fields import AtMost, Count, Integer, Line, PartDigest, PythonVersion, Word
+from deskgrid.wire.fields import AtMost, Count, Integer, Line, PartDigest, PythonVersion, Word, fields_of
 from deskgrid.wire.limits import BUILDS_LIMIT, DIGEST_BYTES, NAME_BYTES
 from deskgrid.wire.source import Source, Wrong
 

@@ -16,8 +16,7 @@ from typing import Annotated, Any
 
 import msgpack
 
-from deskgrid.wire.annotations import fields_of
-from deskgrid.wire.fields import AtMost, Data, Id, Integer, Plain, PythonVersion, Seconds, Word
+from deskgrid.wire.fields import AtMost, Data, Id, Integer, Plain, PythonVersion, Seconds, Word, fields_of
 from deskgrid.wire.limits import (
     AFTER_LIMIT,
     BAG_LIMIT,

@@ -10,11 +10,10 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import NOTHING, Amounts
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.forecast.gang_plan import GangPlan
 from deskgrid.scheduler.forecast.singles import ForecastRun
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import NOTHING, Amounts, Need
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 

@@ -30,8 +30,8 @@ from deskgrid.scheduler.parallel.choices import WhichNext
 from deskgrid.scheduler.parallel.composed import Composed, default_policy
 from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.policies.base import Policy, least_required
-from deskgrid.scheduler.prediction.mixture import Mixture
 from deskgrid.scheduler.prediction.runtimes import first_ratios
+from deskgrid.scheduler.prediction.sample import Mixture
 from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Away, Traits, Worker

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.fitting import fits
 from deskgrid.scheduler.model import WEEK_S
-from deskgrid.scheduler.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, UNBOUNDED, Amounts, Need
 
 
 class Durations(NamedTuple):

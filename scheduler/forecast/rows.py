@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.forecast.picture import (
     Durations,
     Group,
@@ -16,7 +15,7 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
     Preparing,
 )
-from deskgrid.scheduler.need import SINGLE, Need, Speedup
+from deskgrid.scheduler.need import SINGLE, Amounts, Need, Speedup
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 
 # A row: what it is, and its values.

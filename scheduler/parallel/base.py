@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
-from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import UNBOUNDED, Amounts, Need
 
 
 @dataclass(slots=True, eq=False)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from deskgrid.scheduler.amounts import NOTHING, Amounts
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import NOTHING, Amounts, Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob
 from deskgrid.scheduler.parallel.choices import DecisionView, Size
 from deskgrid.scheduler.parallel.hosts import kept_idle, seats

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
-from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.fitting import NO_MORE, ROUNDING, Requirement, fits
+from deskgrid.scheduler.need import Amounts
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelView, Site, Start
 
 

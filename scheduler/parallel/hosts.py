@@ -7,9 +7,8 @@ slower than the slowest of them, the slowest, and those whose windows close firs
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
-from deskgrid.scheduler.amounts import Amounts
 from deskgrid.scheduler.fitting import ROUNDING
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Amounts, Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site, Start
 from deskgrid.scheduler.parallel.choices import PLAIN, DecisionView, HeadReservation, Sharing, Size
 from deskgrid.scheduler.parallel.patience import tolerance

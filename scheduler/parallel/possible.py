@@ -9,8 +9,7 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import Amounts
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Amounts, Need
 from deskgrid.scheduler.parallel.choices import PLAIN
 from deskgrid.scheduler.parallel.hosts import seats
 

@@ -9,9 +9,8 @@ from heapq import heappop, heappush, merge
 from math import inf
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import NOTHING, Amounts
 from deskgrid.scheduler.fitting import ROUNDING, fits
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import NOTHING, Amounts, Need
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, Site
 from deskgrid.scheduler.parallel.capacity import seats_alone, seats_by_site
 from deskgrid.scheduler.parallel.choices import DecisionView, HeadReservation, Size

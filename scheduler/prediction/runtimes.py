@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
 from deskgrid.scheduler.prediction.kept import Learned, LeastRecentlyUsed, owner_of
-from deskgrid.scheduler.prediction.mixture import Mixture
-from deskgrid.scheduler.prediction.sample import POINTS, Sample
+from deskgrid.scheduler.prediction.sample import POINTS, Mixture, Sample
 
 # Runtimes are taken to be within these bounds, in seconds: a microsecond, and ten years.
 SHORTEST, LONGEST = 1e-6, 3.2e8

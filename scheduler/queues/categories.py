@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import NOTHING
 from deskgrid.scheduler.model import agree
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import NOTHING, Need
 from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
 from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.regular import Regular

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import Amounts
+from deskgrid.scheduler.need import Amounts
 from deskgrid.scheduler.simulation.runs import Conditions, SimulatedPC
 from deskgrid.scheduler.simulation.timetable import SpanCalendar
 

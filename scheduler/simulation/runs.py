@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.fitting import ROUNDING
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import SchedulerError
-from deskgrid.scheduler.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, UNBOUNDED, Amounts, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import rounded_piece
 from deskgrid.scheduler.simulation.timetable import RealWindow, Timetable, always, kinds_of_spans

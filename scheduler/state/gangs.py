@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import NOTHING, Amounts
-from deskgrid.scheduler.need import label_of
+from deskgrid.scheduler.need import NOTHING, Amounts, label_of
 from deskgrid.scheduler.parallel.base import Host, RunningJob, Site
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.state.jobs import JobQueue

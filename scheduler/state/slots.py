@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import UNBOUNDED, Amounts
 from deskgrid.scheduler.commands import RankPlace
 from deskgrid.scheduler.model import (
     DRIFT,
@@ -22,6 +21,7 @@ from deskgrid.scheduler.model import (
     agree,
     near,
 )
+from deskgrid.scheduler.need import UNBOUNDED, Amounts
 from deskgrid.scheduler.parallel.base import RunningJob
 from deskgrid.scheduler.queues.categories import Needs
 from deskgrid.scheduler.state.bags import Bag, TaskBatch

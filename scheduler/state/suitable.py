@@ -7,8 +7,7 @@ slot, a gang from when it starts.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from deskgrid.scheduler.amounts import NOTHING, Amounts
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import NOTHING, Amounts, Need
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from deskgrid.scheduler.amounts import MEMORY
 from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.need import MEMORY
 from deskgrid.scheduler.prediction.hours import Habit, usual
 from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.state.grid import SchedulerState

@@ -17,7 +17,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.client.template import PYTHON
-from deskgrid.wire import annotations, fields, needs
+from deskgrid.wire import fields, needs
 from deskgrid.wire.task_options import PackedOptions
 from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine
 from tests.peers import COMMAND
@@ -97,7 +97,7 @@ def drawn(field: Any, dice: Random) -> Any:
 
 def built(kind: Any, dice: Random) -> Any:
     """A message or a row of a kind."""
-    return kind(*[drawn(field, dice) for field in annotations.fields_of(kind).values()])
+    return kind(*[drawn(field, dice) for field in fields.fields_of(kind).values()])
 
 
 def message(kind: type[wire.Message], dice: Random) -> wire.Message:

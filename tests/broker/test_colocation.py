@@ -8,9 +8,8 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.answers.colocation import Colocation, Pc, most_together
 from deskgrid.broker.model.need_notes import WAIT
-from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.fitting import NO_MORE
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Need, of_memory
 from tests.broker.gang_peers import asked_to_prepare, begun, gang_bag, rank_worker, settled_in
 from tests.broker.office import ADMIN, Office, OpenOffice
 

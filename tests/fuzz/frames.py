@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 
 from deskgrid import wire
-from deskgrid.wire import annotations, fields
+from deskgrid.wire import fields
 from deskgrid.wire.task_options import PackedOptions, read_task_options
 
 # Values at the edges of what the codec distinguishes.
@@ -55,7 +55,7 @@ WORDS = ("3.12", "d" * 64, "b1", "matlab=1", "ok", "linux_x86_64")
 @cache
 def declared(kind: Any) -> dict[str, Any]:
     """What each field of a message or a row may be, in their order."""
-    return annotations.fields_of(kind)
+    return fields.fields_of(kind)
 
 
 def _value(field: Any, dice: random.Random) -> Any:

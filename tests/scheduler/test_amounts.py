@@ -5,9 +5,8 @@ from math import inf
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import NOTHING, UNBOUNDED, amounts, of_memory
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import NOTHING, UNBOUNDED, Need, amounts, of_memory
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.builders import Grid
 from tests.scheduler.test_views import explained

@@ -13,10 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Need, of_memory
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey

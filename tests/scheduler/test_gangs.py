@@ -8,10 +8,9 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.invariants import check_gangs
 from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Outcome, State
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Need, of_memory
 from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.parallel.patience import patience_ends

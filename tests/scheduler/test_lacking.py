@@ -4,9 +4,8 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need, of_memory
 from deskgrid.scheduler.placing.turns import by_needs
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.test_views import explained

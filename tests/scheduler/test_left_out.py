@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import of_memory
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Need, of_memory
 from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.parallel.possible import Possible, PossibleHost
 from deskgrid.scheduler.parallel.speedup import Amdahl

@@ -9,10 +9,9 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State, Window
-from deskgrid.scheduler.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need, of_memory
 from deskgrid.scheduler.views import explain as explanations
 from deskgrid.scheduler.views import snapshot
 from deskgrid.scheduler.views.explain import (

@@ -11,9 +11,8 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.wire.annotations import fields_of
 from deskgrid.wire.codec import FIELDS
-from deskgrid.wire.fields import AtMost, Integer, Many, Optional, Rows, Word
+from deskgrid.wire.fields import AtMost, Integer, Many, Optional, Rows, Word, fields_of
 from deskgrid.wire.messages import INTRODUCTIONS, MOST
 from deskgrid.wire.task_options import TaskOptions
 from deskgrid.wire.version import PROTOCOL, VERSION, commit_of, protocol_of, unlike

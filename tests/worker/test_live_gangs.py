@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deskgrid import Grid, TaskCrashed, TaskError
-from deskgrid.worker.pc.load import others_load
+from deskgrid.worker.pc.this_pc import others_load
 from tests.counting import COUNTS
 from tests.live import LiveGrid
 from tests.waiting import eventually

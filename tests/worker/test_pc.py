@@ -12,11 +12,10 @@ import pytest
 
 from deskgrid.worker.pc import memory as memory_module
 from deskgrid.worker.pc.address import TRIES, address_towards, free_port, interface_of
-from deskgrid.worker.pc.load import Busy, OthersLoad, ProcessorTimes, others_load
 from deskgrid.worker.pc.memory import MemoryUnknown, memory_of_this_pc
 from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.pc.speed import REFERENCE_S, SpeedMeasurement, seconds_of_computation
-from deskgrid.worker.pc.this_pc import ThisPc
+from deskgrid.worker.pc.this_pc import Busy, OthersLoad, ProcessorTimes, ThisPc, others_load
 from deskgrid.worker.windows.announcements import Powers
 from tests.pace import pace
 

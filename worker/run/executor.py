@@ -39,9 +39,8 @@ from deskgrid.worker.run.output import last_lines, without_printed
 from deskgrid.worker.run.pool import Accounts
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
 from deskgrid.worker.run.ranks import Ranks
-from deskgrid.worker.run.slot import ProcessSlot
+from deskgrid.worker.run.slot import ProcessSlot, TaskClock
 from deskgrid.worker.run.spawning import Spawner
-from deskgrid.worker.run.task_clock import TaskClock
 from deskgrid.worker.run.templates import Remembered, UnpackedTemplate, read_template
 
 # A larger result is a file. This leaves room for the digests of the trees that come with a result.

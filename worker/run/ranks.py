@@ -34,8 +34,8 @@ from deskgrid.worker.run.jobs import (
 from deskgrid.worker.run.mpi import UNANSWERED_BYTES, Mpi, PmiEnd
 from deskgrid.worker.run.output import last_lines
 from deskgrid.worker.run.process import Process, ProcessReport, as_sent
+from deskgrid.worker.run.slot import TaskClock
 from deskgrid.worker.run.spawning import Spawner
-from deskgrid.worker.run.task_clock import TaskClock
 from deskgrid.worker.run.templates import UnpackedTemplate
 
 TemplateOf = Callable[[str], UnpackedTemplate]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
 from deskgrid.scheduler.forecast.look import Look
@@ -23,7 +22,7 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
     Preparing,
 )
-from deskgrid.scheduler.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, Need, of_memory
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.amounts import UNBOUNDED, of_memory
 from deskgrid.scheduler.forecast import look as look_module
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.look import Learned, Look
@@ -24,7 +23,7 @@ from deskgrid.scheduler.forecast.picture import (
     Preparing,
 )
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
-from deskgrid.scheduler.need import SINGLE, Need
+from deskgrid.scheduler.need import SINGLE, UNBOUNDED, Need, of_memory
 from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
 from deskgrid.scheduler.parallel.speedup import Amdahl, Downey, Measured
 from deskgrid.scheduler.policies import make_policy

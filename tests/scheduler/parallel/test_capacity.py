@@ -4,8 +4,7 @@ from math import inf
 
 import pytest
 
-from deskgrid.scheduler.amounts import of_memory
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Need, of_memory
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import packs_singles, policy_names

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.fitting import Requirement
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Need, of_memory
 from deskgrid.scheduler.parallel import reservation
 from deskgrid.scheduler.parallel.base import Aside, Host, Keep, ParallelJob, ParallelPolicy, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.choices import DecisionView, Size

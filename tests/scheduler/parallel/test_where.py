@@ -3,9 +3,8 @@
 import pytest
 
 from deskgrid.papers.cisne.policies.where import CisneNeed
-from deskgrid.scheduler.amounts import of_memory
 from deskgrid.scheduler.model import UnknownPolicy
-from deskgrid.scheduler.need import Need
+from deskgrid.scheduler.need import Need, of_memory
 from deskgrid.scheduler.parallel.base import Host, ParallelJob, ParallelPolicy, RunningJob, Site
 from deskgrid.scheduler.parallel.choices import DecisionView, Sharing, Size
 from deskgrid.scheduler.parallel.sizes import EqualShare

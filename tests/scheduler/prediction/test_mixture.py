@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.prediction.mixture import PRIOR_WEIGHT, RUNNING, Mixture
+from deskgrid.scheduler.prediction.sample import PRIOR_WEIGHT, RUNNING, Mixture
 
 SECONDS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0])
 LEVELS = (0.05, 0.3, 0.5, 0.9, 0.95)
