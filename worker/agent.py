@@ -38,8 +38,7 @@ from deskgrid.worker.owner.keeper import OwnerKeeper
 from deskgrid.worker.owner.policy import Courtesy
 from deskgrid.worker.owner.watch import PresenceWatch
 from deskgrid.worker.pc.address import address_towards, interface_of
-from deskgrid.worker.pc.gpus import graphics_cards
-from deskgrid.worker.pc.processors import cores
+from deskgrid.worker.pc.hardware import cores, graphics_cards
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.pc.this_pc import ThisPc
 from deskgrid.worker.run.accounts import AccountError, UserAccount, check_account, reserved

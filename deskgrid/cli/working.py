@@ -256,7 +256,7 @@ def _options(
     """Return the worker's options. Raises JoinLineError, IdentityError, PlanError and AccountError."""
     from deskgrid.worker.agent import WorkerOptions
     from deskgrid.worker.owner.policy import Courtesy
-    from deskgrid.worker.pc.processors import cores
+    from deskgrid.worker.pc.hardware import cores
     from deskgrid.worker.run.accounts import find_accounts
 
     line, known_as = _place(join, address, name, expanded(home))

@@ -15,7 +15,7 @@ from deskgrid.cli.working import _wait_for_line
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker.agent import WorkerError, WorkerOptions
 from deskgrid.worker.owner.policy import Courtesy
-from deskgrid.worker.pc.processors import cores
+from deskgrid.worker.pc.hardware import cores
 from deskgrid.worker.windows.uptime import Cycle, Until, Weekly
 from tests.cli.fakes import deskgrid
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deskgrid.wire import TaskOptions
-from deskgrid.worker.pc import gpus as finding
-from deskgrid.worker.pc.gpus import gpus, graphics_cards
+from deskgrid.worker.pc import hardware
+from deskgrid.worker.pc.hardware import gpus, graphics_cards
 from deskgrid.worker.run.devices import VARIABLES, WHATEVER_THERE_IS, Devices, HeldDevices
 from deskgrid.worker.run.jobs import Job, Program
 from tests.executor.rig import Rig, call, python_template, value
@@ -104,7 +104,7 @@ def test_a_driver_that_hangs_has_no_cards(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_cards_are_found_by_what_the_kernel_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "_nvidia", lambda: 0)
+    monkeypatch.setattr(hardware, "_nvidia", lambda: 0)
     for node, simd in (("0", 0), ("1", 120), ("2", 64)):
         (tmp_path / node).mkdir()
         (tmp_path / node / "properties").write_text(f"cpu_cores_count 8\nsimd_count {simd}\n")
@@ -138,5 +138,5 @@ def test_cards_that_are_found_count_unless_it_is_said_how_many(
     there: str,
     found: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> None:
-    monkeypatch.setattr(finding, "gpus", lambda: tuple(there))
+    monkeypatch.setattr(hardware, "gpus", lambda: tuple(there))
     assert graphics_cards(given, find=find) == found

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.worker.pc import memory as memory_module
+from deskgrid.worker.pc import hardware
 from deskgrid.worker.pc.address import TRIES, address_towards, free_port, interface_of
-from deskgrid.worker.pc.memory import MemoryUnknown, memory_of_this_pc
+from deskgrid.worker.pc.hardware import MemoryUnknown, memory_of_this_pc
 from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.pc.speed import REFERENCE_S, SpeedMeasurement, seconds_of_computation
 from deskgrid.worker.pc.this_pc import Busy, OthersLoad, ProcessorTimes, ThisPc, others_load
@@ -147,7 +147,7 @@ def test_a_measurement_that_takes_longer_is_taken_later() -> None:
 
 def test_the_memory_is_that_of_the_pc_or_of_its_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(memory_module, "_CONTAINER", limit)
+    monkeypatch.setattr(hardware, "_CONTAINER", limit)
     whole = memory_of_this_pc()
     assert whole > 2**28
     limit.write_text("max\n")

@@ -15,8 +15,7 @@ from typing import NamedTuple, Protocol
 
 from deskgrid.wire import MEMORY_LIMIT
 from deskgrid.worker.pc.address import LOCAL, free_port
-from deskgrid.worker.pc.memory import MemoryUnknown, memory_of_this_pc
-from deskgrid.worker.pc.processors import processors
+from deskgrid.worker.pc.hardware import MemoryUnknown, memory_of_this_pc, processors
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.windows.announcements import Powers
 

@@ -1,16 +1,78 @@
-"""The graphics cards of this PC that programs can compute on."""
+"""What a PC has for tasks: processors, memory, and graphics cards that programs can compute on."""
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from deskgrid.resources import GPU
 from deskgrid.wire import RESOURCE_UNIT, RESOURCES_LIMIT, counted
 
+# Where Linux says how much a container may use: "max", or bytes.
+_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 # A driver that does not answer is as good as none. Seconds.
 PATIENCE_S = 20.0
 _KFD = Path("/sys/class/kfd/kfd/topology/nodes")
+
+
+def processors() -> set[int]:
+    """Return the numbers of the cores that this process may use; on some systems, of all."""
+    if sys.platform == "linux":
+        return os.sched_getaffinity(0)
+    else:
+        return set(range(os.cpu_count() or 1))
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(processors())
+
+
+class MemoryUnknown(Exception):
+    """The system does not say how much memory this PC has; one line that says why."""
+
+
+def memory_of_this_pc() -> int:
+    """Return the bytes of memory that programs here can use. Raises `MemoryUnknown`."""
+    try:
+        found = _windows_memory() if sys.platform == "win32" else _posix_memory()
+    except (OSError, ValueError) as error:
+        raise MemoryUnknown(f"the system does not say how much memory this PC has: {error}") from error
+    with suppress(OSError, ValueError):
+        found = min(found, int(_CONTAINER.read_text(encoding="ascii")))
+    return found
+
+
+def _posix_memory() -> int:
+    """As sysconf says. Raises OSError and ValueError."""
+    if sys.platform == "win32":
+        raise ValueError("Windows is asked in another way")
+    else:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        if min(pages, size) <= 0:
+            raise ValueError(f"{pages} pages of {size} bytes")
+        return pages * size
+
+
+def _windows_memory() -> int:
+    """As GlobalMemoryStatusEx says. Raises OSError."""
+    import ctypes
+
+    class Status(ctypes.Structure):
+        """MEMORYSTATUSEX."""
+
+        _fields_ = (
+            ("length", ctypes.c_ulong),
+            ("load", ctypes.c_ulong),
+            *[(name, ctypes.c_ulonglong) for name in ("physical", "free", "paged", "left", "virtual", "idle", "more")],
+        )
+
+    status = Status(length=ctypes.sizeof(Status))
+    if sys.platform == "win32" and not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+        raise ctypes.WinError()
+    return int(status.physical)
 
 
 def graphics_cards(resources: tuple[str, ...], *, find: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
