@@ -392,6 +392,6 @@ class Loop:
     def _look_at_files(self) -> None:
         self._files_at = self._now() + FILES_S
         state = self._sessions.state
-        if jump := state.facts.wall.follow(self._now(), self._posix()):
+        if jump := state.wall.follow(self._now(), self._posix()):
             state.note("clock-jumped", by_s=round(jump, 1))
         self._sessions.home_watch.look(self._now())

@@ -30,7 +30,7 @@ class Admission:
         ``after``: the last name of the page before.
         """
         store, here, after = self._credentials, self._connected(), args["after"] or ""
-        wall = self._state.posix(self._state.now)
+        wall = self._state.wall.posix(self._state.now)
         rows = [row for row in store.rows() if row.credential.name > after]
         page = [
             {
@@ -47,7 +47,7 @@ class Admission:
     def add(self, args: Json, who: Credential) -> Json:
         """Let in whoever has the secret key of ``public`` (hexadecimal). The broker never sees the secret key."""
         credential, store = checked_credential(args["name"], args["role"]), self._credentials
-        store.add(credential, bytes.fromhex(args["public"]), self._state.posix(self._state.now))
+        store.add(credential, bytes.fromhex(args["public"]), self._state.wall.posix(self._state.now))
         self._state.note("key-added", name=credential.name, role=credential.role)
         return {"address": self._state.facts.address}
 

@@ -148,8 +148,8 @@ class Explaining:
         """``now``, ``18:00``, or ``Tuesday 18:00``."""
         if seconds <= 0.0:
             return "now"
-        here = datetime.fromtimestamp(self._state.posix(now), UTC).astimezone()
-        at = datetime.fromtimestamp(self._state.posix(now) + seconds, UTC).astimezone()
+        here = datetime.fromtimestamp(self._state.wall.posix(now), UTC).astimezone()
+        at = datetime.fromtimestamp(self._state.wall.posix(now) + seconds, UTC).astimezone()
         today = here.date() == at.date()
         day = "" if today else f"{at:%A} " if seconds < 6 * DAY_S else f"{at:%d %B} "
         return f"{day}{at:%H:%M}"

@@ -135,7 +135,7 @@ class Overview:
             "waiting": view.total - settled - view.running,
             "closed": bag.closed,
             "paused": bag.paused and not bag.complete,
-            "age_s": max(0.0, self._state.posix(now) - bag.row.created),
+            "age_s": max(0.0, self._state.wall.posix(now) - bag.row.created),
             "left_s": view.left_s,
             "eta_s": median,
             "eta_low_s": low,
@@ -260,7 +260,7 @@ class Overview:
 
     def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> WorkerState:
         join, scheduler = session.join, self._state.scheduler
-        stay, posix = scheduler.quarantined(session.name), self._state.posix(now)
+        stay, posix = scheduler.quarantined(session.name), self._state.wall.posix(now)
         drain = self._state.drains.of.get(join.name)
         view = worker_view(scheduler.grid, session.name, now, most_slots, WINDOW_ROWS)
         return {

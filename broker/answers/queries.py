@@ -217,7 +217,7 @@ class Queries:
         except TypeError as error:
             raise AskError(f"policy {name!r} does not take these options: {error}") from error
         self._state.unused_policy = deepcopy(policy)
-        self._state.pending += self._state.handle(ev.PolicyChanged(policy), self._state.now)
+        self._state.pending += self._state.scheduler.handle(ev.PolicyChanged(policy), self._state.now)
         return {"policy": policy.name, "options": policy_options(policy)}
 
     # --- bags --------------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Queries:
 
     def _drained(self, why: Explanation, now: float) -> list[str]:
         """Which PCs are drained while a task waits."""
-        line = self._state.drains.line(self._state.posix(now)) if why.state == State.WAITING else ""
+        line = self._state.drains.line(self._state.wall.posix(now)) if why.state == State.WAITING else ""
         return [f"PCs that get nothing new: {line}"] if line else []
 
     def _said_of(self, bag: OpenBag) -> dict[str, str]:

@@ -163,7 +163,7 @@ class Etas:
         if bag.complete:
             self._judge(bag, now)
         elif bag.total >= LEAST and stage_of(bag.settled / bag.total) not in bag.told:
-            lasts = self._state.posix(now) - bag.row.created >= LASTS_S
+            lasts = self._state.wall.posix(now) - bag.row.created >= LASTS_S
             self._wanted = self._wanted or lasts
 
     def _judge(self, bag: OpenBag, now: float) -> None:
@@ -294,7 +294,7 @@ class Etas:
     def _journal(self, bag: OpenBag, told: Estimate, made: float, *, first: bool) -> None:
         """``first``: of a stage of the bag."""
         if first or made >= bag.journal_eta_at:
-            wall = self._state.posix(made)
+            wall = self._state.wall.posix(made)
             age = JOURNAL_PART * (wall - bag.row.created)
             bag.journal_eta_at = made + min(max(JOURNAL_S, age), JOURNAL_MOST_S)
             ended = bag.settled / max(1, bag.total)

@@ -161,7 +161,7 @@ class Ends:
         worker, ranks = gang.ranks[rank].worker, state.journal.ranks
         facts = (task, bag.row.number, gang.item, int(outcome), elapsed, worker, number)
         output = ranks.outputs(task)[rank]
-        row = ResultRow(*facts, payload, output.stdout, output.stderr, state.posix(now))
+        row = ResultRow(*facts, payload, output.stdout, output.stderr, state.wall.posix(now))
         self._table.remove(gang)
         crashes = [*state.scheduler.crashes(task), worker]
         self._stopped = gang.attempt, frozenset(gang.ready)

@@ -115,7 +115,7 @@ class GangRecovery:
         meetings = Meetings(places([rank.worker for rank in ranks]), row.met)
         attempt = Attempt(row.task, row.number)
         gang = GangAttempt(attempt, bag, item, at, row.runtime, GangStage.GATHERING, meetings, port=row.port)
-        gang.began = now - max(0.0, self._state.posix(now) - row.began)
+        gang.began = now - max(0.0, self._state.wall.posix(now) - row.began)
         self._table.add(gang)
         for number, ends, line in table.lines(row.task):
             self._rank_messages.manager_of(gang).replay(number, ends, line)

@@ -103,7 +103,7 @@ class Starts:
         self._table.timed.discard(task)
         self.forget(task)
         self._table.begins(gang)
-        row = GangAttemptRow(task, number, bag.row.number, self._state.posix(now), gang.runtime, gang.port, 0)
+        row = GangAttemptRow(task, number, bag.row.number, self._state.wall.posix(now), gang.runtime, gang.port, 0)
         rows = [RankAttemptRow(rank, at.session, at.worker, at.slots) for rank, at in enumerate(gang.ranks)]
         self._state.grown(bag, -journal.ranks.begin(row, rows))
         journal.add_sent([(task, number, OF_RANKS)])

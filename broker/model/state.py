@@ -96,6 +96,7 @@ class BrokerState:
     ) -> None:
         """``credentials``: None without encryption."""
         self.facts = facts
+        self.wall = facts.wall
         self.journal = journal
         self.windows_file = windows_file(journal.home)
         self.shares_file, self.licences_file = shares_file(journal.home), licences_file(journal.home)
@@ -112,8 +113,8 @@ class BrokerState:
         # The bytes of files that the first task of a bag on a slot needs, and each other, by bag and owner.
         self.file_needs: dict[tuple[str, str], tuple[int, int]] = {}
         self.failed_attempts = FailedAttempts()
-        self.learning = Learning(journal, facts.wall)
-        self.window_log = WindowLog(journal, facts.wall)
+        self.learning = Learning(journal, self.wall)
+        self.window_log = WindowLog(journal, self.wall)
         self.drains = Drains(journal)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = self._new_scheduler(policy, journal.epoch << 40)
@@ -185,10 +186,6 @@ class BrokerState:
             self._trees[template] = () if data is None else template_trees(data)
         return self._trees[template]
 
-    def posix(self, now: float) -> float:
-        """``now`` of the broker's clock in POSIX seconds."""
-        return self.facts.wall.posix(now)
-
     def send(self, peer: bytes, message: Message) -> None:
         """Queue a message; it leaves after the next commit."""
         if isinstance(message, Accepted | Taken):
@@ -217,7 +214,7 @@ class BrokerState:
 
     def forget(self, bag: OpenBag, why: str) -> None:
         """Forget a complete bag; its watchers are told ``why``."""
-        self.handle(ev.BagForgotten(bag.row.number), self.now)
+        self.scheduler.handle(ev.BagForgotten(bag.row.number), self.now)
         self.book.forget(bag)
         self.journal.parts.forget(bag.row.id, bag.row.owner)
         self.file_needs.pop((bag.row.id, bag.row.owner), None)
@@ -253,10 +250,6 @@ class BrokerState:
         notices, self._notices = self._notices, []
         return notices
 
-    def handle(self, event: ev.Event, now: float) -> list[cmd.Command]:
-        """Pass an event to the scheduler."""
-        return self.scheduler.handle(event, now)
-
     def outlived(self, elapsed: Mapping[int, float], now: float) -> None:
         """Raise the predictions of tasks that were stopped after running longer than predicted."""
         longer: dict[int, float] = {}
@@ -271,7 +264,7 @@ class BrokerState:
         for number, runtime in by_bag.items():
             self.estimate(number, runtime, now)
         if longer:
-            self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
+            self.pending += self.scheduler.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 
     def learn(self, now: float) -> None:
         """Learn from tasks that have ended, and predict those of bags whose submitters gave no predictions."""
@@ -292,7 +285,7 @@ class BrokerState:
         if not bag.estimate_s / CHANGED_BY <= runtime <= bag.estimate_s * CHANGED_BY:
             bag.estimate_s = runtime
             runtime += bag.transfer_s
-            self.pending += self.handle(ev.BagPredicted(number, min(runtime, SECONDS_LIMIT)), now)
+            self.pending += self.scheduler.handle(ev.BagPredicted(number, min(runtime, SECONDS_LIMIT)), now)
 
     def note_transfer(self, bag: OpenBag) -> None:
         """Note how long the files of a bag's tasks should take to a PC: its client says how many bytes they have."""

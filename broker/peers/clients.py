@@ -75,19 +75,7 @@ class Clients:
             self._hello(peer, who, message, now)
         elif not self.heard(peer, who, now):
             self._state.send(peer, wire.Rejoin())
-        else:
-            self._handle(peer, message, now)
-
-    def heard(self, peer: bytes, who: Credential, now: float) -> bool:
-        """Note that a client is there; return whether this peer is one."""
-        client = self.by_peer.get(peer)
-        if client is None or client.who != who:
-            return False
-        client.heard = now
-        return True
-
-    def _handle(self, peer: bytes, message: wire.Message, now: float) -> None:
-        if isinstance(message, wire.Submit):
+        elif isinstance(message, wire.Submit):
             self._answer_submit(peer, message, now)
         elif isinstance(message, wire.Watch | wire.Ask) and not self._reads(peer):
             return  # it does not read its answers; it may ask again when it has read some
@@ -99,6 +87,14 @@ class Clients:
             self._template(peer, message)
         elif isinstance(message, wire.Goodbye):
             self.gone(peer)
+
+    def heard(self, peer: bytes, who: Credential, now: float) -> bool:
+        """Note that a client is there; return whether this peer is one."""
+        client = self.by_peer.get(peer)
+        if client is None or client.who != who:
+            return False
+        client.heard = now
+        return True
 
     def _reads(self, peer: bytes) -> bool:
         """Whether a client reads its answers."""
@@ -317,7 +313,7 @@ class Clients:
             options=submit.options,
             predicted=predicted,
             closed=False,
-            created=self._state.posix(self._state.scheduler.now),
+            created=self._state.wall.posix(self._state.scheduler.now),
             session=client.session,
         )
         self._state.journal.add_bag(row)
@@ -345,10 +341,10 @@ class Clients:
         self._state.note_transfer(bag)
         runtimes = bag.with_transfer(runtimes, count, len(self._state.scheduler.grid.slots.slots))
         batch = BatchRow(self._state.book.next_task, bag.row.number, bag.total, count, runtimes, size)
-        self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))
+        self._state.journal.add_batch(batch, submit.payloads, self._state.wall.posix(now))
         joins = self._state.book.extend(bag, batch)
         self._state.quotas.extended(bag.row.owner, count, size, batches=not joins)
-        self._state.handle(bag.submitted(batch), now)
+        self._state.scheduler.handle(bag.submitted(batch), now)
         # What no PC has is told once, with the first batch.
         missing = "" if batch.start else self._workers.need_note(bag.row.options)
         bag.note = missing or self._note(runtimes, bag, now)

@@ -58,7 +58,7 @@ class Enrolment:
     def _answer(self, peer: bytes, line: Credential, request: wire.Enrol, now: float) -> None:
         store = self._state.credentials
         assert store is not None  # without keys nobody has a lab's line
-        clock = self._state.posix(now)
+        clock = self._state.wall.posix(now)
         try:
             name, public = store.enrol(line, request.name, request.public, clock)
         except CredentialError as error:

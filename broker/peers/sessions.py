@@ -139,7 +139,7 @@ class Sessions:
         saved = [SavedTask(task, kept.progress, kept.left_s) for task, kept in newest]
         states = {"done": done, "cancelled": cancelled, "failed": failed}
         known = {**states, "held": held, "held_copies": held_copies, "saved": saved}
-        state.handle(bag.submitted(batch, **known), now)
+        state.scheduler.handle(bag.submitted(batch, **known), now)
         self.workers.attempts.holders.restore(
             (task, number, session or "", None) for task, number, session in sent + copies
         )
@@ -266,7 +266,7 @@ class Sessions:
         self.state.learn(now)
         self.queries.etas.look(now)
         # No pass while the disk is full, because assignments are recorded, too.
-        handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
+        handed_out = self.state.scheduler.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
         for command in [*self.state.pending, *handed_out]:
             self.workers.attempts.carry_out(command)
         self.state.pending.clear()

@@ -190,7 +190,7 @@ class Transfers:
 
     def _holder(self, place: TransferPlace, offer: wire.Offer, now: float) -> HolderRow | str:
         """The holder of a bag's parts, which was touched now; or why there can be none."""
-        wall, row = self._state.posix(now), self._holders.get(place.key)
+        wall, row = self._state.wall.posix(now), self._holders.get(place.key)
         if row is None:
             if not place.from_worker and self._of_owner[place.owner] >= HOLDERS_LIMIT:
                 return f"{place.owner} has files here for {HOLDERS_LIMIT} bags: forget some that have ended"
@@ -266,7 +266,7 @@ class Transfers:
         if now < self._sweep_at or self._state.disk.state == "full":
             return
         self._sweep_at = now + SWEEP_S
-        old = self._state.posix(now) - UPLOADS_KEPT_S
+        old = self._state.wall.posix(now) - UPLOADS_KEPT_S
         for row in list(self._holders.values()):
             is_over = row.results or row.touched < old or (row.bag, row.owner) not in self._state.file_needs
             if is_over and not self._is_needed(row) and row.number not in self._dropping:

@@ -29,7 +29,7 @@ class Absences:
 
     def rows(self) -> list[AbsentPC]:
         """The PCs that should be there and are not."""
-        now = self._state.posix(self._state.now)
+        now = self._state.wall.posix(self._state.now)
         windows = self._state.windows_file.content
         longest = sorted(self._absent.items(), key=lambda item: (item[1], item[0]))[:ABSENT_ROWS]
         return [
@@ -49,7 +49,7 @@ class Absences:
         if not state.windows_file.content.tables:
             self._absent = {}
             return
-        posix, started = state.posix(now), state.posix(0.0)
+        posix, started = state.wall.posix(now), state.wall.posix(0.0)
         if self._seen is None:
             self._seen = state.journal.windows.last_seen()
         there = {worker.who.name for worker in self._workers.by_name.values() if worker.state == "up"}

@@ -80,7 +80,7 @@ class Attempts:
         settled: Sequence[Attempt] = ()
         if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and self._state.scheduler.is_up(event.worker):
             self._note_given(event.worker)
-        for command in self._state.handle(event, now):
+        for command in self._state.scheduler.handle(event, now):
             if isinstance(command, cmd.Settle):
                 settled = command.attempts
             else:
@@ -209,7 +209,7 @@ class Attempts:
         bag, item = self._state.book.item(result.task)
         facts = (result.task, bag.row.number, item, result.outcome, result.elapsed, worker, result.number)
         texts = result.payload, result.stdout, result.stderr
-        self._state.failed_attempts.add(ResultRow(*facts, *texts, self._state.posix(self._state.scheduler.now)))
+        self._state.failed_attempts.add(ResultRow(*facts, *texts, self._state.wall.posix(self._state.scheduler.now)))
 
     def _note_crashes(self, worker: WorkerSession, tasks: Sequence[int]) -> None:
         """Note the first of the crashes in one message, and how many there are."""
@@ -259,7 +259,7 @@ class Attempts:
     ) -> None:
         """Record the results of a worker that ended their tasks. ``crashes``: where each task has crashed."""
         rows: list[ResultRow] = []
-        ended, tasks = self._state.posix(self._state.scheduler.now), [result.task for result in results]
+        ended, tasks = self._state.wall.posix(self._state.scheduler.now), [result.task for result in results]
         speed = self._state.scheduler.speed(worker.name)
         for bag, batch, part in self._state.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
@@ -301,7 +301,8 @@ class Attempts:
 
     def _give_up(self, attempts: Sequence[Attempt]) -> None:
         """Record that tasks have failed because their pieces brought no progress."""
-        ended, payload = self._state.posix(self._state.scheduler.now), wire.Failure("NoProgress", NO_PROGRESS).packed()
+        ended = self._state.wall.posix(self._state.scheduler.now)
+        payload = wire.Failure("NoProgress", NO_PROGRESS).packed()
         for task, number in attempts:
             bag, item = self._state.book.item(task)
             self._state.settled(bag, 1)

@@ -72,7 +72,7 @@ class CheckpointRecorder:
 
     def _complete(self, bag: OpenBag, attempt: Attempt, saved: wire.Saved, elapsed: float, now: float) -> int:
         event = ev.CheckpointKept(attempt, saved.progress, elapsed, reserve_s(saved.cost))
-        self._state.pending += self._state.handle(event, now)
+        self._state.pending += self._state.scheduler.handle(event, now)
         left_s = self._state.scheduler.left_s(attempt.task)
         number = self._state.journal.checkpoints.add(
             attempt.task, bag.row.number, saved.progress, left_s, saved.data, before=saved.start

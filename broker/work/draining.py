@@ -26,7 +26,7 @@ class Draining:
 
     def rows(self) -> Json:
         """All drains, by name of the PC."""
-        drains, posix = self._state.drains, self._state.posix(self._state.now)
+        drains, posix = self._state.drains, self._state.wall.posix(self._state.now)
         return {
             "drains": [
                 {"pc": pc, "by": row.by, "left_s": None if row.until is None else max(0.0, row.until - posix)}
@@ -38,13 +38,13 @@ class Draining:
         """Drain PCs. ``seconds`` None: until somebody undoes it; ``now``: they hand back what runs at once."""
         state, seconds = self._state, args["seconds"]
         pcs = self._chosen(args["pcs"], self._known(), "PC")
-        until = None if seconds is None else state.posix(state.now) + seconds
+        until = None if seconds is None else state.wall.posix(state.now) + seconds
         running = 0
         for pc in pcs:
             state.drains.put(DrainRow(pc, who.name, until))
             state.note("pc-drained", name=pc, who=who.name, **({} if seconds is None else {"for_s": seconds}))
             for session in self._workers.of_pc(pc):
-                state.handle(ev.WorkerDrained(session.name, True), state.now)
+                state.scheduler.handle(ev.WorkerDrained(session.name, True), state.now)
                 session.told_drain = bool(args["now"]) or session.told_drain
                 if session.told_drain:
                     self._workers.tell_plan(session)
@@ -62,7 +62,7 @@ class Draining:
     def look(self, now: float) -> None:
         """End the drains that have had their time, and tell the workers on which nothing runs any more."""
         drains = self._state.drains
-        for pc in drains.over(self._state.posix(now)):
+        for pc in drains.over(self._state.wall.posix(now)):
             self._state.note("pc-undrained", name=pc)
             self._end(pc)
         for pc in drains.of:
@@ -75,7 +75,7 @@ class Draining:
         self._state.drains.drop(pc)
         for session in self._workers.of_pc(pc):
             session.told_drain = False
-            self._state.handle(ev.WorkerDrained(session.name, False), self._state.now)
+            self._state.scheduler.handle(ev.WorkerDrained(session.name, False), self._state.now)
             self._workers.tell_plan(session)
 
     def _busy(self, session: WorkerSession) -> int:

@@ -191,7 +191,7 @@ class EnvironmentTable:
 
     def _tell_scheduler(self, worker: WorkerSession, now: float) -> None:
         ready = frozenset(key for key, at in worker.environments.items() if at.state == "ready")
-        self._state.handle(ev.EnvironmentsReady(worker.name, ready), now)
+        self._state.scheduler.handle(ev.EnvironmentsReady(worker.name, ready), now)
 
     def joined(self, worker: WorkerSession, now: float) -> None:
         """A worker has introduced itself: it keeps what it had, and is told again what it is to have."""

@@ -262,12 +262,12 @@ class Gates:
     def _route(self, bag: OpenBag) -> Slices:
         """Take the waiting tasks of a bag out of their queues, or put them back, as the bag is now."""
         state, book = self._state, self._state.book
-        state.handle(ev.BagGated(bag.row.number, bag.barred), state.now)
+        state.scheduler.handle(ev.BagGated(bag.row.number, bag.barred), state.now)
         for batch in list(bag.batches):
             for first in range(batch.first, batch.first + batch.count, SLICE_TASKS):
                 if book.by_number.get(bag.row.number) is not bag:
                     return {}  # all its tasks ended, and somebody forgot it
                 many = min(SLICE_TASKS, batch.first + batch.count - first)
-                state.handle(ev.TasksRouted([(first, many)]), state.now)
+                state.scheduler.handle(ev.TasksRouted([(first, many)]), state.now)
                 yield UNITS * many
         return {}

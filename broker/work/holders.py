@@ -54,7 +54,7 @@ class Holders:
         _, at = self._given.get(attempt, ("", None))
         if at is not None:
             return now - at
-        return max(0.0, self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created)
+        return max(0.0, self._state.wall.posix(now) - self._state.book.find(attempt.task)[0].row.created)
 
     def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt]) -> list[Attempt]:
         """The attempts that count and were given to this worker, as far as is known."""

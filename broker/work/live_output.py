@@ -71,7 +71,7 @@ class LiveOutput:
         self._live: OrderedDict[int, Live] = OrderedDict()
         self._watched = Counter[str]()
         # It begins where no broker was before, so that a watcher of the last one misses nothing.
-        self.place = int(state.posix(state.now) * 1_000)
+        self.place = int(state.wall.posix(state.now) * 1_000)
 
     def runs(self, task: int) -> Runs | None:
         """The attempt of a task that runs; None if none does."""

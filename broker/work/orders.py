@@ -128,8 +128,8 @@ class Orders:
         state, now = self._state, self._state.now
         tasks = _numbers((first, many) for first, many, _ in chosen)
         items = _numbers((item, many) for _, many, item in chosen)
-        state.pending += state.handle(ev.TasksCancelled([(first, many) for first, many, _ in chosen]), now)
-        state.journal.add_cancelled(bag.row.number, tasks, items, state.posix(now))
+        state.pending += state.scheduler.handle(ev.TasksCancelled([(first, many) for first, many, _ in chosen]), now)
+        state.journal.add_cancelled(bag.row.number, tasks, items, state.wall.posix(now))
         if bag.remembered:
             bag.remembered.difference_update(tasks)
         drop_ended(state, bag, tasks)
@@ -191,7 +191,7 @@ class Orders:
     def _predict_now(self, news: dict[int, float], rows: Mapping[int, int]) -> int:
         """Change the predictions of tasks, and write those of ``rows``: first tasks, and how many tasks each has."""
         state = self._state
-        state.pending += state.handle(ev.RuntimesUpdated(list(news), list(news.values())), state.now)
+        state.pending += state.scheduler.handle(ev.RuntimesUpdated(list(news), list(news.values())), state.now)
         for first, count in rows.items():
             state.journal.predict(first, state.scheduler.runtimes(first, count))
         return PREDICTION_UNITS * len(news)

@@ -33,7 +33,7 @@ class Retention:
         self._operations = operations
         self._orders = orders
         known = state.journal.recovery.last_known()
-        was_off = known > 0.0 and state.facts.wall.posix(0.0) - known > DAY_S
+        was_off = known > 0.0 and state.wall.posix(0.0) - known > DAY_S
         self._look_at = DAY_S * min(1.0, days or 0.0) if was_off else 0.0
         self._looks = self._has_looked = False
         # When each complete bag became complete, by its number; negative if that was before the broker started.
@@ -74,4 +74,4 @@ class Retention:
     def _since(self, bag: OpenBag, now: float) -> float:
         """When a bag became complete, if it was complete already when the broker started."""
         ended = self._state.journal.recovery.last_ended(bag.row.number)
-        return now if ended is None or ended < EARLIEST else min(now, self._state.facts.wall.broker_time(ended))
+        return now if ended is None or ended < EARLIEST else min(now, self._state.wall.broker_time(ended))

@@ -31,17 +31,17 @@ class Usage:
 
     def restore(self, now: float) -> None:
         """Tell the scheduler what was used before, and what the files say."""
-        state, here = self._state, self._state.posix(now)
+        state, here = self._state, self._state.wall.posix(now)
         rows = state.journal.recovery.usage()
         used = {row.owner: left for row in rows if (left := decayed(row.used_s, here - row.at)) >= LEAST_S}
-        state.handle(ev.UsageRestored(used), now)
+        state.scheduler.handle(ev.UsageRestored(used), now)
         self.arrange(now)
 
     def arrange(self, now: float) -> None:
         """Tell the scheduler what the files say now."""
         state = self._state
-        state.handle(ev.SharesArranged(state.shares_file.content), now)
-        state.handle(ev.LicencesCounted(state.licences_file.content), now)
+        state.scheduler.handle(ev.SharesArranged(state.shares_file.content), now)
+        state.scheduler.handle(ev.LicencesCounted(state.licences_file.content), now)
 
     def describe(self) -> tuple[str, str]:
         """What the files say, for people: shares and licences."""
@@ -57,7 +57,7 @@ class Usage:
         accounts = self._state.scheduler.grid.shares.accounts.values()
         changed = [account for account in accounts if account.new_s]
         if changed:
-            at = self._state.posix(now)
+            at = self._state.wall.posix(now)
             self._state.journal.use([UsageRow(account.owner, account.used(now), at) for account in changed])
 
     def shares(self) -> Slices:

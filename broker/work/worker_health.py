@@ -48,7 +48,7 @@ def trouble(state: BrokerState, session: WorkerSession, now: float) -> str:
     """What is wrong with a worker; empty when all is well."""
     scheduler, name = state.scheduler, session.name
     stay, owed = scheduler.quarantined(name), scheduler.silent_slots(name)
-    if drained := state.drains.text(session.join.name, state.posix(now)):
+    if drained := state.drains.text(session.join.name, state.wall.posix(now)):
         up = scheduler.grid.slots.workers.get(name)
         runs = 0 if up is None else sum([bool(slot.sent) for slot in up.slots])
         return drained + (f"; {runs} {'task runs' if runs == 1 else 'tasks run'} to the end" if runs else "")

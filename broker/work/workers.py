@@ -420,7 +420,7 @@ class WorkerSessions:
         """For how long a worker has to know that its PC is drained; None: not yet, or it is not."""
         if not worker.told_drain:
             return None
-        left_s = self._state.drains.left_s(worker.join.name, self._state.posix(self._state.now))
+        left_s = self._state.drains.left_s(worker.join.name, self._state.wall.posix(self._state.now))
         return None if left_s is None else min(left_s, wire.SECONDS_LIMIT)
 
     def _forget(self, worker: WorkerSession, now: float) -> None:

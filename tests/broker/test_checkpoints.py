@@ -424,7 +424,7 @@ def test_workers_join_after_a_clock_that_was_wrong_by_centuries(open_office: Ope
     office = open_office()
     office.worker("pc1").join()
     office.settle()
-    wall = office.sessions.state.facts.wall
+    wall = office.sessions.state.wall
     wall.follow(0.0, wall.posix(0.0) + 2 * wire.SECONDS_LIMIT)
     office.client().submit([b"x"])
     office.settle()

@@ -46,7 +46,7 @@ def test_a_pc_is_written_down_before_it_is_told_so(keyed: Office, tmp_path: Path
     peer, request = holder(keyed), enrol()
     peer.send(request)
     assert not KeyRing(tmp_path).who(request.public)
-    now = keyed.sessions.state.posix(keyed.now)
+    now = keyed.sessions.state.wall.posix(keyed.now)
     assert peer.expect(wire.Enrolled) == wire.Enrolled("pc1", request.public, now)
     assert KeyRing(tmp_path).who(request.public) == Credential("pc1", "worker")
 

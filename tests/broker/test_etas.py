@@ -528,7 +528,7 @@ def test_estimates_are_journaled_now_and_then_and_deleted_with_their_bags(
         client.ask("eta", bag=bag)
         office.now += KEEP_S + 0.5
     rows = office.journal.etas.rows()
-    assert [row.made for row in rows] == [office.sessions.state.posix(seconds) for seconds in (0.0, 7.0)]
+    assert [row.made for row in rows] == [office.sessions.state.wall.posix(seconds) for seconds in (0.0, 7.0)]
     assert all(row.low < row.median < row.high for row in rows)
     client.ask("cancel", bag=bag)
     client.ask("forget", bag=bag)

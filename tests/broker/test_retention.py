@@ -148,7 +148,7 @@ def test_a_clock_that_is_set_right_in_the_first_day_forgets_nothing(open_office:
     first.office.settle()
     second = House(open_office, wall=1_800_000_000.0 + 3_650 * DAY_S)
     second.later(LOOK_S)
-    second.office.sessions.state.facts.wall.follow(second.office.now, 1_800_000_000.0 + DAY_S / 2)
+    second.office.sessions.state.wall.follow(second.office.now, 1_800_000_000.0 + DAY_S / 2)
     second.later(DAY_S)
     assert second.bags() == [bag]
     second.later(2 * DAY_S)
