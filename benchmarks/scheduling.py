@@ -10,7 +10,7 @@ from random import Random
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import Attempt, Outcome
+from deskgrid.scheduler.model import Attempt, AttemptOutcome
 from deskgrid.scheduler.policies import make_policy
 
 # Predicted runtimes, and uptimes of the PCs: seconds, drawn uniformly from these ranges.
@@ -86,4 +86,6 @@ class Loaded:
     def _ended(self, name: str) -> ev.AttemptsEnded:
         """The first task of a PC is done."""
         attempt = self._held[name].popleft()
-        return ev.AttemptsEnded(name, [ev.EndedAttempt(attempt, Outcome.DONE, self._random.uniform(*RUNTIMES_S))])
+        return ev.AttemptsEnded(
+            name, [ev.EndedAttempt(attempt, AttemptOutcome.DONE, self._random.uniform(*RUNTIMES_S))]
+        )

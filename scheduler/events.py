@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from deskgrid.scheduler.model import Attempt, Outcome
+from deskgrid.scheduler.model import Attempt, AttemptOutcome
 from deskgrid.scheduler.need import SINGLE, UNBOUNDED, Amounts, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
@@ -296,7 +296,7 @@ class EndedAttempt(NamedTuple):
     """
 
     attempt: Attempt
-    outcome: Outcome
+    outcome: AttemptOutcome
     elapsed: float
     waited: bool = False
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from deskgrid.scheduler.model import Outcome
+from deskgrid.scheduler.model import AttemptOutcome
 
 
 @dataclass(slots=True)
@@ -42,19 +42,19 @@ class Counters:
     window_s: float = 0.0
     busy_s: float = 0.0
 
-    def count(self, outcome: Outcome) -> None:
+    def count(self, outcome: AttemptOutcome) -> None:
         """One attempt ended."""
         if not outcome:  # done
             self.done += 1
-        elif outcome == Outcome.ERROR:
+        elif outcome == AttemptOutcome.ERROR:
             self.errors += 1
-        elif outcome == Outcome.CRASH:
+        elif outcome == AttemptOutcome.CRASH:
             self.crashes += 1
-        elif outcome == Outcome.NO_ROOM:
+        elif outcome == AttemptOutcome.NO_ROOM:
             self.no_room += 1
-        elif outcome == Outcome.NO_START:
+        elif outcome == AttemptOutcome.NO_START:
             self.no_start += 1
-        elif outcome == Outcome.PIECE:
+        elif outcome == AttemptOutcome.PIECE:
             self.pieces += 1
         else:
             self.timeouts += 1

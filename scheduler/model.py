@@ -31,7 +31,7 @@ class InvariantBroken(SchedulerError):
     """The scheduler's state contradicts itself: a bug in the scheduler, whatever events it was given."""
 
 
-class Outcome(IntEnum):
+class AttemptOutcome(IntEnum):
     """How an attempt ended, as its worker reported it."""
 
     DONE = 0
@@ -102,7 +102,7 @@ def checked_runtime(seconds: float) -> float:
     return seconds
 
 
-class Window(NamedTuple):
+class PlannedWindow(NamedTuple):
     """Planned time on the driver's clock: from ``opens`` to ``closes``."""
 
     opens: float
@@ -114,7 +114,7 @@ class Window(NamedTuple):
         return self.closes - self.opens
 
 
-class Windows(tuple[Window, ...]):
+class Windows(tuple[PlannedWindow, ...]):
     """Windows of one worker, in order, as it announces them."""
 
     @cached_property

@@ -23,11 +23,11 @@ from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.correction import Correction, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look
 from deskgrid.scheduler.forecast.picture import Durations
-from deskgrid.scheduler.model import Outcome
+from deskgrid.scheduler.model import AttemptOutcome
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.scheduler.simulation.simulator import Arrival, RealWindow, SimulatedPC, Simulator, Stalled
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.sleepbench.workloads.fits import DAY_S, HOUR_S, WEEK_S
 from deskgrid.sleepbench.workloads.source import WorkloadError
 from deskgrid.sleepbench.workloads.task_log import LoggedTask, LoggedTasks
@@ -222,7 +222,7 @@ class _Observed:
         if not isinstance(event, ev.AttemptsEnded):
             return
         for each in event.ended:
-            if each.outcome == Outcome.DONE:
+            if each.outcome == AttemptOutcome.DONE:
                 self._ended += 1
                 self._runtimes.observe(self._features._replace(pc=event.worker), each.elapsed)
         if self._ended >= self._learn_at and self._ended < self._total:
@@ -249,7 +249,7 @@ class _Observed:
         self._add(OWN_NAME, stage, now, own, cost_s + process_time() - begun)
         self.raw.append((now, place, raw))
 
-    def _learned(self, bag: Bag, running: list[float]) -> Durations | None:
+    def _learned(self, bag: ScheduledBag, running: list[float]) -> Durations | None:
         found = self._runtimes.spread(self._features, running)
         return None if found is None else Durations(found.points, found.own, found.wide)
 

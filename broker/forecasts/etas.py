@@ -25,7 +25,7 @@ from deskgrid.scheduler.forecast.picture import NOT_TOGETHER, Durations, Picture
 from deskgrid.scheduler.need import SINGLE
 from deskgrid.scheduler.policies.base import least_required
 from deskgrid.scheduler.queues.categories import Licences
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.wire import TaskOptions
 
 # A forecast serves for so long, in seconds; and then as long as forecasts would take more than this part of the time.
@@ -179,7 +179,7 @@ class Etas:
         """Take a picture of the grid, and have the forecast made."""
         guessed: set[int] = set()
 
-        def learned(bag: Bag, running: list[float]) -> Durations | None:
+        def learned(bag: ScheduledBag, running: list[float]) -> Durations | None:
             known = self._state.book.by_number.get(bag.number)
             if known is not None and is_unknown(known):
                 guessed.add(bag.number)
@@ -201,7 +201,7 @@ class Etas:
         self._looks = False
         return {}
 
-    def learned(self, bag: Bag, running: list[float]) -> Durations | None:
+    def learned(self, bag: ScheduledBag, running: list[float]) -> Durations | None:
         """How long the tasks of a bag take, unless its submitter said that, or its checkpoints tell it."""
         known = self._state.book.by_number.get(bag.number)
         if known is None:
@@ -307,7 +307,7 @@ class Etas:
             self._unwritten = []
 
 
-def _few(bag: Bag, licences: Licences) -> str:
+def _few(bag: ScheduledBag, licences: Licences) -> str:
     """Which licence a task of a bag needs more of than there are; empty: none."""
     for name, many in bag.category.key.licences:
         if many > (total := licences.total.get(name, 0)):

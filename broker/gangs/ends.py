@@ -20,7 +20,7 @@ from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.large_values import OF_RANK, OF_RANKS
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Attempt, Outcome
+from deskgrid.scheduler.model import Attempt, AttemptOutcome
 
 # A worker that is there gets this many leases of workers to stop ranks.
 STOP_LEASES = 2.0
@@ -32,7 +32,7 @@ FAILED = (wire.Outcome.ERROR, wire.Outcome.CRASH, wire.Outcome.TIMEOUT)
 class _End(NamedTuple):
     """``rank``: that which decided it."""
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     elapsed: float
     payload: wire.Payload
     rank: int
@@ -133,9 +133,9 @@ class Ends:
             if gang.ready.issuperset(gang.awaited):
                 self.end_failed(gang, now)
         elif len(gang.ended) == len(gang.ranks):
-            payload, outcome = result_of(gang, self._state.journal.ranks.payloads), Outcome.DONE
+            payload, outcome = result_of(gang, self._state.journal.ranks.payloads), AttemptOutcome.DONE
             if isinstance(payload, wire.Failure):
-                payload, outcome = payload.packed(), Outcome.ERROR
+                payload, outcome = payload.packed(), AttemptOutcome.ERROR
             self._end(gang, _End(outcome, max(gang.ended.values()), payload, 0), now)
         elif gang.stage == GangStage.RUNNING:
             self.let_go(gang, now)
@@ -151,7 +151,7 @@ class Ends:
     def end_failed(self, gang: GangAttempt, now: float) -> None:
         """The ranks of an attempt have been stopped after a failure, or there was long enough time for that."""
         if (first := gang.first) is not None:
-            outcome = Outcome(first.result.outcome)
+            outcome = AttemptOutcome(first.result.outcome)
             self._end(gang, _End(outcome, first.elapsed, account_of(gang, first), first.rank), now)
 
     def _end(self, gang: GangAttempt, end: _End, now: float) -> None:
@@ -175,9 +175,9 @@ class Ends:
             self._starts.forget(task)
         else:
             state.failed_attempts.add(row)
-        if outcome == Outcome.DONE:
+        if outcome == AttemptOutcome.DONE:
             self._learn(gang, elapsed)
-        elif outcome == Outcome.CRASH:
+        elif outcome == AttemptOutcome.CRASH:
             facts_of_crash = {"name": worker, "bag": bag.row.id, "item": gang.item, "crashes": len(crashes)}
             state.note("task-crashed", by=bag.row.owner, **facts_of_crash)
         state.grown(bag, -ranks.drop(task, keep_results=isinstance(payload, wire.Chunks)))
@@ -191,7 +191,7 @@ class Ends:
         state, bag = self._state, self._state.book.by_number[row.bag]
         state.settled(bag, 1)
         bag.remembered.discard(row.task)
-        if row.outcome == Outcome.CRASH:
+        if row.outcome == wire.Outcome.CRASH:
             row = row._replace(payload=with_crash_sites(row.payload, crashes))
         for size in state.journal.add_results([row]).values():
             state.grown(bag, size)

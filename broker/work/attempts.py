@@ -19,7 +19,7 @@ from deskgrid.broker.work.holders import Holders
 from deskgrid.broker.work.worker_health import EVENTS, brief_of, kinds_of
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import ENDED, Attempt, Outcome
+from deskgrid.scheduler.model import ENDED, Attempt, AttemptOutcome
 from deskgrid.scheduler.state.avoided import Kind, Person, Rest, Why
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.state.quarantine import Quarantined
@@ -34,11 +34,11 @@ REMEMBERED_S = 1.0
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
 # The scheduler's outcome for each that a worker may report. A task with an unreadable checkpoint waits again.
 _OUTCOMES = {
-    **{int(outcome): outcome for outcome in Outcome if outcome <= Outcome.TIMEOUT},
-    int(wire.Outcome.PIECE): Outcome.PIECE,
-    int(wire.Outcome.UNREADABLE): Outcome.PIECE,
-    int(wire.Outcome.NO_ROOM): Outcome.NO_ROOM,
-    int(wire.Outcome.NO_START): Outcome.NO_START,
+    **{int(outcome): outcome for outcome in AttemptOutcome if outcome <= AttemptOutcome.TIMEOUT},
+    int(wire.Outcome.PIECE): AttemptOutcome.PIECE,
+    int(wire.Outcome.UNREADABLE): AttemptOutcome.PIECE,
+    int(wire.Outcome.NO_ROOM): AttemptOutcome.NO_ROOM,
+    int(wire.Outcome.NO_START): AttemptOutcome.NO_START,
 }
 # Those that people may want to read about.
 _FAILED = frozenset(
@@ -178,7 +178,7 @@ class Attempts:
                     elif result.outcome == wire.Outcome.UNREADABLE and holder is not None:
                         self._checkpoints.unreadable(result.task)
         ended = [ev.EndedAttempt(attempt, _OUTCOMES[r.outcome], r.elapsed, r.waited) for attempt, r in results.items()]
-        crashed = [attempt.task for attempt, r in results.items() if r.outcome == Outcome.CRASH]
+        crashed = [attempt.task for attempt, r in results.items() if r.outcome == wire.Outcome.CRASH]
         crashes = {task: [*scheduler.crashes(task), worker.name] for task in crashed}
         stay, rests = scheduler.quarantined(worker.name), scheduler.rests_of(worker.name)
         if settled := self.handle(ev.AttemptsEnded(worker.name, ended), now):
@@ -277,7 +277,7 @@ class Attempts:
                 bag.remembered.difference_update(tasks[part])
             for result in its:
                 task, payload = result.task, result.payload
-                if result.outcome == Outcome.CRASH:
+                if result.outcome == wire.Outcome.CRASH:
                     payload = with_crash_sites(payload, crashes[task])
                 rows.append(
                     ResultRow(

@@ -8,7 +8,7 @@ from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.durations import precise
 from deskgrid.scheduler.state.avoided import Kind, Person, Rest, Why, person_of
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.explain import SlotReason
 
@@ -32,7 +32,7 @@ _REASONS = {
 NAMED = 3
 
 
-def kinds_of(bag: Bag) -> set[Kind]:
+def kinds_of(bag: ScheduledBag) -> set[Kind]:
     """All work that a worker may rest from and that tasks of ``bag`` belong to."""
     return {bag.category.key, bag.own_key, person_of(bag.category.key)}
 

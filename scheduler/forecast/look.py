@@ -24,7 +24,7 @@ from deskgrid.scheduler.forecast.picture import (
     PictureWindow,
     Preparing,
 )
-from deskgrid.scheduler.model import State, Window
+from deskgrid.scheduler.model import PlannedWindow, State
 from deskgrid.scheduler.parallel.base import ParallelJob
 from deskgrid.scheduler.parallel.choices import WhichNext
 from deskgrid.scheduler.parallel.composed import Composed, default_policy
@@ -32,7 +32,7 @@ from deskgrid.scheduler.parallel.patience import patience_ends
 from deskgrid.scheduler.policies.base import Policy, least_required
 from deskgrid.scheduler.prediction.runtimes import first_ratios
 from deskgrid.scheduler.prediction.sample import Mixture
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Away, Traits, Worker
 
@@ -56,7 +56,7 @@ _HERE = (State.WAITING, State.QUEUED, State.BARRED, State.PAUSED)
 
 # How long the tasks of a bag take, as learned; None: only their predictions are known. The second argument: how long
 # its running tasks have run.
-Learned = Callable[[Bag, list[float]], Durations | None]
+Learned = Callable[[ScheduledBag, list[float]], Durations | None]
 # How long the PC of this name takes to prepare the environments of bags.
 Prepares = Callable[[str], tuple[Preparing, ...]]
 
@@ -70,7 +70,7 @@ class _PcRow(NamedTuple):
     site: str
     spans: tuple[PictureWindow, ...]
     slots: int
-    running: list[tuple[Bag, float, float, int]]
+    running: list[tuple[ScheduledBag, float, float, int]]
     speed: float
     traits: Traits | None
     again_s: float
@@ -116,7 +116,7 @@ class Look:
                 yield rows
                 rows = 0
         bags = [bag for bag in grid.tasks.bags.values() if bag.settled < bag.total]
-        alike: defaultdict[tuple[object, ...], list[Bag]] = defaultdict(list)
+        alike: defaultdict[tuple[object, ...], list[ScheduledBag]] = defaultdict(list)
         for place, bag in enumerate(bags, 1):
             alike[_likeness(bag, self._own) if len(bags) > ROWS else (place,)].append(bag)
             if not place % PIECE:
@@ -153,7 +153,7 @@ class Look:
     # --- PCs ---------------------------------------------------------------------------------------------------------
 
     def _look_at_worker(self, worker: Worker) -> int:
-        now, tasks, running = self._now, self._grid.tasks, list[tuple[Bag, float, float, int]]()
+        now, tasks, running = self._now, self._grid.tasks, list[tuple[ScheduledBag, float, float, int]]()
         queued = 0
         for slot in worker.slots:
             if slot.sent:
@@ -214,14 +214,14 @@ class Look:
             return pc
         return replace(pc, amounts=traits.amounts, labels=traits.labels, reachable=traits.reachable)
 
-    def _group_of(self, bag: Bag, runtime: float) -> int:
+    def _group_of(self, bag: ScheduledBag, runtime: float) -> int:
         """The group of a bag whose tasks are most like one of this runtime."""
         groups = self._groups[bag.number]
         return min(range(len(groups)), key=lambda group: abs(groups[group].runtime - runtime))
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
-    def _show(self, bags: Sequence[Bag], seen: Sequence[PictureBag]) -> None:
+    def _show(self, bags: Sequence[ScheduledBag], seen: Sequence[PictureBag]) -> None:
         """Show bags that are alike, and were seen one by one, as one."""
         first = seen[0]
         if len(seen) > 1:
@@ -246,7 +246,7 @@ class Look:
                 need = replace(waiting.need, labels=waiting.need.labels - common)
                 self._waiting[row] = replace(waiting, need=need)
 
-    def _look_at_bag(self, bag: Bag) -> PictureBag:
+    def _look_at_bag(self, bag: ScheduledBag) -> PictureBag:
         elapsed = self._elapsed.get(bag.number, [])
         count = max(0, bag.total - bag.settled - len(elapsed))
         needs = least_required(self._grid.policy).needs if self._grid.policy.timed else _nothing
@@ -295,7 +295,7 @@ class Look:
             ]
             self._waiting[row] = replace(waiting, groups=tuple(groups))
 
-    def _predicted(self, bag: Bag, count: int) -> list[tuple[int, float]]:
+    def _predicted(self, bag: ScheduledBag, count: int) -> list[tuple[int, float]]:
         """Groups of a bag's tasks that do not run: how many, and their predicted runtime. The longest come first."""
         seen, queued = list(self._some(bag)), self._queued.get(bag.number, [])
         # Each that was seen stands for as many as another one.
@@ -308,7 +308,7 @@ class Look:
         counts = [end - start for start, end in pairwise(shares)]
         return [(many, sum(part) / len(part)) for many, part in zip(counts, parts, strict=True)]
 
-    def _some(self, bag: Bag) -> Iterator[float]:
+    def _some(self, bag: ScheduledBag) -> Iterator[float]:
         """The predicted runtimes of some of a bag's tasks that wait here, evenly spread over its batches."""
         batches = bag.batches[:: 1 + len(bag.batches) // LOOKED_AT]
         step = max(1, sum([batch.count for batch in batches]) // LOOKED_AT)
@@ -322,7 +322,7 @@ class Look:
                     yield batch.runtimes[place]
 
 
-def _ratios(bag: Bag) -> Durations:
+def _ratios(bag: ScheduledBag) -> Durations:
     """How its tasks compare with their predictions: those that have ended, and those of earlier bags."""
     told = [] if bag.ratios is None else bag.ratios.known()
     earlier = () if bag.bounded else bag.past.known
@@ -345,20 +345,20 @@ def _order(policy: Policy) -> WhichNext | None:
     return parallel.which if isinstance(parallel, Composed) else None
 
 
-def _likeness(bag: Bag, own: int | None) -> tuple[object, ...]:
+def _likeness(bag: ScheduledBag, own: int | None) -> tuple[object, ...]:
     """Equal for bags that may share a row."""
     key = bag.category.key
     alike = bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, bag.number == own
     return *alike, key.environment, key.licences, key.need and bag.need
 
 
-def _in_rows(alike: Mapping[tuple[object, ...], list[Bag]], many: int) -> Iterator[list[Bag]]:
+def _in_rows(alike: Mapping[tuple[object, ...], list[ScheduledBag]], many: int) -> Iterator[list[ScheduledBag]]:
     """Neighbours among bags that are alike, so ``many`` at a time."""
     for its in alike.values():
         yield from (its[start : start + many] for start in range(0, len(its), many))
 
 
-def _spans(windows: tuple[Window, ...], now: float) -> Iterator[PictureWindow]:
+def _spans(windows: tuple[PlannedWindow, ...], now: float) -> Iterator[PictureWindow]:
     return (PictureWindow(window.opens - now, window.closes - now) for window in windows if window.opens > now)
 
 

@@ -17,7 +17,7 @@ from deskgrid.scheduler.handlers.comparing import ran
 from deskgrid.scheduler.handlers.gangs import GangHandler
 from deskgrid.scheduler.handlers.retrying import pause_after, try_again
 from deskgrid.scheduler.handlers.trust import Trust
-from deskgrid.scheduler.model import Attempt, AttemptState, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, AttemptState, State
 from deskgrid.scheduler.prediction.speeds import SHORTEST
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Gang, Slot
@@ -26,9 +26,9 @@ from deskgrid.scheduler.state.timers import Timer
 # What an attempt that ends its process is charged for the next one to start: measured on a busy PC of two cores, from
 # the end of one task to the beginning of the next. Seconds.
 RESTART_S = 0.15
-_KILLS = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
+_KILLS = frozenset({AttemptOutcome.CRASH, AttemptOutcome.TIMEOUT})
 # Ends that say nothing of the task.
-_OF_THE_PC = frozenset({Outcome.NO_ROOM, Outcome.NO_START})
+_OF_THE_PC = frozenset({AttemptOutcome.NO_ROOM, AttemptOutcome.NO_START})
 
 
 class Answers:
@@ -152,7 +152,7 @@ class Answers:
             return reporter, 0
         if grid.is_copy(ended.attempt):
             return self._take_copy(ended, reporter)
-        if paid is not None and ended.outcome != Outcome.CRASH:
+        if paid is not None and ended.outcome != AttemptOutcome.CRASH:
             self._trust.clear(paid, now)
         return None
 
@@ -212,12 +212,14 @@ class Answers:
             return False
         bag = grid.tasks.known(task).bag
         bag.category.account.new_s += elapsed + (RESTART_S if outcome in _KILLS else 0.0)
-        if outcome == Outcome.PIECE:
+        if outcome == AttemptOutcome.PIECE:
             stuck = grid.tasks.go_on(task, counts=True)
             grid.to_priority([task])
             grid.give_up([ended.attempt] if stuck else [])
             return False
-        again = self._crashed(task, worker) if outcome == Outcome.CRASH else self._erred(task, worker, elapsed, now)
+        again = (
+            self._crashed(task, worker) if outcome == AttemptOutcome.CRASH else self._erred(task, worker, elapsed, now)
+        )
         if not again:
             grid.tasks.move(task, State.FAILED)
         return not again

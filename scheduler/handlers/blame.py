@@ -19,16 +19,16 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.retrying import others_could
 from deskgrid.scheduler.handlers.separating import Separating
-from deskgrid.scheduler.model import Outcome
+from deskgrid.scheduler.model import AttemptOutcome
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, Person, Why, person_of
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.failures import BAG_WORKERS, STREAK
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Worker
 
 # Outcomes that count against a task.
-_FAILED = frozenset({Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT})
+_FAILED = frozenset({AttemptOutcome.ERROR, AttemptOutcome.CRASH, AttemptOutcome.TIMEOUT})
 # How many slots are searched for tasks of a bag that run elsewhere: a millisecond at most.
 SLOTS = 1_000
 
@@ -47,17 +47,17 @@ class Blame:
         grid, (attempt, outcome, *_) = self._grid, ended
         bag = grid.tasks.known(attempt.task).bag
         key = bag.category.key
-        if outcome == Outcome.NO_ROOM:  # this says nothing of how it works otherwise
+        if outcome == AttemptOutcome.NO_ROOM:  # this says nothing of how it works otherwise
             return grid.avoided.avoid(key, name, Why.NO_ROOM, now)
-        if outcome == Outcome.NO_START:
+        if outcome == AttemptOutcome.NO_START:
             changed = self._quarantine(name, slot, person_of(key), now)
             return self._does_not_start(person_of(key), bag, name, Why.NO_START, now) or changed
         if outcome not in _FAILED:
             grid.failures.worked(bag.number, name)
             self._works([key], name)
             return False
-        began, crash = self._failed(bag, attempt.task, name, now, crash=outcome == Outcome.CRASH), False
-        if outcome != Outcome.CRASH:
+        began, crash = self._failed(bag, attempt.task, name, now, crash=outcome == AttemptOutcome.CRASH), False
+        if outcome != AttemptOutcome.CRASH:
             grid.avoided.works([key], name, done=False)
         else:
             broken = grid.failures.everywhere(bag, len(grid.slots.workers))
@@ -89,7 +89,7 @@ class Blame:
 
     # --- bags that fail ----------------------------------------------------------------------------------------------
 
-    def _failed(self, bag: Bag, task: int, name: str, now: float, *, crash: bool) -> bool:
+    def _failed(self, bag: ScheduledBag, task: int, name: str, now: float, *, crash: bool) -> bool:
         """A task of ``bag`` failed on a worker; True if that gets none of the bag for a while."""
         grid, failures = self._grid, self._grid.failures
         others = grid.tasks.failed_on(task) - {name}
@@ -107,7 +107,7 @@ class Blame:
             return False
         return self._separating.begin(bag) and grid.avoided.avoid(key, name, Why.FAILS, now)
 
-    def _may_work_beside(self, bag: Bag, name: str) -> bool:
+    def _may_work_beside(self, bag: ScheduledBag, name: str) -> bool:
         """Whether ``bag``, which fails on one worker, works on another one, or runs there and has not failed yet."""
         grid = self._grid
         return grid.failures.works_beside(bag.number, name) or any(
@@ -139,7 +139,7 @@ class Blame:
 
     # --- work that does not start ------------------------------------------------------------------------------------
 
-    def silent(self, worker: Worker, slot: int, bag: Bag, now: float) -> bool:
+    def silent(self, worker: Worker, slot: int, bag: ScheduledBag, now: float) -> bool:
         """``worker`` did not answer for an attempt of ``bag`` in time. Returns the same as `judge`."""
         grid, person = self._grid, person_of(bag.category.key)
         changed = self._quarantine(worker.name, slot, person, now, silent=True)
@@ -151,7 +151,7 @@ class Blame:
             grid.rests.not_kept(worker.name, now)
         return self._does_not_start(person, bag, worker.name, Why.SILENT, now) or changed
 
-    def _does_not_start(self, person: Person, bag: Bag, name: str, why: Why, now: float) -> bool:
+    def _does_not_start(self, person: Person, bag: ScheduledBag, name: str, why: Why, now: float) -> bool:
         """Somebody's work in an environment does not start on a worker; True if that gets none of it for a while."""
         began = self._grid.avoided.avoid(person, name, why, now)
         if began and person.environment and self._starts_nowhere(person, bag, name):
@@ -159,7 +159,7 @@ class Blame:
             self._grid.commands.append(cmd.Hold(person.environment, where, silent=why is Why.SILENT))
         return began
 
-    def _starts_nowhere(self, person: Person, bag: Bag, name: str) -> bool:
+    def _starts_nowhere(self, person: Person, bag: ScheduledBag, name: str) -> bool:
         """Whether an environment that did not start on a worker is to blame: it starts on no other one.
 
         Of a bag of which nothing is done yet, two workers are enough. On a single one, it has to fail twice.

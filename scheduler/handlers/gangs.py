@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.parallel.base import ParallelJob, RunningJob
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import Gang, Slot, Worker
@@ -188,7 +188,7 @@ class GangHandler:
     def ended(self, gang: Gang, ended: ev.EndedAttempt, reporter: str, now: float) -> ev.EndedAttempt:
         """It has ended as one. Returns its end as that of a single task of its predicted runtime."""
         grid, (attempt, outcome, elapsed, _), slots = self._grid, ended, len(gang.slots)
-        if outcome != Outcome.DONE:
+        if outcome != AttemptOutcome.DONE:
             self._stop(gang, now, besides=reporter)
         if grid.tasks.state(attempt.task) == State.HELD:
             self._release(gang, now)
@@ -196,7 +196,7 @@ class GangHandler:
         else:
             self._leave(gang, now)
         counts = elapsed
-        if outcome == Outcome.DONE and gang.seconds > 0.0:
+        if outcome == AttemptOutcome.DONE and gang.seconds > 0.0:
             counts = elapsed * grid.tasks.runtime(attempt.task) / gang.seconds
         # What is added for the task itself is not slot-seconds.
         gang.bag.category.account.new_s += elapsed * slots - counts

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from deskgrid.scheduler.handlers.people import bar
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.state.bags import BARRED, OUT, Bag
+from deskgrid.scheduler.state.bags import BARRED, OUT, ScheduledBag
 from deskgrid.scheduler.state.grid import SchedulerState
 
 # Tasks that one step of a bounded pass moves: a few milliseconds.
@@ -27,7 +27,7 @@ class Separating:
         self._grid = grid
         self._steps: dict[int, Iterator[int]] = {}
 
-    def begin(self, bag: Bag) -> bool:
+    def begin(self, bag: ScheduledBag) -> bool:
         """Let ``bag`` have a category of its own, unless it has; False if its owner has too many already."""
         grid, key = self._grid, bag.own_key
         if bag.category.key != key and bag.number not in grid.moving:
@@ -48,7 +48,7 @@ class Separating:
                     return
             del self._steps[number], grid.moving[number]
 
-    def _move(self, bag: Bag, key: CategoryKey) -> Iterator[int]:
+    def _move(self, bag: ScheduledBag, key: CategoryKey) -> Iterator[int]:
         """Move the tasks of ``bag``; yields after each step how many tasks it has looked at."""
         grid = self._grid
         for first, many in self._slices(bag):
@@ -66,7 +66,7 @@ class Separating:
                 grid.categories.add_again(bag.category, batch.rows(*span))
             yield many
 
-    def _slices(self, bag: Bag) -> Iterator[tuple[int, int]]:
+    def _slices(self, bag: ScheduledBag) -> Iterator[tuple[int, int]]:
         """The tasks of a bag, in ranges of one batch; none once it is forgotten."""
         for batch in list(bag.batches):
             for start in range(0, batch.count, SLICE_TASKS):
@@ -74,7 +74,7 @@ class Separating:
                     return
                 yield batch.first + start, min(SLICE_TASKS, batch.count - start)
 
-    def _enter(self, bag: Bag, key: CategoryKey) -> None:
+    def _enter(self, bag: ScheduledBag, key: CategoryKey) -> None:
         """No task of ``bag`` is in a queue: its category is a new one from now on."""
         grid, old = self._grid, bag.category
         bag.moving = False

@@ -24,7 +24,7 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.blame import Blame
 from deskgrid.scheduler.handlers.gangs import GangHandler
-from deskgrid.scheduler.model import Attempt, Outcome
+from deskgrid.scheduler.model import Attempt, AttemptOutcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import NEVER, Gang, Slot, Worker
@@ -41,7 +41,7 @@ LOOKS = 500
 # How soon to look again at a slot if its worker has not said since its attempt was due that it is there. Seconds.
 AGAIN_S = 1.0
 # Ends of attempts that do not show that the worker works.
-_OF_THE_WORKER = frozenset({Outcome.CRASH, Outcome.NO_ROOM, Outcome.NO_START})
+_OF_THE_WORKER = frozenset({AttemptOutcome.CRASH, AttemptOutcome.NO_ROOM, AttemptOutcome.NO_START})
 
 
 class Trust:

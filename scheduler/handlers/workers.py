@@ -9,7 +9,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.comparing import correct, killed
 from deskgrid.scheduler.handlers.gangs import GangHandler
 from deskgrid.scheduler.handlers.trust import Trust
-from deskgrid.scheduler.model import Attempt, AttemptState, IllegalEvent, Window, Windows
+from deskgrid.scheduler.model import Attempt, AttemptState, IllegalEvent, PlannedWindow, Windows
 from deskgrid.scheduler.prediction.prediction_error import ratios
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import (
@@ -220,7 +220,11 @@ class Workers:
         worker, counters = grid.slots.workers[event.worker], grid.counters
         grid.end_pause(worker, now)
         windows = announced(event.windows, now) if event.planned else worker.windows
-        last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
+        last = (
+            PlannedWindow(worker.joined_at, now)
+            if event.planned and not event.early and now > worker.joined_at
+            else None
+        )
         grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap, worker)
         if event.planned and worker.name not in grid.drained:  # a PC that is repaired today has no new habit
             grid.hours.add(worker.name, worker.planned_s, now - worker.opened, worker.opened)

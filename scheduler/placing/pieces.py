@@ -16,7 +16,7 @@ from deskgrid.scheduler.fitting import ROUNDING, Requirement, fits
 from deskgrid.scheduler.model import Attempt, AttemptState, State
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.slots import LiveAttempt, Slot
 from deskgrid.scheduler.state.suitable import promise
@@ -86,7 +86,7 @@ class Pieces:
                 return left_s, slot
         return None
 
-    def _bag(self, entry: Entry) -> Bag:
+    def _bag(self, entry: Entry) -> ScheduledBag:
         return self._grid.tasks.known(entry.task).bag
 
     def _reserve(self, entry: Entry) -> float:

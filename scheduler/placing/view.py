@@ -16,7 +16,7 @@ from deskgrid.scheduler.prediction.spread import RatioSpread, longest, narrow, r
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.grid import SchedulerState
 
 # How many slots are searched for running tasks of a bag.
@@ -79,7 +79,7 @@ class PolicyView:
         """What the predictions of this task's bag are worth."""
         return self._spread(self._grid.tasks.known(task).bag)
 
-    def _spread(self, bag: Bag) -> RatioSpread:
+    def _spread(self, bag: ScheduledBag) -> RatioSpread:
         spread = self._spreads.get(bag.number)
         if spread is None:
             spread = self._spreads[bag.number] = bag.spread(partial(self._running, bag))
@@ -90,7 +90,7 @@ class PolicyView:
         bag = self._grid.tasks.known(task).bag
         return bag.alike or narrow(self._spread(bag))
 
-    def _running(self, bag: Bag) -> list[Shown]:
+    def _running(self, bag: ScheduledBag) -> list[Shown]:
         """What running tasks of a bag have shown: not of all, if there are many slots."""
         found: list[Shown] = []
         for slot in islice(self._slots.slots.values(), RUNNING):

@@ -18,7 +18,7 @@ from math import inf, nextafter
 from typing import ClassVar
 
 from deskgrid.scheduler.fitting import Requirement, fits
-from deskgrid.scheduler.model import UpcomingWindows, Window, Windows
+from deskgrid.scheduler.model import PlannedWindow, UpcomingWindows, Windows
 from deskgrid.scheduler.parallel.base import ParallelPolicy
 from deskgrid.scheduler.parallel.composed import default_policy
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, View
@@ -202,7 +202,9 @@ def _windows_of(come: UpcomingWindows) -> Windows:
     """Windows to come of a worker, as long as a PC of speed 1 would need them."""
     if come.speed == 1.0:
         return come.windows
-    return type(come.windows)([Window(_start(opens, closes, come.speed), closes) for opens, closes in come.windows])
+    return type(come.windows)(
+        [PlannedWindow(_start(opens, closes, come.speed), closes) for opens, closes in come.windows]
+    )
 
 
 _NO_FILLS: deque[FilledInterval] = deque()

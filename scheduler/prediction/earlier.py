@@ -31,7 +31,7 @@ class Vote(NamedTuple):
     ratios: tuple[float, ...]
 
 
-class Record:
+class Votes:
     """The bags of one function or program, that which ended last at the end.
 
     ``known``: all ratios that count, ascending. ``wide``: `POINTS` of them, if they are far apart; else none.
@@ -73,7 +73,7 @@ class EarlierBags:
     """
 
     def __init__(self) -> None:
-        self._records = LeastRecentlyUsed[Record]()
+        self._records = LeastRecentlyUsed[Votes]()
         self.fresh: dict[str, None] = {}
         self.changes = 0
 
@@ -82,7 +82,7 @@ class EarlierBags:
         """The names that have a record."""
         return self._records.keys()
 
-    def find(self, names: Sequence[str]) -> Record | None:
+    def find(self, names: Sequence[str]) -> Votes | None:
         """The record of the first of these names that has one."""
         for name in names:
             if (found := self._records.get(name)) is not None:
@@ -94,7 +94,7 @@ class EarlierBags:
         self.changes += 1
         bounded = tuple([min(max(ratio, 1.0 / FARTHEST), FARTHEST) for ratio in vote.ratios])
         for name in names:
-            self._records.use(name, Record).add(vote._replace(ratios=bounded))
+            self._records.use(name, Votes).add(vote._replace(ratios=bounded))
             self.fresh[name] = None
 
     def kept(self, name: str) -> list[float]:

@@ -17,7 +17,7 @@ from math import inf, isfinite, log
 from statistics import fmean, median
 from typing import NamedTuple
 
-from deskgrid.scheduler.model import Window, Windows
+from deskgrid.scheduler.model import PlannedWindow, Windows
 
 HOUR, DAY = 3_600.0, 86_400.0
 WEEK = 7 * DAY
@@ -219,10 +219,10 @@ class Hours:
         record = self._own(pc)
         if record.all.holds if record is not None else not self._others():
             return windows
-        found: list[Window] = []
+        found: list[PlannedWindow] = []
         for window in windows:
             lengths = self.lengths(pc, window.lasts, window.opens)
-            found.append(Window(window.opens, window.opens + lengths[len(lengths) // 2]) if lengths else window)
+            found.append(PlannedWindow(window.opens, window.opens + lengths[len(lengths) // 2]) if lengths else window)
         return type(windows)(found)
 
     def _others_regular(self) -> bool:

@@ -10,7 +10,7 @@ from random import Random
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Attempt, Outcome, SchedulerError
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, SchedulerError
 from deskgrid.scheduler.simulation.pcs import PC, Driver, Order, Rates, SimulatedWork
 from deskgrid.scheduler.simulation.runs import Arrival, Conditions, Execution, GangExecution
 
@@ -163,7 +163,7 @@ class SimulatedGangs:
         elapsed = self._record(gang, done=True)
         self.ran_s += (elapsed - self._conditions.overhead_s) * gang.slots
         self._driver.feed(
-            ev.AttemptsEnded(gang.places[0].worker, [ev.EndedAttempt(gang.attempt, Outcome.DONE, elapsed)])
+            ev.AttemptsEnded(gang.places[0].worker, [ev.EndedAttempt(gang.attempt, AttemptOutcome.DONE, elapsed)])
         )
         self._redraw()
 

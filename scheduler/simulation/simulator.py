@@ -15,7 +15,7 @@ from typing import Any
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, Attempt, Outcome, SchedulerError
+from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, Attempt, AttemptOutcome, SchedulerError
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.simulation.gangs import SimulatedGangs
@@ -269,7 +269,7 @@ class Simulator:
             self._traced(pc, slot, attempt.task, done=True)
         if slot.work:
             self._start(pc, slot)
-        self.feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.DONE, elapsed)]))
+        self.feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, AttemptOutcome.DONE, elapsed)]))
 
     def _start(self, pc: PC, slot: PCSlot, gap_s: float = 0.0) -> None:
         """Start the first attempt of a slot. It takes the task's time and overhead; on a silent PC it never ends."""
@@ -309,7 +309,7 @@ class Simulator:
         self._save(attempt, elapsed)
         if self._trace:
             self._traced(pc, slot, attempt.task, done=False)
-        self.feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.PIECE, elapsed)]))
+        self.feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, AttemptOutcome.PIECE, elapsed)]))
 
     def _save(self, attempt: Attempt, elapsed: float) -> None:
         """Keep a checkpoint of an attempt that began ``elapsed`` seconds ago."""

@@ -29,7 +29,7 @@ NOT_IN_QUEUE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
 
 
 @dataclass(slots=True)
-class Bag:
+class ScheduledBag:
     """What the core counts for one bag. ``left_s``: predicted seconds of work not yet ended.
 
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
@@ -171,7 +171,7 @@ class TaskBatch:
     ``came``: when, by the clock of its bag, which stands still while the bag is barred.
     """
 
-    bag: Bag
+    bag: ScheduledBag
     first: int
     count: int
     runtimes: "array[float]"

@@ -14,7 +14,7 @@ from collections.abc import Collection, Container
 from dataclasses import dataclass, field
 
 from deskgrid.scheduler.model import agree
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 
 # On how many workers a bag has to fail before it is to blame. Two may be broken PCs, which are always free.
 BAG_WORKERS = 3
@@ -30,14 +30,14 @@ class BrokenBags:
         # BAG_WORKERS at most.
         self._bags: dict[int, tuple[int, set[str]]] = {}
 
-    def failed(self, bag: Bag, worker: str) -> int:
+    def failed(self, bag: ScheduledBag, worker: str) -> int:
         """Note that ``bag`` failed on ``worker``. Returns the same as `workers`."""
         if self.workers(bag) < BAG_WORKERS:
             where = self._bags[bag.number][1] if self.workers(bag) else set[str]()
             self._bags[bag.number] = bag.done, where | {worker}
         return self.workers(bag)
 
-    def workers(self, bag: Bag) -> int:
+    def workers(self, bag: ScheduledBag) -> int:
         """On how many workers ``bag`` has failed, `BAG_WORKERS` at most."""
         done, where = self._bags.get(bag.number, (bag.done, set[str]()))
         return len(where) if done == bag.done else 0
@@ -71,7 +71,7 @@ class Failures:
         self._bags: dict[int, _FailureRecord] = {}
         self._broken = BrokenBags()
 
-    def note(self, bag: Bag, task: int, worker: str, others: Collection[str]) -> list[str]:
+    def note(self, bag: ScheduledBag, task: int, worker: str, others: Collection[str]) -> list[str]:
         """``task`` has failed on ``worker``, and before that on ``others``.
 
         Returns those of ``others`` on which fewer than `STREAK` failures in a row are left, now that the task is known
@@ -100,7 +100,7 @@ class Failures:
         record = self._bags.get(bag)
         return 0 if record is None else len(record.streaks.get(worker, ()))
 
-    def everywhere(self, bag: Bag, up: int) -> bool:
+    def everywhere(self, bag: ScheduledBag, up: int) -> bool:
         """Whether a bag is to blame for its failures. ``up``: how many workers there are."""
         return self._broken.workers(bag) >= min(BAG_WORKERS, max(2, up))
 

@@ -21,7 +21,7 @@ from deskgrid.scheduler.queues.shares import Shares
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
 from deskgrid.scheduler.state.avoided import Avoided
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.deadlines import Deadlines
 from deskgrid.scheduler.state.failures import Failures
 from deskgrid.scheduler.state.gangs import GangTable
@@ -73,7 +73,7 @@ class SchedulerState:
         self.avoided = Avoided(self.timers)
         self.failures = Failures()
         # Bags that are to have categories of their own, and have not yet, by number.
-        self.moving: dict[int, Bag] = {}
+        self.moving: dict[int, ScheduledBag] = {}
         self.deadlines = Deadlines(self.tasks)
         self.shares = Shares()
         self.categories = Categories(policy.order)

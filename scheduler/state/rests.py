@@ -13,7 +13,7 @@ Rule 4: a worker cannot end its rest by joining anew.
 from collections.abc import Container, Iterable, Mapping
 
 from deskgrid.scheduler.model import agree
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.failures import BAG_WORKERS, BrokenBags
 from deskgrid.scheduler.state.timers import Backoff, Timer, Timers
 
@@ -38,7 +38,7 @@ class Rests:
         """Whether there is a worker that failed with gangs."""
         return bool(self._failures)
 
-    def not_ready(self, worker: str, bag: Bag, now: float, *, silent: bool) -> None:
+    def not_ready(self, worker: str, bag: ScheduledBag, now: float, *, silent: bool) -> None:
         """Ranks of ``bag`` were not ready on ``worker``. ``silent``: it did not even say so."""
         self._rest(worker, now, silent=silent, counts=self._bags.failed(bag, worker) < BAG_WORKERS)
 

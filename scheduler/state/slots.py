@@ -16,7 +16,7 @@ from deskgrid.scheduler.model import (
     Attempt,
     AttemptState,
     HabitualWindows,
-    Window,
+    PlannedWindow,
     Windows,
     agree,
     near,
@@ -24,7 +24,7 @@ from deskgrid.scheduler.model import (
 from deskgrid.scheduler.need import UNBOUNDED, Amounts
 from deskgrid.scheduler.parallel.base import RunningJob
 from deskgrid.scheduler.queues.categories import Needs
-from deskgrid.scheduler.state.bags import Bag, TaskBatch
+from deskgrid.scheduler.state.bags import ScheduledBag, TaskBatch
 from deskgrid.scheduler.state.slot_index import Row, SlotIndex
 
 # A closing time replaces an earlier one only if it is later by this much. Heartbeats arrive late, never early, so the
@@ -212,7 +212,7 @@ class Worker:
         """The windows to come: as announced, or by habit."""
         if self.windows:
             return self.windows
-        open_now = Window(self.joined_at, self.ends_at) if self.ends_at < OPEN_ENDED else None
+        open_now = PlannedWindow(self.joined_at, self.ends_at) if self.ends_at < OPEN_ENDED else None
         return habitual(open_now, self.gap, now)
 
 
@@ -239,7 +239,7 @@ class Gang:
     """
 
     attempt: Attempt
-    bag: Bag
+    bag: ScheduledBag
     slots: list[Slot]
     seconds: float
     since: float
@@ -285,7 +285,7 @@ class Away:
 
     windows: Windows
     slots: int = 1
-    last: Window | None = None
+    last: PlannedWindow | None = None
     gap: float | None = None
     was: Worker | None = field(default=None, compare=False)
 
@@ -298,12 +298,12 @@ class Away:
         return self.windows or habitual(self.last, self.gap, now)
 
 
-def habitual(last: Window | None, gap: float | None, now: float) -> Windows:
+def habitual(last: PlannedWindow | None, gap: float | None, now: float) -> Windows:
     """The next two windows of a worker that announces none but has come back once: ``last`` again, ``gap`` apart."""
     if last is None or gap is None:
         return Windows()
     opens = max(now, last.closes + gap)
-    return HabitualWindows(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
+    return HabitualWindows(PlannedWindow(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
 
 
 def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
@@ -311,12 +311,12 @@ def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
 
     Any peer may announce any windows. A search for a long one would have to pass over those that others cover.
     """
-    found: list[Window] = []
+    found: list[PlannedWindow] = []
     free = -math.inf
     for starts_in, lasts in sorted(windows):
         opens, closes = max(now + starts_in, free), now + starts_in + lasts
         if opens < closes:
-            found.append(Window(opens, closes))
+            found.append(PlannedWindow(opens, closes))
             free = closes
     return Windows(found)
 
@@ -452,7 +452,7 @@ def uptime_end(uptime: float, now: float) -> float:
     return OPEN_ENDED if uptime == OPEN_ENDED else now + uptime
 
 
-def differ(before: Sequence[Window], after: Sequence[Window]) -> bool:
+def differ(before: Sequence[PlannedWindow], after: Sequence[PlannedWindow]) -> bool:
     """Whether two announcements of windows differ by more than the jitter of heartbeats."""
     if len(before) != len(after):
         return True

@@ -9,7 +9,7 @@ from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_
 from deskgrid.scheduler.prediction.prediction_error import ratios
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places, joined
-from deskgrid.scheduler.state.bags import OPEN, UNSENT, Bag, TaskBatch
+from deskgrid.scheduler.state.bags import OPEN, UNSENT, ScheduledBag, TaskBatch
 from deskgrid.scheduler.state.progress import IDLE_LIMIT, ProgressTable
 
 # Looked up once: enum members are slow to look up in Python 3.11, and this one is needed for each task.
@@ -23,7 +23,7 @@ class TaskTable:
     """Batches by the number of their first task."""
 
     def __init__(self) -> None:
-        self.bags: dict[int, Bag] = {}
+        self.bags: dict[int, ScheduledBag] = {}
         # The numbers of the bags that have not ended and whose tasks may be copied.
         self.copied: set[int] = set()
         self._firsts: list[int] = []
@@ -39,7 +39,7 @@ class TaskTable:
         # Whether some task has taken longer than any earlier one of its bag. `Trust.look_after` clears this.
         self.longer = False
         # Bags of which tasks have failed, and some were done since `Blame.did` looked.
-        self.worked: list[Bag] = []
+        self.worked: list[ScheduledBag] = []
 
     def add(
         self,
@@ -66,7 +66,7 @@ class TaskTable:
         if grows and (owner is None or len(values) < count or first != owner.end):
             raise IllegalEvent(f"the tasks from {first} on do not continue the last batch of bag {bag}")
         if owner is None:
-            owner = self.bags[bag] = Bag(bag, category_of())
+            owner = self.bags[bag] = ScheduledBag(bag, category_of())
         owner.bounded |= len(values) < count
         owner.total += count
         owner.left_s += sum(values) if len(values) == count else values[0] * count
@@ -113,7 +113,7 @@ class TaskTable:
             batch.set_all(tasks[part], state)
 
     def succeed(self, tasks: Sequence[int], actual: Sequence[float], pc: str, on_slot: bool = False) -> list[float]:
-        """Mark tasks as done after ``actual`` seconds: `move` and `Bag.learn` for each, with fewer lookups.
+        """Mark tasks as done after ``actual`` seconds: `move` and `ScheduledBag.learn` for each, with fewer lookups.
 
         ``pc``: where they ran. ``on_slot``: until now they were out (`Category.charge`). Returns the ratios of actual
         to predicted runtimes.
@@ -161,7 +161,7 @@ class TaskTable:
             bag.cancelled += 1
         self._ended(bag, (task,), batch.runtime(task))
 
-    def _ended(self, bag: Bag, tasks: Sequence[int], predicted: float) -> None:
+    def _ended(self, bag: ScheduledBag, tasks: Sequence[int], predicted: float) -> None:
         """Tasks of ``bag`` have ended and are counted already. ``predicted``: the sum of their runtimes."""
         bag.left_s -= predicted
         if bag.done + bag.failed + bag.cancelled == bag.total:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deskgrid.scheduler.fitting import ROUNDING
-from deskgrid.scheduler.model import State, Window
+from deskgrid.scheduler.model import PlannedWindow, State
 from deskgrid.scheduler.queues.shares import LEAD_S, GridShare
 from deskgrid.scheduler.state.avoided import Rest
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.grid import SchedulerState, Shut
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot, Worker
@@ -195,7 +195,7 @@ def _reason(
     slot: Slot,
     more_than: float,
     now: float,
-    bag: Bag,
+    bag: ScheduledBag,
 ) -> SlotReason:
     left, environment = slot.remaining(now), bag.category.key.environment
     silent = None if slot.owes is None else now - slot.started
@@ -218,7 +218,7 @@ def _reason(
 
 
 def _next_window(
-    name: str, windows: Iterable[Window], needs: float, worker: Worker | None, *, bag: Bag, now: float
+    name: str, windows: Iterable[PlannedWindow], needs: float, worker: Worker | None, *, bag: ScheduledBag, now: float
 ) -> list[ComingWindow]:
     """The first window of a worker that fits a task, else its first: at most one."""
     speed, (labels, short) = 1.0 if worker is None else worker.speed, lacks(worker, bag.need)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.model import PlannedWindow
 from deskgrid.scheduler.need import MEMORY
 from deskgrid.scheduler.prediction.hours import Habit, usual
 from deskgrid.scheduler.prediction.spread import closings
@@ -164,7 +164,7 @@ def queues_view(grid: SchedulerState) -> QueuesView:
     )
 
 
-def _windows(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:
+def _windows(windows: Iterable[PlannedWindow], now: float, most: int) -> tuple[tuple[float, float], ...]:
     """The first windows that have not closed, as (starts in, lasts); the start of an open one is negative."""
     return tuple([(window.opens - now, window.lasts) for window in windows if window.closes > now][:most])
 

@@ -30,7 +30,7 @@ from deskgrid.scheduler.forecast.picture import (
     PictureTask,
     PictureWindow,
 )
-from deskgrid.scheduler.model import Attempt, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, State
 from deskgrid.scheduler.placing.first import BAGS
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.earlier import EarlierBags, Past
@@ -123,7 +123,7 @@ def copy(seed: int, home: Path) -> None:
 
 def copy_alone(seed: int, home: Path) -> None:
     """A PC and the broker are gone; the copy goes on, and counts."""
-    an_original_that_fails(Outcome.ERROR)
+    an_original_that_fails(AttemptOutcome.ERROR)
     grid = VirtualGrid(seed, home)
     with closing(grid):
         slow, client = _copied(grid)
@@ -146,9 +146,9 @@ def blame(seed: int, home: Path) -> None:
     faults.test_in_a_bag_that_fails_everywhere_no_pc_is_put_aside_and_few_tasks_are_tried_again()
     faults.test_a_rest_ends_when_the_bag_turns_out_to_fail_everywhere()
     faults.test_it_comes_before_the_others_of_its_bag()
-    faults.test_a_task_that_fails_is_tried_next_on_another_pc(make_policy("fcfs"), Outcome.ERROR, 0)
+    faults.test_a_task_that_fails_is_tried_next_on_another_pc(make_policy("fcfs"), AttemptOutcome.ERROR, 0)
     faults.test_a_task_that_fails_there_too_fails()
-    faults.test_after_three_in_a_row_a_pc_gets_nothing_of_a_bag_for_longer_and_longer(Outcome.ERROR)
+    faults.test_after_three_in_a_row_a_pc_gets_nothing_of_a_bag_for_longer_and_longer(AttemptOutcome.ERROR)
     faults.test_that_no_process_starts_counts_against_no_task_and_keeps_one_persons_work_from_the_pc()
     faults.test_bags_of_an_environment_that_starts_on_no_pc_are_to_be_held()
 
@@ -381,7 +381,7 @@ def other_attempt(seed: int, home: Path) -> None:
     grid.handle(ev.PassDue(), 0.0)
     task, number = grid.grid.bound[0].attempt
     for other in (number - 1, number + 1):
-        grid.handle(ev.AttemptsEnded("pc", [ev.EndedAttempt(Attempt(task, other), Outcome.DONE, 5.0)]), 5.0)
+        grid.handle(ev.AttemptsEnded("pc", [ev.EndedAttempt(Attempt(task, other), AttemptOutcome.DONE, 5.0)]), 5.0)
         expect(grid.state(task) == State.SENT, "attempt {} counts for attempt {}", other, number)
 
 

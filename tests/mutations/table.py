@@ -495,7 +495,7 @@ MUTATIONS = (
         "count a process that cannot be started as a crash",
         "deskgrid.scheduler.handlers.answers:Answers._judge",
         "if outcome in _OF_THE_PC:",
-        "if outcome == Outcome.NO_ROOM:",
+        "if outcome == AttemptOutcome.NO_ROOM:",
         "blame",
     ),
     Mutation(
@@ -651,7 +651,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place a checkpointable task only where all of it fits",
-        "deskgrid.scheduler.state.bags:Bag.needs_s",
+        "deskgrid.scheduler.state.bags:ScheduledBag.needs_s",
         "min(runtime, self.piece)",
         "runtime",
         "pieces",
@@ -813,7 +813,7 @@ MUTATIONS = (
     ),
     Mutation(
         "let a gang lose patience while its bag is paused",
-        "deskgrid.scheduler.state.bags:Bag.bar",
+        "deskgrid.scheduler.state.bags:ScheduledBag.bar",
         "self.barred_s += now - self.barred_at",
         "pass",
         "gangs in the scheduler",

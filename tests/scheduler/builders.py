@@ -10,7 +10,7 @@ from typing import Any
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, State
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, AttemptOutcome, State
 from deskgrid.scheduler.placing.view import PolicyView
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, Licences
@@ -149,14 +149,16 @@ class Grid:
                 handed.setdefault(place, []).append(assignment.attempt.task)
         return handed
 
-    def end(self, *tasks: int, outcome: Outcome = Outcome.DONE, elapsed: float = 0.0, **more: Any) -> list[int]:
+    def end(
+        self, *tasks: int, outcome: AttemptOutcome = AttemptOutcome.DONE, elapsed: float = 0.0, **more: Any
+    ) -> list[int]:
         """The newest attempts of ``tasks`` end; which tasks have ended by that."""
         return self.answer([self.attempts[task] for task in tasks], outcome, elapsed, **more)
 
     def answer(
         self,
         attempts: Sequence[Attempt],
-        outcome: Outcome = Outcome.DONE,
+        outcome: AttemptOutcome = AttemptOutcome.DONE,
         elapsed: float = 0.0,
         worker: str = "?",
         *,

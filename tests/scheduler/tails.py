@@ -5,7 +5,7 @@ from typing import Any
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, AttemptOutcome
 from deskgrid.scheduler.placing.copying import BEHIND
 from tests.scheduler.builders import Grid, pgs
 
@@ -30,7 +30,9 @@ class Tail(Grid):
                     handed.setdefault(command.worker, []).append(work.attempt.task)
         return stopped, handed
 
-    def ends(self, attempt: Attempt, outcome: Outcome = Outcome.DONE, worker: str = "?") -> list[cmd.Command]:
+    def ends(
+        self, attempt: Attempt, outcome: AttemptOutcome = AttemptOutcome.DONE, worker: str = "?"
+    ) -> list[cmd.Command]:
         """An attempt ends."""
         return self.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(attempt, outcome, 1.0)]))
 

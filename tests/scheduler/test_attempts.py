@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Attempt, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, State
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -49,8 +49,8 @@ def test_an_answer_to_nothing_that_was_ever_asked_is_ignored() -> None:
     assert grid.scheduler.counters.stale == 3
 
 
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.ERROR])
-def test_no_number_of_an_attempt_names_a_task_that_is_only_queued(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [AttemptOutcome.DONE, AttemptOutcome.ERROR])
+def test_no_number_of_an_attempt_names_a_task_that_is_only_queued(outcome: AttemptOutcome) -> None:
     grid = Grid(pgs(queue_length=1))
     grid.pc("a")
     first, queued = grid.tasks(5, 5)
@@ -66,7 +66,7 @@ def test_a_failed_attempt_counts_with_what_it_would_have_taken_at_speed_1() -> N
     grid.pc("a", speed=0.5)
     (task,) = grid.tasks(5)
     grid.expect(a=[task])
-    grid.end(task, outcome=Outcome.ERROR, elapsed=20.0, worker="a")
+    grid.end(task, outcome=AttemptOutcome.ERROR, elapsed=20.0, worker="a")
     assert grid.inside.shares.account("").new_s == 10.0
 
 
@@ -112,13 +112,13 @@ def test_a_late_error_counts_too() -> None:
     (task,) = grid.tasks(5, retries=1)
     grid.expect(a=[task])
     grid.leave("a", planned=False)
-    assert grid.end(task, outcome=Outcome.ERROR) == []
+    assert grid.end(task, outcome=AttemptOutcome.ERROR) == []
     assert grid.priority() == [task]
     # By its error the attempt has ended for good.
     assert grid.end(task) == []
     grid.pc("b")
     grid.expect(b=[task])
-    assert grid.end(task, outcome=Outcome.ERROR) == [task]
+    assert grid.end(task, outcome=AttemptOutcome.ERROR) == [task]
     assert grid.state(task) == State.FAILED
 
 
@@ -130,16 +130,16 @@ def test_a_task_that_waits_again_is_not_taken_for_the_one_that_was_withdrawn(ord
         grid.pc("a")
         grid.expect(a=[task])
         grid.leave("a", planned=False)
-        assert grid.end(task, outcome=Outcome.ERROR) == []
+        assert grid.end(task, outcome=AttemptOutcome.ERROR) == []
         assert grid.priority() == [task]
 
 
 # --- failures ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.TIMEOUT])
+@pytest.mark.parametrize("outcome", [AttemptOutcome.ERROR, AttemptOutcome.TIMEOUT])
 @pytest.mark.parametrize("retries", [0, 1, 3])
-def test_a_task_survives_as_many_errors_and_timeouts_as_it_has_retries(outcome: Outcome, retries: int) -> None:
+def test_a_task_survives_as_many_errors_and_timeouts_as_it_has_retries(outcome: AttemptOutcome, retries: int) -> None:
     grid = Grid()
     grid.pc("a")
     (task,) = grid.tasks(5, retries=retries)
@@ -150,7 +150,9 @@ def test_a_task_survives_as_many_errors_and_timeouts_as_it_has_retries(outcome: 
     assert grid.end(task, outcome=outcome) == [task]
     assert grid.state(task) == State.FAILED
     counters = grid.scheduler.counters
-    assert (counters.errors, counters.timeouts) == ((retries + 1, 0) if outcome == Outcome.ERROR else (0, retries + 1))
+    assert (counters.errors, counters.timeouts) == (
+        (retries + 1, 0) if outcome == AttemptOutcome.ERROR else (0, retries + 1)
+    )
 
 
 def test_a_task_that_crashed_three_times_is_given_up_whatever_its_retries() -> None:
@@ -159,7 +161,7 @@ def test_a_task_that_crashed_three_times_is_given_up_whatever_its_retries() -> N
     (task,) = grid.tasks(5, retries=100)
     for crash in (1, 2, 3):
         grid.expect(a=[task])
-        assert grid.end(task, outcome=Outcome.CRASH) == ([task] if crash == 3 else [])
+        assert grid.end(task, outcome=AttemptOutcome.CRASH) == ([task] if crash == 3 else [])
     assert grid.state(task) == State.FAILED
     assert grid.scheduler.counters.crashes == 3
 
@@ -168,7 +170,7 @@ def test_crashes_need_no_retries_and_use_none_up() -> None:
     grid = Grid()
     grid.pc("a")
     (task,) = grid.tasks(5, retries=1)
-    for outcome in (Outcome.CRASH, Outcome.ERROR, Outcome.CRASH):
+    for outcome in (AttemptOutcome.CRASH, AttemptOutcome.ERROR, AttemptOutcome.CRASH):
         grid.expect(a=[task])
         assert grid.end(task, outcome=outcome) == []
     grid.expect(a=[task])

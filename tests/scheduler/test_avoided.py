@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import InvariantBroken, Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, InvariantBroken, State
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, KINDS_LIMIT, LONGEST_REST_S, Avoided, Why
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
@@ -28,7 +28,7 @@ def full(slots: int = 1, queue_length: int = 0) -> tuple[Grid, int]:
 
 def lacks(grid: Grid, *tasks: int) -> None:
     """There is no room for tasks, and none of them has ended."""
-    assert grid.end(*tasks, outcome=Outcome.NO_ROOM, worker="full") == []
+    assert grid.end(*tasks, outcome=AttemptOutcome.NO_ROOM, worker="full") == []
 
 
 def rest_of(grid: Grid) -> float | None:
@@ -76,8 +76,8 @@ def test_work_of_other_kinds_goes_on_there() -> None:
     assert grid.state(task) == State.WAITING
 
 
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.ERROR])
-def test_after_a_task_for_which_there_was_room_the_next_rest_is_short(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [AttemptOutcome.DONE, AttemptOutcome.ERROR])
+def test_after_a_task_for_which_there_was_room_the_next_rest_is_short(outcome: AttemptOutcome) -> None:
     grid, task = full()
     grid.wait(FIRST_REST_S)
     grid.expect(full=[task])

@@ -9,12 +9,12 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers import separating
 from deskgrid.scheduler.handlers.separating import OWN_CATEGORIES
-from deskgrid.scheduler.model import InvariantBroken, Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, InvariantBroken, State
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.avoided import FIRST_REST_S, LONGEST_REST_S, Avoided, Person, Why
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.failures import BAG_WORKERS, STREAK, Failures, _FailureRecord
 from deskgrid.scheduler.state.timers import Timers
 from deskgrid.scheduler.views.explain import explain
@@ -29,7 +29,7 @@ def rests(grid: Grid, bag: int = 0) -> dict[str, float]:
     return {name: rest.until - grid.now for name, _, rest in grid.scheduler.resting_from(bag)}
 
 
-def fail(grid: Grid, task: int, outcome: Outcome = Outcome.ERROR) -> list[int]:
+def fail(grid: Grid, task: int, outcome: AttemptOutcome = AttemptOutcome.ERROR) -> list[int]:
     """A task fails where it runs; which tasks have ended by that."""
     return grid.end(task, outcome=outcome, worker=grid.inside.bound[task].slot.worker.name)
 
@@ -50,9 +50,9 @@ def beside(tasks: int, retries: int = 0, policy: Policy | None = None, **more: A
 
 
 @pytest.mark.parametrize("retries", [0, 1])
-@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.TIMEOUT])
+@pytest.mark.parametrize("outcome", [AttemptOutcome.ERROR, AttemptOutcome.TIMEOUT])
 @pytest.mark.parametrize("policy", [fcfs(), pgs(0), packing(), make_policy("longest")])
-def test_a_task_that_fails_is_tried_next_on_another_pc(policy: Policy, outcome: Outcome, retries: int) -> None:
+def test_a_task_that_fails_is_tried_next_on_another_pc(policy: Policy, outcome: AttemptOutcome, retries: int) -> None:
     grid, tasks = beside(1, retries, policy)
     (task,) = grid.tell_pass()["bad"]
     assert task in tasks
@@ -211,7 +211,7 @@ def test_checkpointable_tasks_have_one_more_try_too_wherever_that_is() -> None:
 # --- a bag rests from a PC -------------------------------------------------------------------------------------------
 
 
-def three_fail(grid: Grid, outcome: Outcome = Outcome.ERROR) -> None:
+def three_fail(grid: Grid, outcome: AttemptOutcome = AttemptOutcome.ERROR) -> None:
     """Three tasks fail on the bad PC."""
     for _ in range(STREAK):
         assert rests(grid) == {}
@@ -219,8 +219,8 @@ def three_fail(grid: Grid, outcome: Outcome = Outcome.ERROR) -> None:
         assert fail(grid, task, outcome) == []
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT])
-def test_after_three_in_a_row_a_pc_gets_nothing_of_a_bag_for_longer_and_longer(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [AttemptOutcome.ERROR, AttemptOutcome.CRASH, AttemptOutcome.TIMEOUT])
+def test_after_three_in_a_row_a_pc_gets_nothing_of_a_bag_for_longer_and_longer(outcome: AttemptOutcome) -> None:
     grid, _ = beside(30)
     three_fail(grid, outcome)
     rest = FIRST_REST_S
@@ -422,7 +422,7 @@ def test_that_no_process_starts_counts_against_no_task_and_keeps_one_persons_wor
     (task,) = grid.tasks(10.0, key=ANN)
     for rest in (FIRST_REST_S, 2 * FIRST_REST_S):
         grid.expect(pc=[task])
-        assert grid.end(task, outcome=Outcome.NO_START, worker="pc") == []
+        assert grid.end(task, outcome=AttemptOutcome.NO_START, worker="pc") == []
         kind, found = grid.scheduler.resting("pc") or (None, None)
         assert found
         assert (kind, found.why, found.lasts) == (Person("ann", ""), Why.NO_START, rest)
@@ -444,11 +444,11 @@ def test_a_pc_on_which_nothing_starts_for_two_people_is_put_in_quarantine() -> N
     grid.tell_pass()
     for task in tasks:
         assert grid.inside.quarantine.workers == {}
-        grid.end(task, outcome=Outcome.NO_START, worker="bad")
+        grid.end(task, outcome=AttemptOutcome.NO_START, worker="bad")
     assert set(grid.inside.quarantine.workers) == {"bad"}
 
 
-def holds(grid: Grid, task: int, outcome: Outcome = Outcome.NO_START) -> list[cmd.Hold]:
+def holds(grid: Grid, task: int, outcome: AttemptOutcome = AttemptOutcome.NO_START) -> list[cmd.Hold]:
     """What is to be held when a task ends so."""
     name = grid.inside.bound[task].slot.worker.name
     ended = [ev.EndedAttempt(grid.attempts[task], outcome, 0.0)]
@@ -508,7 +508,7 @@ def test_an_environment_in_which_nobody_answers_is_held_too() -> None:
 
 
 def test_of_a_pc_only_failures_in_a_row_count_and_only_the_last() -> None:
-    failures, bag = Failures(), Bag(1, a_category())
+    failures, bag = Failures(), ScheduledBag(1, a_category())
     assert failures.in_a_row(1, "a") == 0
     assert not failures.everywhere(bag, 9)
     for task in range(STREAK + 2):
@@ -533,7 +533,7 @@ def test_of_a_pc_only_failures_in_a_row_count_and_only_the_last() -> None:
 
 
 def test_a_bag_that_fails_everywhere_is_to_blame_until_a_task_of_it_is_done() -> None:
-    failures, bag = Failures(), Bag(1, a_category())
+    failures, bag = Failures(), ScheduledBag(1, a_category())
     for number in range(BAG_WORKERS + 1):
         assert failures.everywhere(bag, 9) == (number >= BAG_WORKERS)
         failures.note(bag, number, f"pc{number}", ())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, State
 from deskgrid.scheduler.placing.copying import AGAIN_S, LEAST_S, LOOKS, SOONER
 from deskgrid.scheduler.state.avoided import Person
 from deskgrid.scheduler.state.quarantine import Quarantined
@@ -154,7 +154,7 @@ def paced(slow: float, fast: float, done: int = ENOUGH) -> Tail:
         _, handed = grid.decide()
         for name, factor in (("slow", slow), ("fast", fast)):
             (task,) = handed[name]
-            ended = ev.EndedAttempt(grid.attempts[task], Outcome.DONE, factor * RUNTIME)
+            ended = ev.EndedAttempt(grid.attempts[task], AttemptOutcome.DONE, factor * RUNTIME)
             grid.tell(ev.AttemptsEnded(name, [ended]))
         assert first + 2 == grid._next
     return grid
@@ -164,7 +164,7 @@ def begin_on_slow(grid: Tail) -> int:
     """A task runs on the slow PC; the fast one is idle."""
     (task, other) = grid.tasks(RUNTIME, RUNTIME, copies=True)
     _, handed = grid.decide()
-    grid.tell(ev.AttemptsEnded("fast", [ev.EndedAttempt(grid.attempts[handed["fast"][0]], Outcome.DONE, 1.0)]))
+    grid.tell(ev.AttemptsEnded("fast", [ev.EndedAttempt(grid.attempts[handed["fast"][0]], AttemptOutcome.DONE, 1.0)]))
     return task + other - handed["fast"][0]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, State
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.queues.by_arrival import OldestFirst
 from deskgrid.scheduler.queues.waiting import WaitingQueue
@@ -90,7 +90,7 @@ def grid(policy: Policy, waiting: int, runtime: float, uptime: float = 1000.0) -
 def end_one(scheduler: Scheduler, now: float) -> None:
     """A task ends, and the slot takes what comes next."""
     slot = next(iter(scheduler.grid.slots.slots.values()))
-    ended = ev.EndedAttempt(slot.sent[0].attempt, Outcome.DONE, 10.0)
+    ended = ev.EndedAttempt(slot.sent[0].attempt, AttemptOutcome.DONE, 10.0)
     scheduler.handle(ev.AttemptsEnded(slot.worker.name, [ended]), now)
     scheduler.handle(ev.PassDue(), now)
     assert slot.sent

@@ -7,7 +7,7 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.forecast.look import Look
-from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, State
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.state.avoided import Person
@@ -99,7 +99,7 @@ def test_a_failed_task_does_not_wait_for_a_drained_worker() -> None:
     grid.expect(a=[task])
     grid.pc("b")
     grid.tell(ev.WorkerDrained("b", True))
-    grid.end(task, outcome=Outcome.ERROR)
+    grid.end(task, outcome=AttemptOutcome.ERROR)
     grid.expect(a=[task])
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deskgrid.scheduler.model import Outcome, UnknownPolicy
+from deskgrid.scheduler.model import AttemptOutcome, UnknownPolicy
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.builders import Grid, fcfs
 
@@ -57,7 +57,7 @@ def test_a_task_that_failed_goes_to_the_front_too() -> None:
     grid.pc("a")
     first, _ = grid.tasks(5, 5, retries=1)
     grid.expect(a=[first])
-    assert grid.end(first, outcome=Outcome.ERROR) == []
+    assert grid.end(first, outcome=AttemptOutcome.ERROR) == []
     grid.expect(a=[first])
 
 

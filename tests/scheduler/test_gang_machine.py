@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.need import Need, of_memory
 from deskgrid.scheduler.parallel.speedup import Amdahl
 from deskgrid.scheduler.policies import make_policy
@@ -409,25 +409,30 @@ class GangMachine(RuleBasedStateMachine):
         self.tell(ev.GangRefused(self.live[task][0], pause), lost=(task,))
 
     @precondition(lambda self: self.live)
-    @rule(data=st.data(), outcome=st.sampled_from([Outcome.DONE, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT]))
-    def end(self, data: st.DataObject, outcome: Outcome) -> None:
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from(
+            [AttemptOutcome.DONE, AttemptOutcome.ERROR, AttemptOutcome.CRASH, AttemptOutcome.TIMEOUT]
+        ),
+    )
+    def end(self, data: st.DataObject, outcome: AttemptOutcome) -> None:
         task = data.draw(st.sampled_from(sorted(self.live)))
         attempt, ranks = self.live[task]
         reporter = data.draw(st.sampled_from([worker for worker, _ in ranks]))
         event = ev.AttemptsEnded(reporter, [ev.EndedAttempt(attempt, outcome, 1.0)])
-        lost = () if outcome == Outcome.DONE else (task,)
-        if outcome == Outcome.DONE:
+        lost = () if outcome == AttemptOutcome.DONE else (task,)
+        if outcome == AttemptOutcome.DONE:
             del self.live[task]
         self._ends(task, outcome)
         commands = self.tell(event, gone=reporter, lost=lost)
         settled = [a for c in commands if isinstance(c, cmd.Settle) for a in c.attempts]
         assert settled == ([attempt] if task in self.ended else [])
 
-    def _ends(self, task: int, outcome: Outcome) -> None:
+    def _ends(self, task: int, outcome: AttemptOutcome) -> None:
         table = self.grid.tasks
-        if outcome == Outcome.DONE:
+        if outcome == AttemptOutcome.DONE:
             self.ended.add(task)
-        elif outcome == Outcome.CRASH:
+        elif outcome == AttemptOutcome.CRASH:
             self.crashed = task
             self.crashes[task] = self.crashes.get(task, 0) + 1
         elif table.errors(task) + 1 > 1:
@@ -439,7 +444,7 @@ class GangMachine(RuleBasedStateMachine):
         task = data.draw(st.sampled_from(sorted(self.singles)))
         attempt, worker = self.singles.pop(task)
         self.ended.add(task)
-        self.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(attempt, Outcome.DONE, 1.0)]))
+        self.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(attempt, AttemptOutcome.DONE, 1.0)]))
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
@@ -490,7 +495,9 @@ class GangMachine(RuleBasedStateMachine):
                 self.live.pop(task, None)
                 self.singles.pop(task, None)
                 self.ended.add(task)
-                self.watched.handle(ev.AttemptsEnded("p", [ev.EndedAttempt(attempt, Outcome.DONE, 1.0)]), self.now)
+                self.watched.handle(
+                    ev.AttemptsEnded("p", [ev.EndedAttempt(attempt, AttemptOutcome.DONE, 1.0)]), self.now
+                )
         assert self.ended == set(self.bags)
         assert not self.grid.gangs.running
         for site in self.grid.gangs.sites:

@@ -9,7 +9,7 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.invariants import check_gangs
-from deskgrid.scheduler.model import Attempt, IllegalEvent, InvariantBroken, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, IllegalEvent, InvariantBroken, State
 from deskgrid.scheduler.need import Need, of_memory
 from deskgrid.scheduler.parallel.base import Host, Keep, ParallelJob, ParallelView, Site, Start
 from deskgrid.scheduler.parallel.composed import default_policy
@@ -99,7 +99,9 @@ class Lab:
     def began(self, task: int) -> None:
         assert self.grid.tell(ev.GangBegan(self.grid.attempts[task])) == []
 
-    def end(self, task: int, outcome: Outcome = Outcome.DONE, worker: str = "a", elapsed: float = 1.0) -> list[Any]:
+    def end(
+        self, task: int, outcome: AttemptOutcome = AttemptOutcome.DONE, worker: str = "a", elapsed: float = 1.0
+    ) -> list[Any]:
         """A gang ends; what is told to whom."""
         ended = ev.EndedAttempt(self.grid.attempts[task], outcome, elapsed)
         return told(self.grid.tell(ev.AttemptsEnded(worker, [ended])))
@@ -270,7 +272,7 @@ def test_a_large_bag_becomes_jobs_a_few_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert queue.tasks == [tasks[0], tasks[2], tasks[3]]
     lab.pcs("a", slots=2)
     assert lab.starts() == {tasks[0]: "a a"}
-    assert lab.end(tasks[0], Outcome.ERROR) == []
+    assert lab.end(tasks[0], AttemptOutcome.ERROR) == []
     assert queue.tasks == [tasks[0], tasks[2], tasks[3], tasks[5]]
     lab.submit(*[10.0] * 2, bag=1, grows=True)
     lab.grid.cancel(*tasks)
@@ -562,9 +564,9 @@ def test_the_first_failure_ends_all_ranks_and_retries_are_of_the_whole() -> None
     (task,) = lab.submit(10, need=Need(3, 3), retries=1)
     lab.starts()
     lab.began(task)
-    assert lab.end(task, Outcome.ERROR, "b") == ["a", "c"]
+    assert lab.end(task, AttemptOutcome.ERROR, "b") == ["a", "c"]
     assert lab.starts() == {task: "a b c"}
-    assert lab.end(task, Outcome.TIMEOUT, "a") == ["b", "c", [task]]
+    assert lab.end(task, AttemptOutcome.TIMEOUT, "a") == ["b", "c", [task]]
     assert lab.grid.state(task) == State.FAILED
 
 
@@ -572,7 +574,11 @@ def test_the_third_crash_ends_it_also_if_all_were_on_one_pc() -> None:
     lab = Lab()
     lab.pcs("a", "b")
     (task,) = lab.submit(10)
-    assert [lab.starts() and lab.end(task, Outcome.CRASH, "b") for _ in range(3)] == [["a"], ["a"], ["a", [task]]]
+    assert [lab.starts() and lab.end(task, AttemptOutcome.CRASH, "b") for _ in range(3)] == [
+        ["a"],
+        ["a"],
+        ["a", [task]],
+    ]
     assert not lab.grid.inside.quarantine.workers, "all are of one person"
 
 
@@ -958,7 +964,7 @@ def test_a_gang_of_which_no_rank_comes_back_waits_when_the_hold_expires() -> Non
 def test_an_awaited_gang_may_end_or_be_cancelled() -> None:
     lab, task = restored()
     lab.pcs("a", holds=held(lab, task, a="1")["a"])
-    assert lab.end(task, Outcome.ERROR, "b") == ["a", [task]]
+    assert lab.end(task, AttemptOutcome.ERROR, "b") == ["a", [task]]
     lab, task = restored()
     lab.pcs("a", holds=held(lab, task, a="1")["a"])
     assert lab.end(task, worker="a") == [[task]]

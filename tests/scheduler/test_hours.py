@@ -5,7 +5,7 @@ import math
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Window, Windows
+from deskgrid.scheduler.model import PlannedWindow, Windows
 from deskgrid.scheduler.prediction.hours import (
     DAY,
     ENOUGH,
@@ -106,7 +106,7 @@ def test_pcs_that_leave_at_once_do_not_make_the_plan_of_a_new_one_worthless() ->
     for pc in range(100):
         for _ in range(pc % 3):
             known.add(f"pc{pc}", 8 * HOUR, 62, 0)
-    windows = Windows([Window(0, 8 * HOUR)])
+    windows = Windows([PlannedWindow(0, 8 * HOUR)])
     assert [*known.really("new", windows)] == [*windows]
     assert min(known.lengths("new", 8 * HOUR, 0)) == 62, "but it may leave as soon"
 
@@ -142,9 +142,9 @@ def test_what_is_kept_is_what_goes_on() -> None:
 
 
 def test_announced_windows_are_as_long_as_they_really_are() -> None:
-    windows = Windows([Window(100, 200), Window(300, 350)])
+    windows = Windows([PlannedWindow(100, 200), PlannedWindow(300, 350)])
     assert hours().really("a", windows) is windows
-    assert hours(one=(200, 70), two=(80, 70)).really("a", windows) == (Window(100, 170), Window(300, 370))
+    assert hours(one=(200, 70), two=(80, 70)).really("a", windows) == (PlannedWindow(100, 170), PlannedWindow(300, 370))
 
 
 def test_a_window_closes_after_now_and_as_announced_when_all_that_is_known_is_over() -> None:

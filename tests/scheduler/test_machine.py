@@ -17,7 +17,7 @@ from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.handlers.trust import FIRST_SLOTS, WIDER_S
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.placing.copying import SLOTS_A_COPY
 from deskgrid.scheduler.policies import Policy, make_policy, policy_names
 from deskgrid.scheduler.prediction.prediction_error import ENOUGH
@@ -43,7 +43,7 @@ COPIES = (True, False, True, False)
 PIECES = (None, None, None, 1.0)
 BAGS = st.integers(0, 3)
 LIMIT = 2
-FAILED = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.CRASH)
+FAILED = (AttemptOutcome.ERROR, AttemptOutcome.TIMEOUT, AttemptOutcome.CRASH)
 KEYS = (
     CategoryKey("ann"),
     CategoryKey("bob", 1, (), LIMIT, 1),
@@ -569,8 +569,8 @@ class GridMachine(RuleBasedStateMachine):
     # --- attempts ---------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.sent)
-    @rule(data=st.data(), outcomes=st.lists(st.sampled_from(Outcome), min_size=1, max_size=3), name=NAMES)
-    def answer(self, data: st.DataObject, outcomes: list[Outcome], name: str) -> None:
+    @rule(data=st.data(), outcomes=st.lists(st.sampled_from(AttemptOutcome), min_size=1, max_size=3), name=NAMES)
+    def answer(self, data: st.DataObject, outcomes: list[AttemptOutcome], name: str) -> None:
         """Any attempts ever made, the same twice perhaps, end in any way; whoever says so."""
         attempts = [self.some_attempt(data) for _ in outcomes]
         answers = list(zip(attempts, outcomes, strict=True))
@@ -582,8 +582,8 @@ class GridMachine(RuleBasedStateMachine):
             self._end(answers, name)
 
     @precondition(lambda self: self.owed)
-    @rule(data=st.data(), outcome=st.sampled_from(Outcome), stopped=st.booleans())
-    def answer_at_last(self, data: st.DataObject, outcome: Outcome, stopped: bool) -> None:
+    @rule(data=st.data(), outcome=st.sampled_from(AttemptOutcome), stopped=st.booleans())
+    def answer_at_last(self, data: st.DataObject, outcome: AttemptOutcome, stopped: bool) -> None:
         """A silent worker answers for what was taken back from it, or says that it has stopped."""
         name, attempt = data.draw(st.sampled_from(sorted(self.owed)))
         if stopped:
@@ -592,15 +592,15 @@ class GridMachine(RuleBasedStateMachine):
             self._end([(attempt, outcome)], name)
 
     @precondition(lambda self: any(known.at for known in self.known.values()))
-    @rule(data=st.data(), outcome=st.sampled_from(Outcome), late=st.sampled_from([0.0, 0.0, 3.0, 60.0]))
-    def end_running(self, data: st.DataObject, outcome: Outcome, late: float) -> None:
+    @rule(data=st.data(), outcome=st.sampled_from(AttemptOutcome), late=st.sampled_from([0.0, 0.0, 3.0, 60.0]))
+    def end_running(self, data: st.DataObject, outcome: AttemptOutcome, late: float) -> None:
         """What a worker has ends, at its time or late."""
         slots = [slot for slot in self.watched.scheduler.grid.slots.slots.values() if slot.sent or slot.copy]
         slot = data.draw(st.sampled_from(slots))
         self.now = max(self.now, slot.due + late)
         self._end([((slot.copy or slot.sent[0]).attempt, outcome)], slot.worker.name)
 
-    def _end(self, answers: list[tuple[Attempt, Outcome]], name: str) -> None:
+    def _end(self, answers: list[tuple[Attempt, AttemptOutcome]], name: str) -> None:
         self.stopped = set()
         self.open: set[Attempt] = set()
         settled = [attempt for attempt, outcome in answers if self._counts(attempt, outcome, name)]
@@ -624,31 +624,33 @@ class GridMachine(RuleBasedStateMachine):
         assert len(others) == bool(settled)
         self._recalls(list(recalls))
 
-    def _counts(self, attempt: Attempt, outcome: Outcome, reporter: str) -> bool:
+    def _counts(self, attempt: Attempt, outcome: AttemptOutcome, reporter: str) -> bool:
         """Whether the model's task ends by this answer."""
         known, owes = self.known.get(attempt.task), (reporter, attempt) in self.owed
         self.owed.pop((reporter, attempt), None)
         if known is None or not known.counts(attempt.number):
-            if owes and outcome != Outcome.CRASH:
+            if owes and outcome != AttemptOutcome.CRASH:
                 self._answers(reporter)
             return False
         if known.other == attempt.number:
             known.swap()
         worker = known.at or reporter
         numbers = (known.newest, known.other)
-        if outcome == Outcome.DONE and known.other_at is not None and known.other is not None:
+        if outcome == AttemptOutcome.DONE and known.other_at is not None and known.other is not None:
             self.stopped.add((known.other_at, Attempt(attempt.task, known.other)))
             known.other_at = None
-        goes_on = known.fail(counts=outcome == Outcome.PIECE)
-        self._answers(worker, well=outcome not in (Outcome.CRASH, Outcome.NO_ROOM, Outcome.NO_START))
+        goes_on = known.fail(counts=outcome == AttemptOutcome.PIECE)
+        self._answers(
+            worker, well=outcome not in (AttemptOutcome.CRASH, AttemptOutcome.NO_ROOM, AttemptOutcome.NO_START)
+        )
         owner, up = KEYS[known.bag].owner, set(self.up)
         broken = outcome in FAILED and self.health.failed(worker, known.bag, self._done_of(known.bag), up)
-        if outcome == Outcome.NO_START or (outcome == Outcome.CRASH and not broken):
+        if outcome == AttemptOutcome.NO_START or (outcome == AttemptOutcome.CRASH and not broken):
             self.health.fails(worker, owner, up, self.now)
         if goes_on:
             return False
         self.stopped |= self._owing(attempt.task, *numbers)
-        if outcome == Outcome.DONE:
+        if outcome == AttemptOutcome.DONE:
             known.ended = State.DONE
         elif outcome in FAILED:
             self._fails(known, attempt, outcome, worker)
@@ -657,9 +659,9 @@ class GridMachine(RuleBasedStateMachine):
             return False  # nobody answered that
         return known.ended is not None
 
-    def _fails(self, known: Known, attempt: Attempt, outcome: Outcome, worker: str) -> None:
+    def _fails(self, known: Known, attempt: Attempt, outcome: AttemptOutcome, worker: str) -> None:
         """An attempt failed: its task ends by that, or goes on, or either, as others of its bag do."""
-        if outcome == Outcome.CRASH:
+        if outcome == AttemptOutcome.CRASH:
             known.crashes.append(worker)
             failed, excused = len(known.crashes) >= CRASH_LIMIT, set(known.crashes) == {worker}
         else:
@@ -734,7 +736,7 @@ class GridMachine(RuleBasedStateMachine):
             ]
             if at_workers:
                 self.now += 1.0
-                self._end([(attempt, Outcome.DONE) for attempt in at_workers], "perfect")
+                self._end([(attempt, AttemptOutcome.DONE) for attempt in at_workers], "perfect")
         assert all(known.ended is not None for known in self.known.values())
         for bag in self.watched.scheduler.grid.tasks.bags.values():
             assert (bag.settled, bag.left_s) == (bag.total, 0.0)

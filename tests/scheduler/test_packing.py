@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import UpcomingWindows, Window, Windows
+from deskgrid.scheduler.model import PlannedWindow, UpcomingWindows, Windows
 from deskgrid.scheduler.policies.base import OpenSlot
 from deskgrid.scheduler.policies.packing import (
     INTERVAL_COST_S,
@@ -172,8 +172,8 @@ def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one()
     grid.tell(ev.UptimeRefreshed("c", 0, [(30, 5)]))
     assert list(grid.view.upcoming()) == [
         UpcomingWindows("b", 1, Windows()),
-        UpcomingWindows("a", 3, Windows([Window(20, 25)])),
-        UpcomingWindows("c", 1, Windows([Window(30, 35)])),
+        UpcomingWindows("a", 3, Windows([PlannedWindow(20, 25)])),
+        UpcomingWindows("c", 1, Windows([PlannedWindow(30, 35)])),
     ]
     grid.refresh("a", 0, windows=[(21, 5)])
     assert next(come for come in grid.view.upcoming() if come.worker == "a").slots == 3

@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import Outcome
+from deskgrid.scheduler.model import AttemptOutcome
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.policies.packing import LONG_PAUSE, SLOT_COST_S, TASKS
 from deskgrid.scheduler.policies.planning.planner import INTERVALS
@@ -219,7 +219,7 @@ def test_filling_windows_by_themselves_does_not_depend_on_how_many_tasks_wait(wa
     scheduler.handle(ev.TasksSubmitted(0, 0, waiting, [3 + number / 1e5 for number in range(waiting)]), 0.0)
     scheduler.handle(ev.PassDue(), 0.0)
     slot = scheduler.grid.slots.slots[0]
-    ended = ev.EndedAttempt(slot.sent[0].attempt, Outcome.DONE, slot.sent[0].runtime)
+    ended = ev.EndedAttempt(slot.sent[0].attempt, AttemptOutcome.DONE, slot.sent[0].runtime)
     scheduler.handle(ev.AttemptsEnded("pc0", [ended]), slot.due)
     assert cost(scheduler, lambda: scheduler.handle(ev.PassDue(), scheduler.now)) < 2_000
     assert slot.sent

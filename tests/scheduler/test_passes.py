@@ -7,7 +7,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.placing.placing import AHEAD_TASKS, POSTPONED_RUNS
 from deskgrid.scheduler.policies import Requirement, make_policy, policy_names
 from deskgrid.scheduler.queues import longest_first
@@ -57,7 +57,7 @@ def test_a_pass_hands_out_no_more_than_it_may_and_what_takes_the_place_of_others
     view = grid.view
     assert (view.slots_with_room(), view.longest_fit(Requirement())) == (0, -math.inf)
     assert (view.tightest(0.0, Requirement()), view.tightest_empty(0.0, Requirement())) == (None, None)
-    grid.end(*first[:20], outcome=Outcome.DONE)
+    grid.end(*first[:20], outcome=AttemptOutcome.DONE)
     assert len(grid.tell_pass(most=30)["pc0"]) == 50
     assert len(grid.tell_pass()["pc0"]) == AHEAD_TASKS - 80
     assert (grid.scheduler.unfinished, grid.scheduler.unsettled) == (False, False)

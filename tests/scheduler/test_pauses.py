@@ -4,7 +4,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.retrying import AT_ONCE, LEAST_PAUSE_S, MOST_PAUSE_S, pause_after
-from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, State
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from tests.scheduler.builders import Grid, pgs
 from tests.scheduler.test_views import explained
@@ -17,7 +17,7 @@ def erring(grid: Grid, times: int, retries: int = 1000) -> int:
         grid.now += pause_after(times, 1.0)
         grid.say_alive()
         assert grid.tell_pass() == {"a": [task]}
-        assert grid.end(task, outcome=Outcome.ERROR) == []
+        assert grid.end(task, outcome=AttemptOutcome.ERROR) == []
     return task
 
 
@@ -61,7 +61,7 @@ def test_the_last_error_ends_a_task_without_a_pause() -> None:
     grid.pc("a")
     task = erring(grid, AT_ONCE, retries=AT_ONCE)
     grid.expect(a=[task])
-    assert grid.end(task, outcome=Outcome.TIMEOUT) == [task]
+    assert grid.end(task, outcome=AttemptOutcome.TIMEOUT) == [task]
     assert grid.state(task) == State.FAILED
 
 
@@ -106,7 +106,7 @@ def test_a_task_whose_lost_attempt_erred_after_all_pauses_or_stays_barred(barred
     if barred:
         grid.tell(ev.BagGated(0, barred=True))
         grid.tell(ev.TasksRouted(spans_of([task])))
-    grid.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(attempt, Outcome.ERROR, 1.0)]))
+    grid.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(attempt, AttemptOutcome.ERROR, 1.0)]))
     assert grid.state(task) == (State.BARRED if barred else State.PAUSED)
 
 
@@ -118,7 +118,7 @@ def test_a_failed_task_may_wait_behind_what_another_worker_runs() -> None:
     grid.pc("b")
     (other,) = grid.tasks(10, bag=2)
     grid.expect(b=[other])
-    grid.end(task, outcome=Outcome.ERROR, elapsed=5.0, worker="a")
+    grid.end(task, outcome=AttemptOutcome.ERROR, elapsed=5.0, worker="a")
     assert grid.state(task) == State.PAUSED
     grid.expect()
     assert grid.state(task) == State.QUEUED

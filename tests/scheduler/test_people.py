@@ -8,7 +8,7 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.handlers.answers import RESTART_S
-from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.placing.turns import CATEGORIES, LOOK_S
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.shares import HALF_LIFE_S, LEAD_S, decayed
@@ -155,7 +155,7 @@ def test_errors_and_crashes_are_charged_and_departures_and_losses_are_not() -> N
     grid = Grid(packing())
     done, error, crash, gone, lost = grid.tasks(10, 9, 8, 7, 6, bag=1, key=ANN, retries=0)
     grid.pc("a")
-    for task, outcome in ((done, Outcome.DONE), (error, Outcome.ERROR), (crash, Outcome.CRASH)):
+    for task, outcome in ((done, AttemptOutcome.DONE), (error, AttemptOutcome.ERROR), (crash, AttemptOutcome.CRASH)):
         grid.expect(a=[task])
         grid.end(task, outcome=outcome, elapsed=5.0, worker="a")
     account = grid.inside.shares.accounts["ann"]
@@ -298,7 +298,7 @@ def test_what_comes_back_to_a_paused_bag_is_barred_and_can_be_cancelled() -> Non
     grid.pc("a", slots=2)
     grid.expect(a=[tasks[0]], a_1=[tasks[1]])
     gate(grid, 1, True, tasks)
-    grid.end(tasks[0], outcome=Outcome.ERROR)
+    grid.end(tasks[0], outcome=AttemptOutcome.ERROR)
     grid.leave("a")
     assert [grid.state(task) for task in tasks] == [State.BARRED] * 3
     assert grid.cancel(*tasks[:2]) == {}
@@ -423,7 +423,7 @@ def test_cancelled_tasks_keep_their_licences_until_their_worker_has_answered_for
     if how == "handed back":
         grid.tell(ev.AttemptsReturned("a", [attempts[1]]))
     elif how == "answered":
-        grid.tell(ev.AttemptsEnded("a", [ev.EndedAttempt(attempts[1], Outcome.DONE, 1.0)]))
+        grid.tell(ev.AttemptsEnded("a", [ev.EndedAttempt(attempts[1], AttemptOutcome.DONE, 1.0)]))
     else:
         grid.leave("a", planned=False)
     assert grid.inside.categories.licences.free("m") == 2

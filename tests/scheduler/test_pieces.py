@@ -8,7 +8,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
@@ -36,7 +36,7 @@ def kept(grid: Grid, task: int, fraction: float | None, elapsed: float, reserve_
 
 def piece_over(grid: Grid, task: int, elapsed: float, worker: str = "a") -> list[cmd.Command]:
     """A task ends its piece."""
-    return grid.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(grid.attempts[task], Outcome.PIECE, elapsed)]))
+    return grid.tell(ev.AttemptsEnded(worker, [ev.EndedAttempt(grid.attempts[task], AttemptOutcome.PIECE, elapsed)]))
 
 
 def left_s(grid: Grid, task: int) -> float:

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskgrid.scheduler.fitting import fits
-from deskgrid.scheduler.model import ANNOUNCED, OPEN_ENDED, WEEK_S, HabitualWindows, UpcomingWindows, Window, Windows
+from deskgrid.scheduler.model import (
+    ANNOUNCED,
+    OPEN_ENDED,
+    WEEK_S,
+    HabitualWindows,
+    PlannedWindow,
+    UpcomingWindows,
+    Windows,
+)
 from deskgrid.scheduler.policies.planning import planner as planner_module
 from deskgrid.scheduler.policies.planning.planner import (
     INTERVALS,
@@ -32,7 +40,7 @@ A, B = ("a", 0), ("b", 0)
 
 def known(
     current: dict[SlotKey, Interval] | None = None,
-    announced: dict[SlotKey, list[Window]] | None = None,
+    announced: dict[SlotKey, list[PlannedWindow]] | None = None,
     now: float = 0.0,
     reserve: float = 0.0,
 ) -> KnownWindows:
@@ -75,45 +83,45 @@ def check_plan(plan: Plan, intervals: list[Interval], runtimes: list[float]) -> 
 
 
 def test_rooms_are_what_is_left_of_open_windows_and_those_announced_by_their_start() -> None:
-    view = known({A: Interval(3, 10, A)}, {A: [Window(12, 20)], B: [Window(5, 9)]}, now=3)
+    view = known({A: Interval(3, 10, A)}, {A: [PlannedWindow(12, 20)], B: [PlannedWindow(5, 9)]}, now=3)
     assert rooms_of(view) == [Interval(3, 10, A), Interval(5, 9, B), Interval(12, 20, A)]
     assert rooms_of(known()) == []
 
 
 def test_a_room_that_holds_not_even_the_shortest_task_is_none() -> None:
-    view = known({A: Interval(3, 10, A)}, {A: [Window(12, 18)], B: [Window(5, 13)]}, now=3)
+    view = known({A: Interval(3, 10, A)}, {A: [PlannedWindow(12, 18)], B: [PlannedWindow(5, 13)]}, now=3)
     assert rooms_of(view, least=6) == [Interval(3, 10, A), Interval(5, 13, B)]
     assert rooms_of(view, least=7) == [Interval(5, 13, B)]
     assert rooms_of(view, least=8) == []
 
 
 def test_something_is_kept_free_in_each_announced_window_and_is_off_the_open_one_already() -> None:
-    view = known({A: Interval(0, 9, A)}, {A: [Window(10, 15)], B: [Window(5, 14)]}, reserve=1)
+    view = known({A: Interval(0, 9, A)}, {A: [PlannedWindow(10, 15)], B: [PlannedWindow(5, 14)]}, reserve=1)
     assert rooms_of(view) == [Interval(0, 9, A), Interval(5, 13, B), Interval(10, 14, A)]
 
 
 def test_a_window_that_should_have_opened_is_a_room_from_now_on() -> None:
-    assert rooms_of(known({}, {A: [Window(5, 20)]}, now=8)) == [Interval(8, 20, A)]
-    assert rooms_of(known({}, {A: [Window(5, 8)]}, now=8)) == []
+    assert rooms_of(known({}, {A: [PlannedWindow(5, 20)]}, now=8)) == [Interval(8, 20, A)]
+    assert rooms_of(known({}, {A: [PlannedWindow(5, 8)]}, now=8)) == []
 
 
 def test_windows_that_overlap_are_not_used_twice() -> None:
-    view = known({A: Interval(0, 9, A)}, {A: [Window(5, 20), Window(15, 30)]}, reserve=1)
+    view = known({A: Interval(0, 9, A)}, {A: [PlannedWindow(5, 20), PlannedWindow(15, 30)]}, reserve=1)
     assert rooms_of(view)[:3] == [Interval(0, 9, A), Interval(10, 19, A), Interval(20, 29, A)]
 
 
 def test_a_window_within_the_one_before_is_no_room() -> None:
-    view = known({A: Interval(0, 30, A)}, {A: [Window(5, 20), Window(40, 45)]})
+    view = known({A: Interval(0, 30, A)}, {A: [PlannedWindow(5, 20), PlannedWindow(40, 45)]})
     assert rooms_of(view)[:2] == [Interval(0, 30, A), Interval(40, 45, A)]
 
 
 def test_a_window_after_one_within_another_starts_where_both_have_closed() -> None:
-    view = known({}, {A: [Window(5, 30), Window(10, 20), Window(25, 40)]})
+    view = known({}, {A: [PlannedWindow(5, 30), PlannedWindow(10, 20), PlannedWindow(25, 40)]})
     assert rooms_of(view)[:2] == [Interval(5, 30, A), Interval(30, 40, A)]
 
 
 def test_announced_windows_are_expected_again_every_week() -> None:
-    view = known({}, {A: [Window(0, 10), Window(12, 20)]}, reserve=1)
+    view = known({}, {A: [PlannedWindow(0, 10), PlannedWindow(12, 20)]}, reserve=1)
     weeks = [Interval(week * WEEK_S, week * WEEK_S + 9, A) for week in range(8)]
     assert rooms_of(view, least=8, until=OPEN_ENDED) == weeks
     assert rooms_of(view, until=OPEN_ENDED)[1::2] == [
@@ -123,22 +131,27 @@ def test_announced_windows_are_expected_again_every_week() -> None:
 
 
 def test_of_more_windows_than_can_be_announced_the_last_two_go_on() -> None:
-    windows = [Window(start, start + 4) for start in range(0, 10 * ANNOUNCED, 10)]
-    many = islice(known({}, {A: [*windows[:-1], Window(639, 645)]}, reserve=1).intervals(0.0), ANNOUNCED - 1, 66)
+    windows = [PlannedWindow(start, start + 4) for start in range(0, 10 * ANNOUNCED, 10)]
+    many = islice(known({}, {A: [*windows[:-1], PlannedWindow(639, 645)]}, reserve=1).intervals(0.0), ANNOUNCED - 1, 66)
     assert list(many) == [Interval(639, 644, A), Interval(658, 663, A), Interval(677, 682, A)]
 
 
 def test_of_windows_that_come_again_too_short_none_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "beyond", lambda known, period_s: pytest.fail("there is none"))
-    long, short = Window(0, 50), [Window(start, start + 4) for start in range(60, 60 + 10 * ANNOUNCED, 10)]
+    long, short = (
+        PlannedWindow(0, 50),
+        [PlannedWindow(start, start + 4) for start in range(60, 60 + 10 * ANNOUNCED, 10)],
+    )
     assert rooms_of(known({}, {A: [long, *short]}), least=10.0) == [Interval(0, 50, A)]
-    touching = [Window(start, start + 12) for start in range(0, 10 * ANNOUNCED, 10)]
+    touching = [PlannedWindow(start, start + 12) for start in range(0, 10 * ANNOUNCED, 10)]
     assert len(rooms_of(known({}, {A: touching}), least=11.0)) == 1
     assert rooms_of(known({}, {A: []})) == []
 
 
 def test_no_more_windows_are_expected_than_a_search_can_look_at() -> None:
-    view = KnownWindows(0.0, {}, [UpcomingWindows("a", 1, HabitualWindows([Window(0, 5), Window(6, 11)]))], 0.0)
+    view = KnownWindows(
+        0.0, {}, [UpcomingWindows("a", 1, HabitualWindows([PlannedWindow(0, 5), PlannedWindow(6, 11)]))], 0.0
+    )
     assert sum(1 for _ in view.intervals(0.0)) == MOST
 
 
@@ -150,7 +163,7 @@ def test_windows_of_a_worker_with_many_slots_are_looked_at_once(monkeypatch: pyt
         return fits(least, seconds)
 
     monkeypatch.setattr(planner_module, "fits", noted)
-    windows = Windows([Window(0, 5), Window(10, 30)])
+    windows = Windows([PlannedWindow(0, 5), PlannedWindow(10, 30)])
     view = KnownWindows(0.0, {("a", 1): Interval(0, 8, ("a", 1))}, [UpcomingWindows("a", 1000, windows)], 0.0)
     found = list(islice(view.intervals(7.0), 1001))
     assert found == [Interval(0, 8, ("a", 1)), *[Interval(10, 30, ("a", slot)) for slot in range(1000)]]
@@ -158,12 +171,14 @@ def test_windows_of_a_worker_with_many_slots_are_looked_at_once(monkeypatch: pyt
 
 
 def test_windows_by_habit_go_on_as_they_began() -> None:
-    view = KnownWindows(0.0, {}, [UpcomingWindows("a", 1, HabitualWindows([Window(5, 10), Window(12, 17)]))], 0.0)
+    view = KnownWindows(
+        0.0, {}, [UpcomingWindows("a", 1, HabitualWindows([PlannedWindow(5, 10), PlannedWindow(12, 17)]))], 0.0
+    )
     assert rooms_of(view)[:4] == [Interval(5 + 7 * n, 10 + 7 * n, A) for n in range(4)]
 
 
 def test_a_window_without_end_does_not_come_again() -> None:
-    assert rooms_of(known({}, {A: [Window(5, 10), Window(12, OPEN_ENDED)]})) == [
+    assert rooms_of(known({}, {A: [PlannedWindow(5, 10), PlannedWindow(12, OPEN_ENDED)]})) == [
         Interval(5, 10, A),
         Interval(12, OPEN_ENDED, A),
     ]
@@ -456,7 +471,7 @@ def test_a_new_plan_is_made_when_the_old_one_no_longer_holds() -> None:
 
 
 def test_the_cost_of_a_look_is_the_rooms_it_took() -> None:
-    habit = HabitualWindows([Window(0, 9), Window(10, 19)])
+    habit = HabitualWindows([PlannedWindow(0, 9), PlannedWindow(10, 19)])
     view = KnownWindows(0.0, {}, [UpcomingWindows("a", 1, habit), UpcomingWindows("b", 1, habit)], 0.0)
     planner = Planner()
     assert planner.look(view, [8.0] * 50) == 50

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.model import Outcome
+from deskgrid.scheduler.model import AttemptOutcome
 from deskgrid.scheduler.prediction.prediction_error import ENOUGH, REMEMBERED, PredictionError, outlived, ratios
 from tests.scheduler.builders import Grid
 
@@ -114,8 +114,8 @@ def test_an_attempt_that_is_done_counts_with_what_it_took(grid: Grid) -> None:
     assert heard(grid) == [42.0 / 30.0]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.TIMEOUT, Outcome.CRASH])
-def test_an_attempt_that_failed_says_nothing_of_its_runtime(grid: Grid, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [AttemptOutcome.ERROR, AttemptOutcome.TIMEOUT, AttemptOutcome.CRASH])
+def test_an_attempt_that_failed_says_nothing_of_its_runtime(grid: Grid, outcome: AttemptOutcome) -> None:
     grid.end(0, elapsed=42.0, outcome=outcome)
     assert heard(grid) == []
 

@@ -7,7 +7,7 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
-from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.model import AttemptOutcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.failures import BAG_WORKERS, STREAK
@@ -29,7 +29,7 @@ def of_two(grid: Grid, count: int, runtime: float = 5.0) -> list[int]:
 
 def crash(grid: Grid, task: int) -> list[int]:
     """The newest attempt of ``task`` crashes; which tasks have ended by that."""
-    commands = grid.tell(ev.AttemptsEnded("?", [ev.EndedAttempt(grid.attempts[task], Outcome.CRASH, 0.1)]))
+    commands = grid.tell(ev.AttemptsEnded("?", [ev.EndedAttempt(grid.attempts[task], AttemptOutcome.CRASH, 0.1)]))
     return [attempt.task for command in commands if isinstance(command, cmd.Settle) for attempt in command.attempts]
 
 
@@ -127,15 +127,15 @@ def test_a_task_that_crashes_elsewhere_as_well_is_given_up() -> None:
     assert grid.state(task) == State.FAILED
 
 
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.ERROR, Outcome.TIMEOUT])
-def test_whatever_is_no_crash_shows_that_a_worker_works(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [AttemptOutcome.DONE, AttemptOutcome.ERROR, AttemptOutcome.TIMEOUT])
+def test_whatever_is_no_crash_shows_that_a_worker_works(outcome: AttemptOutcome) -> None:
     grid = Grid()
     keep_busy(grid)
     grid.pc("pc")
     for place in range(2 * STREAK):
         grid.tasks(5.0, bag=1 + place, key=(ANN, BOB)[place % 2])
         (task,) = grid.tell_pass()["pc"]
-        grid.answer([grid.attempts[task]], Outcome.CRASH if place % STREAK else outcome)
+        grid.answer([grid.attempts[task]], AttemptOutcome.CRASH if place % STREAK else outcome)
         grid.cancel(task)
     assert in_quarantine(grid) == {}
 
@@ -205,7 +205,7 @@ def test_work_that_waits_at_a_broken_worker_is_taken_back() -> None:
     first, second, ahead, queued = grid.tasks(0.1, 0.1, 0.1, 50.0, bag=1)
     grid.expect(bad=[first, second, ahead])
     assert grid.queues()["bad"] == [queued]
-    commands = grid.tell(ev.AttemptsEnded("bad", [ev.EndedAttempt(grid.attempts[first], Outcome.CRASH, 0.1)]))
+    commands = grid.tell(ev.AttemptsEnded("bad", [ev.EndedAttempt(grid.attempts[first], AttemptOutcome.CRASH, 0.1)]))
     assert commands == [cmd.Recall("bad", [grid.attempts[ahead]])]
     assert "bad" not in grid.queues()
     assert grid.state(queued) == State.WAITING
@@ -312,7 +312,7 @@ def test_a_crash_that_comes_late_counts_for_the_worker_that_tells_of_it() -> Non
     grid.pc("good")
     grid.leave("bad", planned=False)
     for task in tasks:
-        grid.tell(ev.AttemptsEnded("bad", [ev.EndedAttempt(grid.attempts[task], Outcome.CRASH, 0.1)]))
+        grid.tell(ev.AttemptsEnded("bad", [ev.EndedAttempt(grid.attempts[task], AttemptOutcome.CRASH, 0.1)]))
     assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.wait(LONGEST_QUARANTINE_S)
     assert "bad" not in grid.tell_pass()

@@ -4,7 +4,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.metrics import Counters
-from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.prediction.prediction_error import OUTLIVED
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.failures import STREAK
@@ -51,7 +51,7 @@ def test_what_is_known_of_a_task() -> None:
     task, _ = grid.tasks(5, 6, retries=1)
     grid.tell_pass()
     crashed = grid.running("a")
-    grid.end(crashed, outcome=Outcome.CRASH, worker="a")
+    grid.end(crashed, outcome=AttemptOutcome.CRASH, worker="a")
     scheduler = grid.scheduler
     assert (scheduler.state(task), scheduler.runtime(task)) == (State.WAITING, 5)
     assert list(scheduler.runtimes(task, 2)) == [5, 6]
@@ -73,7 +73,7 @@ def test_who_is_in_quarantine_and_who_owes_an_answer() -> None:
         grid.tasks(5, bag=number, key=CategoryKey(f"person {number}"))
     for _ in range(STREAK):
         grid.tell_pass()
-        grid.end(grid.running("a"), outcome=Outcome.CRASH, worker="a")
+        grid.end(grid.running("a"), outcome=AttemptOutcome.CRASH, worker="a")
     found = grid.scheduler.quarantined("a")
     assert found
     assert found.failures == STREAK

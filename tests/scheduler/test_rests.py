@@ -5,7 +5,7 @@ import math
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import InvariantBroken, Outcome
+from deskgrid.scheduler.model import AttemptOutcome, InvariantBroken
 from deskgrid.scheduler.need import Need
 from deskgrid.scheduler.state.failures import BAG_WORKERS
 from deskgrid.scheduler.state.rests import FIRST_REST_S, LONGEST_REST_S, SILENT_REST_S
@@ -101,7 +101,7 @@ def test_after_a_rest_one_gang_is_tried_and_one_that_is_done_makes_good() -> Non
     assert lab.starts() == {}
     lab.grid.wait(FIRST_REST_S)
     assert lab.starts() == {first: "a"}
-    lab.end(first, Outcome.ERROR)
+    lab.end(first, AttemptOutcome.ERROR)
     assert lab.starts() == {second: "a"}
     lab.end(second)
     rest = lab.submit(10, 10, need=ONE)

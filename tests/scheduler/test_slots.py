@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from deskgrid.scheduler.model import OPEN_ENDED, Window, Windows
+from deskgrid.scheduler.model import OPEN_ENDED, PlannedWindow, Windows
 from deskgrid.scheduler.state.slot_index import SlotIndex
 from deskgrid.scheduler.state.slots import LiveAttempt, Slot, SlotTable, Worker, announced
 
@@ -135,10 +135,10 @@ def test_a_slot_whose_time_stands_still_may_be_the_tightest() -> None:
 def test_announced_windows_come_in_order_and_none_lies_in_another() -> None:
     given = [(300.0, 10.0), (0.0, 20.0), (5.0, 5.0), (15.0, 25.0), (40.0, 5.0), (60.0, 0.0)]
     assert announced(given, 1000.0) == Windows(
-        [Window(1000, 1020), Window(1020, 1040), Window(1040, 1045), Window(1300, 1310)]
+        [PlannedWindow(1000, 1020), PlannedWindow(1020, 1040), PlannedWindow(1040, 1045), PlannedWindow(1300, 1310)]
     )
     assert announced([], 1000.0) == Windows()
 
 
 def test_an_announced_window_behind_one_without_end_is_none() -> None:
-    assert announced([(5.0, OPEN_ENDED), (900.0, 9.0)], 1.0) == Windows([Window(6, OPEN_ENDED)])
+    assert announced([(5.0, OPEN_ENDED), (900.0, 9.0)], 1.0) == Windows([PlannedWindow(6, OPEN_ENDED)])

@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.state.tasks import TaskTable
 from tests.scheduler.builders import Grid, a_category, packing, pgs
 from tests.scheduler.conftest import WatchedStates
@@ -80,7 +80,7 @@ def test_what_has_ended_stays_as_it_is() -> None:
     grid.expect(a=[done])
     grid.end(done)
     grid.expect(a=[failed])
-    grid.end(failed, outcome=Outcome.ERROR)
+    grid.end(failed, outcome=AttemptOutcome.ERROR)
     assert grid.cancel(done, failed, cancelled, cancelled) == {}
     assert [grid.state(task) for task in (done, failed, cancelled)] == [State.DONE, State.FAILED, State.CANCELLED]
     assert grid.scheduler.counters.cancelled == 1

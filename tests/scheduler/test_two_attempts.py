@@ -7,7 +7,7 @@ import pytest
 
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import Attempt, AttemptOutcome, IllegalEvent, State
 from deskgrid.scheduler.placing.copying import AGAIN_S
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from tests.scheduler.tails import DUE_S, RUNTIME, Tail, copied, stop
@@ -40,14 +40,14 @@ def test_several_originals_end_together_and_their_copies_are_stopped() -> None:
     grid.pc("b", slots=20)
     grid.wait(DUE_S)
     assert grid.decide() == ({}, {"b": [0, 1]})
-    ended = [ev.EndedAttempt(attempt, Outcome.DONE, 1.0) for attempt in originals.values()]
+    ended = [ev.EndedAttempt(attempt, AttemptOutcome.DONE, 1.0) for attempt in originals.values()]
     commands = grid.tell(ev.AttemptsEnded("a", ended))
     assert commands[:-1] == [stop("b", grid.attempts[0]), stop("b", grid.attempts[1])]
     assert not grid.inside.copies
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT])
-def test_a_copy_that_fails_leaves_the_original_which_gets_no_other_copy(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [AttemptOutcome.ERROR, AttemptOutcome.CRASH, AttemptOutcome.TIMEOUT])
+def test_a_copy_that_fails_leaves_the_original_which_gets_no_other_copy(outcome: AttemptOutcome) -> None:
     grid, original, copy = copied()
     assert grid.ends(copy, outcome) == []
     assert grid.state(0) == State.SENT
@@ -58,8 +58,8 @@ def test_a_copy_that_fails_leaves_the_original_which_gets_no_other_copy(outcome:
     assert grid.ends(original) == [cmd.Settle([original])]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT])
-def test_an_original_that_fails_leaves_the_copy_alone_and_the_failure_does_not_count(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [AttemptOutcome.ERROR, AttemptOutcome.CRASH, AttemptOutcome.TIMEOUT])
+def test_an_original_that_fails_leaves_the_copy_alone_and_the_failure_does_not_count(outcome: AttemptOutcome) -> None:
     grid, original, copy = copied()
     assert grid.ends(original, outcome) == []
     assert (grid.state(0), grid.inside.bound[0].slot.worker.name) == (State.SENT, "b")
@@ -68,7 +68,7 @@ def test_an_original_that_fails_leaves_the_copy_alone_and_the_failure_does_not_c
     grid.refresh("b", 1e6)
     grid.wait(DUE_S)
     assert grid.decide() == ({}, {})
-    assert grid.ends(copy, Outcome.ERROR) == [cmd.Settle([copy])]
+    assert grid.ends(copy, AttemptOutcome.ERROR) == [cmd.Settle([copy])]
     assert grid.state(0) == State.FAILED
 
 
@@ -96,7 +96,7 @@ def test_the_original_goes_on_when_the_worker_of_the_copy_goes(planned: bool) ->
 def test_the_answer_of_a_lost_copy_that_failed_changes_nothing() -> None:
     grid, original, copy = copied()
     grid.leave("b", planned=False)
-    assert grid.ends(copy, Outcome.ERROR, worker="b") == []
+    assert grid.ends(copy, AttemptOutcome.ERROR, worker="b") == []
     assert not grid.inside.copies
     assert grid.ends(original) == [cmd.Settle([original])]
 
@@ -128,7 +128,7 @@ def test_an_original_that_fails_after_both_were_lost_is_tried_again() -> None:
     grid, original, copy = copied(retries=1)
     grid.leave("a", planned=False)
     grid.leave("b", planned=False)
-    assert grid.ends(original, Outcome.ERROR, worker="a") == []
+    assert grid.ends(original, AttemptOutcome.ERROR, worker="a") == []
     assert grid.state(0) == State.WAITING
     assert grid.ends(copy, worker="b") == []
 

@@ -10,7 +10,7 @@ import pytest
 from deskgrid.scheduler import commands as cmd
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import Outcome, State, Window
+from deskgrid.scheduler.model import AttemptOutcome, PlannedWindow, State
 from deskgrid.scheduler.need import SINGLE, Need, of_memory
 from deskgrid.scheduler.views import explain as explanations
 from deskgrid.scheduler.views import snapshot
@@ -120,7 +120,7 @@ def test_a_snapshot_counts_bags_and_queues() -> None:
     failed, running, cancelled, _ = grid.tasks(3, 4, 6, 7, bag=2)
     grid.cancel(cancelled)
     grid.expect(a=[failed])
-    grid.end(failed, outcome=Outcome.ERROR)
+    grid.end(failed, outcome=AttemptOutcome.ERROR)
     grid.expect(a=[running])
     grid.tasks(80, bag=3)
     assert queues_view(grid.inside) == QueuesView(2, 0, 80)
@@ -263,7 +263,7 @@ def test_only_windows_of_pcs_that_have_what_tasks_need_count() -> None:
     assert longest(grid.now, SINGLE, {"plain"}) == 80
     assert longest(grid.now, Need(labels=frozenset({"fpga"}))) == 0
     assert grid.scheduler.best_window(grid.now, much) == (60, 1.0)
-    grid.refresh("never seen", 0, windows=[Window(200, 70)])
+    grid.refresh("never seen", 0, windows=[PlannedWindow(200, 70)])
     assert longest(grid.now, much) == 70, "it may have what they need"
 
 

@@ -6,8 +6,8 @@ import math
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Window, Windows
-from deskgrid.scheduler.state.bags import Bag, TaskBatch
+from deskgrid.scheduler.model import PlannedWindow, Windows
+from deskgrid.scheduler.state.bags import ScheduledBag, TaskBatch
 from deskgrid.scheduler.state.slots import Away, Slot, Worker
 from tests.scheduler.builders import Grid, pgs
 
@@ -78,15 +78,15 @@ def test_announced_windows_are_kept_while_a_worker_is_up_and_while_it_is_away() 
     grid.wait(100)
     grid.pc("a", 10, windows=[(20, 5)])
     worker = grid.inside.slots.workers["a"]
-    assert worker.windows == (Window(120, 125),)
+    assert worker.windows == (PlannedWindow(120, 125),)
     grid.refresh("a", 10, windows=[(30, 6)])
-    assert worker.windows == (Window(130, 136),)
+    assert worker.windows == (PlannedWindow(130, 136),)
     assert worker.windows[0].lasts == 6
     assert grid.inside.away == {}
     grid.tell(ev.WorkerLeft("a", planned=True, windows=[(40, 7)]))
-    assert grid.inside.away == {"a": Away(Windows([Window(140, 147)]))}
+    assert grid.inside.away == {"a": Away(Windows([PlannedWindow(140, 147)]))}
     grid.refresh("a", 0, windows=[(50, 8)])
-    assert grid.inside.away == {"a": Away(Windows([Window(150, 158)]))}
+    assert grid.inside.away == {"a": Away(Windows([PlannedWindow(150, 158)]))}
     grid.pc("a", 10)
     assert grid.inside.away == {}
 
@@ -95,7 +95,7 @@ def test_a_worker_that_vanished_is_expected_back_as_it_had_announced() -> None:
     grid = Grid()
     grid.pc("a", 10, windows=[(20, 5)])
     grid.leave("a", planned=False)
-    assert grid.inside.away == {"a": Away(Windows([Window(20, 25)]))}
+    assert grid.inside.away == {"a": Away(Windows([PlannedWindow(20, 25)]))}
     grid.tell(ev.WorkerForgotten("a"))
     assert grid.inside.away == {}
     grid.tell(ev.WorkerForgotten("a"))
@@ -106,7 +106,7 @@ def test_a_worker_without_an_open_window_may_leave_and_be_lost() -> None:
     grid.leave("a", planned=False)
     assert grid.inside.away == {}
     grid.tell(ev.WorkerLeft("a", planned=True, windows=[(20, 5)]))
-    assert grid.inside.away == {"a": Away(Windows([Window(20, 25)]))}
+    assert grid.inside.away == {"a": Away(Windows([PlannedWindow(20, 25)]))}
     counters = grid.scheduler.counters
     assert (counters.departures, counters.losses) == (0, 0)
 
@@ -169,7 +169,7 @@ def test_work_that_a_worker_comes_back_with_is_not_counted_twice() -> None:
     assert (counters.window_s, counters.busy_s) == (60, 50)
 
 
-def expected(grid: Grid) -> list[tuple[str, int, list[Window]]]:
+def expected(grid: Grid) -> list[tuple[str, int, list[PlannedWindow]]]:
     """What policies are told of windows to come."""
     return [(coming.worker, coming.slots, list(coming.windows)) for coming in grid.view.upcoming()]
 
@@ -183,13 +183,13 @@ def test_a_worker_that_announces_nothing_is_expected_to_go_on_as_it_did_once_it_
     assert expected(grid) == [("a", 2, [])], "nor whether it will be back"
     grid.wait(5)
     grid.pc("a", 20, slots=2)
-    assert expected(grid) == [("a", 2, [Window(40, 60), Window(65, 85)])]
+    assert expected(grid) == [("a", 2, [PlannedWindow(40, 60), PlannedWindow(65, 85)])]
     grid.wait(20)
     grid.tell(ev.WorkerLeft("a", planned=True))
-    assert expected(grid) == [("a", 2, [Window(40, 60), Window(65, 85)])]
+    assert expected(grid) == [("a", 2, [PlannedWindow(40, 60), PlannedWindow(65, 85)])]
     grid.wait(10)
     grid.tell(ev.PassDue())
-    assert expected(grid) == [("a", 2, [Window(45, 65), Window(70, 90)])], "it is late"
+    assert expected(grid) == [("a", 2, [PlannedWindow(45, 65), PlannedWindow(70, 90)])], "it is late"
 
 
 @pytest.mark.parametrize("left", [ev.WorkerLeft("a", planned=False), ev.WorkerLeft("a", planned=True, early=True)])
@@ -210,7 +210,7 @@ def test_what_a_worker_announces_counts_more_than_its_habits() -> None:
     grid.tell(ev.WorkerLeft("a", planned=True))
     grid.wait(5)
     grid.pc("a", 20, windows=[(100, 7)])
-    assert expected(grid) == [("a", 1, [Window(115, 122)])]
+    assert expected(grid) == [("a", 1, [PlannedWindow(115, 122)])]
 
 
 def test_an_open_ended_worker_is_not_expected_to_come_again() -> None:
@@ -243,4 +243,4 @@ def test_workers_that_left_and_bags_that_were_forgotten_leave_nothing_to_the_gar
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-    assert left.isdisjoint({Worker, Slot, Bag, TaskBatch})
+    assert left.isdisjoint({Worker, Slot, ScheduledBag, TaskBatch})

@@ -66,7 +66,7 @@ if sys.platform == "win32":
         if not done:
             raise ctypes.WinError(ctypes.get_last_error())
 
-    class Job:
+    class JobObject:
         """The job of a process that was started suspended, and runs from now on. Raises OSError."""
 
         def __init__(self, pid: int) -> None:

@@ -53,7 +53,7 @@ from deskgrid.worker.run.shared import Entry
 from deskgrid.worker.run.templates import Remembered
 
 if sys.platform == "win32":
-    from deskgrid.worker.run.job_object import SUSPENDED, Job
+    from deskgrid.worker.run.job_object import SUSPENDED, JobObject
 
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
 CLOSE_LIMIT = 5.0
@@ -599,7 +599,7 @@ class _WindowsBirth:
         self.pid = popen.pid
         if sys.platform == "win32":
             try:
-                self._job = Job(popen.pid)
+                self._job = JobObject(popen.pid)
             except OSError:
                 popen.kill()
                 raise

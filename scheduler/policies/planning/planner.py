@@ -16,7 +16,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from deskgrid.scheduler.fitting import NO_MORE, fits
-from deskgrid.scheduler.model import WEEK_S, UpcomingWindows, Window, Windows
+from deskgrid.scheduler.model import WEEK_S, PlannedWindow, UpcomingWindows, Windows
 from deskgrid.scheduler.policies.planning.subset_sum import fill
 from deskgrid.scheduler.prediction.beyond import beyond
 
@@ -88,7 +88,7 @@ class KnownWindows:
                 for slot in range(coming.slots):
                     yield Interval(start, end, (coming.worker, slot))
 
-    def _beyond(self, windows: Windows, least: float) -> Iterator[tuple[Window, float]]:
+    def _beyond(self, windows: Windows, least: float) -> Iterator[tuple[PlannedWindow, float]]:
         """The windows beyond the announced ones, if one of those that come again is long enough."""
         period_s = windows.period_s
         lasts = windows.longest_s if period_s == WEEK_S else min(windows[-1].lasts, period_s)

@@ -28,7 +28,7 @@ from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, always
 from deskgrid.scheduler.simulation.simulator import RealWindow as Opens
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 
 OPEN = (PictureWindow(0.0, inf),)
 TWO, FOUR = Need(2, 2, gang=True), Need(4, 4, gang=True)
@@ -454,7 +454,7 @@ class Watched:
     def first_of(self, task: int) -> int:
         return max(first for first in self.firsts if first <= task)
 
-    def learned(self, bag: Bag, running: list[float]) -> Durations | None:
+    def learned(self, bag: ScheduledBag, running: list[float]) -> Durations | None:
         found = self.runtimes.spread(self.features(bag.number), running)
         return None if found is None else Durations(found.points, found.own)
 

@@ -31,18 +31,18 @@ from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.earlier import Vote
 from deskgrid.scheduler.prediction.prediction_error import ENOUGH
 from deskgrid.scheduler.queues.categories import CategoryKey
-from deskgrid.scheduler.state.bags import Bag
+from deskgrid.scheduler.state.bags import ScheduledBag
 from deskgrid.scheduler.state.quarantine import Quarantined
 from tests.scheduler.builders import Grid, at_work, fcfs, packing, pgs
 
 TEN = Durations((10.0,), 3)
 
 
-def ten(bag: Bag, running: list[float]) -> Durations | None:
+def ten(bag: ScheduledBag, running: list[float]) -> Durations | None:
     return TEN
 
 
-def nothing(bag: Bag, running: list[float]) -> Durations | None:
+def nothing(bag: ScheduledBag, running: list[float]) -> Durations | None:
     return None
 
 
@@ -112,7 +112,7 @@ def test_tasks_need_what_the_policy_accepts_on_a_slot_that_would_stay_idle(polic
 def test_what_was_learned_is_asked_with_what_runs() -> None:
     asked: list[tuple[int, list[float]]] = []
 
-    def learned(bag: Bag, running: list[float]) -> Durations | None:
+    def learned(bag: ScheduledBag, running: list[float]) -> Durations | None:
         asked.append((bag.number, running))
         return TEN
 
@@ -338,7 +338,7 @@ class Remembered:
 
     elapsed: list[float]
 
-    def __call__(self, bag: Bag, running: list[float]) -> Durations | None:
+    def __call__(self, bag: ScheduledBag, running: list[float]) -> Durations | None:
         self.elapsed = running
         return None
 
