@@ -223,19 +223,7 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
     cache, wheels, tasks, sites = _places(options, say)
     address = "127.0.0.1" if options.join.is_local else address_towards(options.join.host, options.join.port)
     accounts = Accounts(tasks.path, options.run_as, wake)
-
-    def prepare(_: Path) -> None:
-        accounts.renew()
-        for place in accounts.places:
-            task_folder.prepare(place.area, place.account)
-
-    def prepare_sites(folder: Path) -> None:
-        folder.chmod(0o711)  # whoever may use an environment gets to it by its name
-        if options.interpreters:
-            copy_libraries(folder)
-
-    tasks.prepare, sites.prepare = prepare, prepare_sites
-    prepare_sites(sites.path)
+    _prepare(options, accounts, tasks, sites)
     resources, cards = graphics_cards(options.resources, find=options.find_gpus)
     options = replace(options, resources=resources)
     executor = Executor(
@@ -276,6 +264,23 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         sites.close()
         wake_in.close()
         wake_out.close()
+
+
+def _prepare(options: WorkerOptions, accounts: Accounts, tasks: WorkerFolder, sites: WorkerFolder) -> None:
+    """Have the folders of tasks and of environments made ready, also when they are made anew."""
+
+    def prepare(_: Path) -> None:
+        accounts.renew()
+        for place in accounts.places:
+            task_folder.prepare(place.area, place.account)
+
+    def prepare_sites(folder: Path) -> None:
+        folder.chmod(0o711)  # whoever may use an environment gets to it by its name
+        if options.interpreters:
+            copy_libraries(folder)
+
+    tasks.prepare, sites.prepare = prepare, prepare_sites
+    prepare_sites(sites.path)
 
 
 def _say_of_accounts(options: WorkerOptions, say: Callable[[str], None]) -> None:

@@ -49,7 +49,7 @@ KNOWN = {
     "worker/agent.py:_Agent._watch_windows": ("replace", NO_PATH),
     "worker/agent.py:_made": ("mkdir", OURS),
     "worker/agent.py:_places": ("mkdir", OURS),
-    "worker/agent.py:_work.prepare_sites": ("chmod", OURS),
+    "worker/agent.py:_prepare.prepare_sites": ("chmod", OURS),
     "worker/environments/environments.py:Environments._lookup": ("mkdir", ENVIRONMENTS),
     "worker/environments/environments.py:Environments._make.make": ("chmod", ENVIRONMENTS),
     "worker/environments/environments.py:Environments._new": ("mkdir", ENVIRONMENTS),
