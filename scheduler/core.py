@@ -40,7 +40,7 @@ from deskgrid.scheduler.state.avoided import Kind, Rest, person_of
 from deskgrid.scheduler.state.grid import SchedulerState
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.timers import Timer
-from deskgrid.scheduler.views.windows import best_window, has_longer_window, longest_window
+from deskgrid.scheduler.views.explain import best_window, has_longer_window, longest_window
 
 # A task that has crashed its process this many times is given up, because it would crash again. Departures never count.
 CRASH_LIMIT = 3

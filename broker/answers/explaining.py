@@ -3,9 +3,8 @@
 from datetime import UTC, datetime
 
 from deskgrid.broker.answers.colocation import Colocation, Pc, most_pcs, most_together
-from deskgrid.broker.gangs.gang import GangAttempt, GangStage
 from deskgrid.broker.gangs.starts import Starts
-from deskgrid.broker.gangs.table import GangAttempts
+from deskgrid.broker.gangs.table import GangAttempt, GangAttempts, GangStage
 from deskgrid.broker.model.need_notes import WAIT
 from deskgrid.broker.model.needs import MPI, PYTHON, amounts_of, labels_of
 from deskgrid.broker.model.worker_session import WorkerSession

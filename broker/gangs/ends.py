@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from deskgrid import wire
-from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankFailure
 from deskgrid.broker.gangs.starts import Starts
-from deskgrid.broker.gangs.table import GangAttempts
+from deskgrid.broker.gangs.table import GangAttempt, GangAttempts, GangStage, RankFailure
 from deskgrid.broker.model.failed_attempts import with_crash_sites
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.large_values import OF_RANK, OF_RANKS

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deskgrid import wire
 from deskgrid.broker.gangs.ends import FAILED, Ends
-from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankAt, RankFailure, places
 from deskgrid.broker.gangs.meetings import Meetings
 from deskgrid.broker.gangs.pmi import KEPT_BYTES_OF_OWNER, LINE_BYTES, PmiError, PmiServer
 from deskgrid.broker.gangs.starts import Starts
-from deskgrid.broker.gangs.table import GangAttempts, Handle
+from deskgrid.broker.gangs.table import GangAttempt, GangAttempts, GangStage, Handle, RankAt, RankFailure, places
 from deskgrid.broker.model.state import BrokerState
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.ranks import GangAttemptRow, RankAttemptRow

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from deskgrid import wire
-from deskgrid.broker.gangs.gang import GangAttempt, GangStage, RankAt, places
 from deskgrid.broker.gangs.meetings import Meetings
-from deskgrid.broker.gangs.table import GangAttempts
+from deskgrid.broker.gangs.table import GangAttempt, GangAttempts, GangStage, RankAt, places
 from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.ranks import GangAttemptRow, RankAttemptRow
 from deskgrid.scheduler import commands as cmd

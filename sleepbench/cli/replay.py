@@ -49,10 +49,9 @@ def replay(*, home: Path, policies: str | None, since: float | None, bags: tuple
 
     from deskgrid.scheduler.model import UnknownPolicy
     from deskgrid.scheduler.policies import make_policy, single_policy_names
-    from deskgrid.sleepbench.held import held
     from deskgrid.sleepbench.history import HistoryError, read_history
     from deskgrid.sleepbench.replay import Replay
-    from deskgrid.sleepbench.replayed import held_table, tables
+    from deskgrid.sleepbench.replayed import held, held_table, tables
 
     check_writable(file)
     names = single_policy_names() if policies is None else [name.strip() for name in policies.split(",")]

@@ -3,8 +3,8 @@
 import msgpack
 import pytest
 
-from deskgrid.broker.gangs.gang import places
 from deskgrid.broker.gangs.meetings import MeetingAnswer, Meetings
+from deskgrid.broker.gangs.table import places
 from deskgrid.wire import MEETING_BYTES, SAID_AT_MEETING_BYTES, Meet
 
 ROOM = 2**30
