@@ -160,7 +160,7 @@ class Estimator:
         self.correction = Correction()
         self.runtimes = Runtimes()
 
-    def play(self, tasks: Sequence[LoggedTask], number: int) -> Iterator[Told]:
+    def play(self, tasks: Sequence[LoggedTask]) -> Iterator[Told]:
         """Play a bag, and yield what was told of it. Yields nothing of a bag that cannot end."""
         slots = round(SLOTS_LEAST * (SLOTS_MOST / SLOTS_LEAST) ** self._chance.random())
         begins, seed = self._chance.random() * WEEK_S, self._chance.randrange(2**32)
@@ -264,7 +264,7 @@ def measure(log: LoggedTasks, count: int, seed: int, progress: Callable[[int], N
         if tasks is None:
             estimator.runtimes = Runtimes()
             continue
-        told += estimator.play(tasks, done)
+        told += estimator.play(tasks)
         done += 1
         progress(done)
     if not told:

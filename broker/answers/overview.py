@@ -85,7 +85,7 @@ class Overview:
         self._document = SharedResult(self._make_document, state.facts.heartbeat_s)
 
     def _make_occupancy(self, now: float) -> Generator[int, None, Occupancy]:
-        occupancy = Occupancy(self._state.scheduler.grid, now)
+        occupancy = Occupancy(self._state.scheduler.grid)
         yield from occupancy.pieces()
         return occupancy
 

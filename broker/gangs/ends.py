@@ -54,7 +54,7 @@ class Ends:
             gang = self._table.at(worker, result.task, result.number, result.rank)
             stopped = result.outcome != wire.Outcome.DONE and result.outcome not in FAILED
             if stopped or (gang is not None and result.rank in gang.failed):
-                self._printed(worker, gang, result, now)
+                self._printed(worker, gang, result)
             elif gang is not None and gang.stage != GangStage.PREPARING:
                 touched[result.task] = gang
                 self.rank_ended(gang, result._replace(elapsed=min(result.elapsed, now - gang.began)), now)
@@ -83,7 +83,7 @@ class Ends:
             self._table.tell_ranks(gang, gang.meetings.end(rank))
             self._table.gathered += gang.meetings.size - size
 
-    def _printed(self, worker: WorkerSession, gang: GangAttempt | None, result: wire.RankResult, now: float) -> None:
+    def _printed(self, worker: WorkerSession, gang: GangAttempt | None, result: wire.RankResult) -> None:
         """A rank was stopped, or MPI's process manager had failed it: what it printed until then is kept."""
         rank = result.rank
         if gang is None:

@@ -300,7 +300,7 @@ class Clients:
         if submit.first:
             return f"template: no bag {submit.bag}: its first batch did not arrive, or it was forgotten"
         environment = self._state.environment_of(submit.template)
-        if refusal := self._refusal_of_bag(client, submit, kind, key_of(client.who.name, environment)):
+        if refusal := self._refusal_of_bag(client, submit, key_of(client.who.name, environment)):
             return refusal
         predicted = submit.runtime is not None or bool(submit.runtimes)
         row = BagRow(
@@ -326,7 +326,7 @@ class Clients:
             bag.estimate_s = self._state.learning.expected(bag)
         return bag
 
-    def _refusal_of_bag(self, client: ClientSession, submit: wire.Submit, kind: wire.Kind, environment: str) -> str:
+    def _refusal_of_bag(self, client: ClientSession, submit: wire.Submit, environment: str) -> str:
         """Why a new bag cannot run here; empty when it can."""
         if missing := self._workers.python_missing(submit.options):
             return f"{missing}: run the program with a Python that they have, or start workers that have yours"

@@ -344,7 +344,7 @@ class GangRun(SlotRun):
                     kind = self._plan.kind_of[self._plan.places[running.bag], running.group]
                     self._hold(slot, self._plan.needs[kind].amounts)
                     self._singles.add(slot)
-                    yield self._let_end(slot, pc, running, window), slot
+                    yield self._let_end(pc, running, window), slot
         for its in gangs.values():
             yield self._let_gang_end(its), its[0][0]
 

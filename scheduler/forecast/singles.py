@@ -297,10 +297,10 @@ class ForecastRun:
                 window = self._open[slot]
                 if window is not None:
                     runs = pc.running[place] if place < len(pc.running) else None
-                    yield max(0.0, window[0]) if runs is None else self._let_end(slot, pc, runs, window), slot
+                    yield max(0.0, window[0]) if runs is None else self._let_end(pc, runs, window), slot
                 slot += 1
 
-    def _let_end(self, slot: int, pc: PicturePC, running: PictureTask, window: OpenWindow) -> float:
+    def _let_end(self, pc: PicturePC, running: PictureTask, window: OpenWindow) -> float:
         """When a running task ends, or is interrupted."""
         plan, bag = self._plan, self._plan.places[running.bag]
         kind = plan.kind_of[bag, running.group]

@@ -120,7 +120,7 @@ class GangHandler:
             raise IllegalEvent(f"task {event.attempt.task}: a pause of {event.pause} s")
         gang = self.find(event.attempt)
         if gang is not None:
-            self._stop(gang, now)
+            self._stop(gang)
             self._leave(gang, now)
             self._grid.timers.set(Timer.PAUSE, event.attempt.task, now + event.pause)
             self._grid.tasks.move(event.attempt.task, State.PAUSED)
@@ -142,7 +142,7 @@ class GangHandler:
             gang.over.update(event.ranks)
             self._set_back(gang)
             slots = [slot for row in rows for slot in row]
-            self._vacate(gang, slots, now)
+            self._vacate(slots, now)
         else:
             if not set(event.ranks) < set(gang.numbers):
                 raise IllegalEvent(f"task {gang.attempt.task} goes on, and ranks {list(event.ranks)} have ended")
@@ -163,11 +163,11 @@ class GangHandler:
         gang.over |= ended
         self._set_seconds(gang, gang.seconds)
         gang.bag.category.account.new_s += max(0.0, now - gang.since) * len(slots)
-        self._vacate(gang, slots, now)
+        self._vacate(slots, now)
         self._table.enter(gang, self._running(gang, job))
         return slots
 
-    def _vacate(self, gang: Gang, slots: Sequence[Slot], now: float) -> None:
+    def _vacate(self, slots: Sequence[Slot], now: float) -> None:
         """These slots of a gang that goes on are idle."""
         self._grid.freed += bool(slots)
         self._grid.changes += 1
@@ -189,7 +189,7 @@ class GangHandler:
         """It has ended as one. Returns its end as that of a single task of its predicted runtime."""
         grid, (attempt, outcome, elapsed, _), slots = self._grid, ended, len(gang.slots)
         if outcome != AttemptOutcome.DONE:
-            self._stop(gang, now, besides=reporter)
+            self._stop(gang, besides=reporter)
         if grid.tasks.state(attempt.task) == State.HELD:
             self._release(gang, now)
             grid.claim(attempt)
@@ -205,7 +205,7 @@ class GangHandler:
     def lose(self, gang: Gang, now: float, besides: str = "") -> None:
         """It cannot go on: its task waits again. ``besides``: a worker that need not be told."""
         grid, task = self._grid, gang.attempt.task
-        self._stop(gang, now, besides)
+        self._stop(gang, besides)
         if gang.began:
             grid.counters.wasted_s += (now - gang.since) * len(gang.slots)
         if grid.tasks.state(task) == State.HELD:
@@ -218,7 +218,7 @@ class GangHandler:
 
     def cancel(self, gang: Gang, now: float) -> None:
         """It is no longer wanted."""
-        self._stop(gang, now)
+        self._stop(gang)
         if self._grid.tasks.state(gang.attempt.task) == State.HELD:
             self._release(gang, now)
             self._grid.unqueue(gang.attempt.task, State.HELD)
@@ -241,7 +241,7 @@ class GangHandler:
         """The gangs that have slots of a worker."""
         return list(dict.fromkeys([slot.gang for slot in worker.slots if slot.gang is not None]))
 
-    def _stop(self, gang: Gang, now: float, besides: str = "") -> None:
+    def _stop(self, gang: Gang, besides: str = "") -> None:
         """Tell its workers to stop, except one that has ended its only rank, or has gone."""
         grid, first = self._grid, True
         for worker in gang.workers():

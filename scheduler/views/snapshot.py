@@ -110,7 +110,7 @@ class Occupancy:
     It is counted in pieces (`pieces`), and the grid may go on between them. After that, `view` costs next to nothing.
     """
 
-    def __init__(self, grid: SchedulerState, now: float) -> None:
+    def __init__(self, grid: SchedulerState) -> None:
         # How many slots are busy, and how many there are.
         self.busy = self.slots = 0
         self._grid = grid

@@ -80,9 +80,9 @@ def gantt(run: Run, pcs: Sequence[SimulatedPC], title: str) -> Figure:
         figure = new_figure(_height(len(layout.rows)))
         axes = figure.add_subplot()
         norm = Normalize(0.0, max((length(each) for each in run.executions if each.done), default=1.0))
-        _draw_windows(axes, run, pcs, layout)
+        _draw_windows(axes, run, layout)
         _draw_attempts(axes, run, layout, norm)
-        _draw_announced(axes, run, pcs, layout)
+        _draw_announced(axes, run, layout)
         _set_axes(axes, run, pcs, layout)
         axes.set_title(title, loc="left")
         _draw_scale(figure, axes, norm)
@@ -120,17 +120,17 @@ def _height(rows: int) -> float:
     return min(REST_HEIGHT + rows * max(ROW_LEAST, min(ROW_MOST, PAGE_HEIGHT / rows)), HEIGHT_MOST)
 
 
-def _draw_windows(axes: Axes, run: Run, pcs: Sequence[SimulatedPC], layout: Layout) -> None:
+def _draw_windows(axes: Axes, run: Run, layout: Layout) -> None:
     windows = [
         (row, span.opens, min(span.closes, run.makespan_s))
         for name, span in run.spans
         if span.opens < run.makespan_s
-        for row in _rows(name, pcs, layout)
+        for row in _rows(name, layout)
     ]
     axes.add_collection(_boxes(windows, WINDOW, layout, facecolors=WINDOW_COLOUR, label="window, idle"))
 
 
-def _rows(name: str, pcs: Sequence[SimulatedPC], layout: Layout) -> Iterator[float]:
+def _rows(name: str, layout: Layout) -> Iterator[float]:
     return (row for (pc, _), row in layout.rows.items() if pc == name)
 
 
@@ -158,14 +158,14 @@ def _boxes(placed: Sequence[Placed], height: float, layout: Layout, **look: Any)
     )
 
 
-def _draw_announced(axes: Axes, run: Run, pcs: Sequence[SimulatedPC], layout: Layout) -> None:
+def _draw_announced(axes: Axes, run: Run, layout: Layout) -> None:
     """A tick at each announced closing at which the window did not close."""
     ticks = [
         [(closing * layout.per_second, row + side * WINDOW / 2) for side in (-1, 1)]
         for name, span in run.spans
         for closing in span.closings
         if closing != span.closes and closing < run.makespan_s
-        for row in _rows(name, pcs, layout)
+        for row in _rows(name, layout)
     ]
     if ticks:
         axes.add_collection(LineCollection(ticks, colors=INK, linewidths=0.8, label="announced closing"))
@@ -186,5 +186,5 @@ def _set_axes(axes: Axes, run: Run, pcs: Sequence[SimulatedPC], layout: Layout) 
 def names(pcs: Sequence[SimulatedPC], layout: Layout) -> Iterator[tuple[float, str]]:
     """The name of each PC, and its position, the middle of its rows."""
     for pc in pcs:
-        rows = list(_rows(pc.name, pcs, layout))
+        rows = list(_rows(pc.name, layout))
         yield sum(rows) / len(rows), pc.name

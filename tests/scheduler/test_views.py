@@ -57,7 +57,7 @@ def explained(scheduler: Scheduler, task: int, now: float) -> Explanation:
 
 def occupancy(scheduler: Scheduler, now: float) -> Occupancy:
     """The occupancy, counted to its end."""
-    whole = Occupancy(scheduler.grid, now)
+    whole = Occupancy(scheduler.grid)
     list(whole.pieces())
     return whole
 
@@ -154,7 +154,7 @@ def test_slots_are_counted_in_pieces_while_the_grid_goes_on(monkeypatch: pytest.
         grid.tell(ev.WorkerLeft(f"away{number}", planned=True, windows=[(5, 10)]))
     for bag in range(30):
         grid.tasks(10, bag=bag)
-    whole, pieces = Occupancy(grid.inside, grid.now), 0
+    whole, pieces = Occupancy(grid.inside), 0
     for rows in whole.pieces():
         assert rows <= 40
         pieces += 1

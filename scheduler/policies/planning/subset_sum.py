@@ -43,7 +43,7 @@ def best_subset(runtimes: Sequence[float], capacity: float) -> list[int]:
     return chosen
 
 
-def candidates(runtimes: Sequence[float], fitting: int) -> list[int]:
+def candidates(fitting: int) -> list[int]:
     """Ascending places among the first ``fitting`` ones that a subset is chosen from."""
     if fitting <= LONGEST + SPREAD:
         return list(range(fitting))
@@ -62,7 +62,7 @@ def fill(runtimes: list[float], capacity: float, *, force: bool = False) -> list
         taken.append(runtimes.pop(fitting - 1))
         capacity -= taken[-1]
     if fitting:
-        places = candidates(runtimes, fitting)
+        places = candidates(fitting)
         for place in best_subset([runtimes[place] for place in places], capacity):
             taken.append(runtimes.pop(places[place]))
             capacity -= taken[-1]
