@@ -207,7 +207,7 @@ def test_a_forgotten_bag_leaves_nothing(journal: Journal, tmp_path: Path) -> Non
     assert rows_in(tmp_path) == {"bags": 1, "batches": 1, "results": 0, "sent": 0, "templates": 1}
 
 
-def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Journal, tmp_path: Path) -> None:
+def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Journal) -> None:
     fill(journal)
     journal.add_bag(
         BagRow(3, "c3", "", "python", "", "digest", TaskOptions(), predicted=True, closed=True, created=0.0)

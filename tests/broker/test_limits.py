@@ -157,7 +157,7 @@ def test_what_a_peer_said_before_it_went_is_read_and_registers_nobody() -> None:
     connections.let_in(15)  # a key's connections are counted as they are
 
 
-def test_of_a_stranger_that_was_turned_away_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_stranger_that_was_turned_away_nothing_is_read() -> None:
     connections = Cuts()
     connections.accepted(5, "10.0.0.1", 0.0)
     connections.expire(limits.FIRST_WORD_S)
@@ -377,9 +377,7 @@ def test_results_are_not_read_from_the_disk_for_a_client_that_takes_none(office:
     assert wire.results_in(client.expect(wire.Outcomes))[0].payload == b"result"
 
 
-def test_a_slow_client_has_its_results_one_answer_after_the_other(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_client_has_its_results_one_answer_after_the_other(office: Office) -> None:
     worker, client = office.worker(), office.client()
     worker.join(slots=4)
     bags = [client.submit([b"0"]) for _ in range(3)]

@@ -299,7 +299,7 @@ def steps(said: list[str], name: str, count: int) -> Slices:
     return {}
 
 
-def test_turns_go_round_by_credential_and_in_order_within_one(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_go_round_by_credential_and_in_order_within_one(office: Office) -> None:
     said: list[str] = []
     operations = office.sessions.queries.operations
     for owner, name in (("ann", "a"), ("ann", "b"), ("ben", "c"), ("eve", "d")):

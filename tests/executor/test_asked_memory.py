@@ -169,7 +169,7 @@ def test_a_group_is_removed_with_its_process(kernel: Kernel, grouped: Rig) -> No
     assert eventually(lambda: not list(kernel.own.glob("task-*")))
 
 
-def test_a_task_that_the_kernel_killed_for_its_memory_says_so(kernel: Kernel, grouped: Rig, tmp_path: Path) -> None:
+def test_a_task_that_the_kernel_killed_for_its_memory_says_so(kernel: Kernel, grouped: Rig) -> None:
     events = kernel.own / "task-1" / "memory.events"
 
     def killed(events: str) -> None:
@@ -234,7 +234,7 @@ def test_all_that_is_in_a_group_is_killed_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(mounted() is None, reason="no groups can be made here")
-def test_a_group_whose_memory_the_kernel_does_not_count_is_not_made(tmp_path: Path) -> None:
+def test_a_group_whose_memory_the_kernel_does_not_count_is_not_made() -> None:
     place = mounted()
     assert place is not None
     if "memory" in (place / "cgroup.subtree_control").read_text():

@@ -257,9 +257,7 @@ def test_the_place_of_a_folder_is_made_again_too(place: Path) -> None:
 
 
 @posix
-def test_a_folder_that_somebody_else_has_made_in_its_place_is_not_used(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_somebody_else_has_made_in_its_place_is_not_used(place: Path) -> None:
     folder = WorkerFolder()
     shutil.rmtree(folder.path)
     folder.path.mkdir(mode=0o777)

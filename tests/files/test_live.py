@@ -351,7 +351,7 @@ class Array:
         return Array, (pickle.PickleBuffer(self.data),)
 
 
-def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGrid, tmp_path: Path) -> None:
+def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGrid) -> None:
     live.worker("pc2")
     live.worker("pc3", slots=2)
     size = 5 * wire.PART_BYTES

@@ -212,7 +212,7 @@ def test_more_parts_are_on_their_way_if_they_are_small(rig: Rig) -> None:
     assert len(rig.store.sent) == 101
 
 
-def test_a_cut_download_goes_on_where_it_stopped(rig: Rig, tmp_path: Path) -> None:
+def test_a_cut_download_goes_on_where_it_stopped(rig: Rig) -> None:
     rig.command(inputs={"big": BIG})
     rig.run(0)
     for _ in range(3):

@@ -522,7 +522,7 @@ def test_a_folder_that_becomes_a_link_while_it_is_removed_is_not_followed(
 @by_root
 @pytest.mark.parametrize("moment", ["read", "removed", "given"])
 def test_a_folder_in_the_middle_of_a_path_that_becomes_a_link_is_not_followed(
-    area: Path, work: Path, tmp_path: Path, moment: str
+    area: Path, work: Path, moment: str
 ) -> None:
     """As in CVE-2018-21269 and CVE-2023-41915: not the last name is swapped, but a folder on the way to it."""
     outside = area.parent / "outside"

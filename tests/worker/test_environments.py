@@ -328,7 +328,7 @@ def test_a_wheel_that_cannot_be_used_is_named_and_others_go_on(pc: Pc, tmp_path:
     assert said["good"].readiness == wire.Readiness.READY
 
 
-def test_files_that_do_not_come_and_trees_that_are_none_are_said(pc: Pc, tmp_path: Path) -> None:
+def test_files_that_do_not_come_and_trees_that_are_none_are_said(pc: Pc) -> None:
     data = b"no tree"
     pc.broker.parts[digest(data)] = data
     pc.want(gone=bytes(32), none=digest(data))

@@ -608,7 +608,7 @@ def test_a_rank_speaks_to_its_process_manager_over_a_new_connection_too(broker: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="--mpi is not for Windows")
-def test_a_rank_that_floods_its_process_manager_is_killed(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_floods_its_process_manager_is_killed(broker: FakeBroker) -> None:
     def run() -> None:
         while True:
             os.write(int(os.environ["PMI_FD"]), b"cmd=nonsense\n" * 100)

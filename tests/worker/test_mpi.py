@@ -33,7 +33,7 @@ def pieces() -> set[str]:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBroker]:
+def broker(tmp_path: Path) -> Iterator[FakeBroker]:
     """A broker without PCs yet. Afterwards no process and no shared memory of MPI programs may be left."""
     before = pieces()
     with fake_broker(tmp_path / "pcs") as started:

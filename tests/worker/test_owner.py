@@ -247,7 +247,7 @@ linux = pytest.mark.skipif(not hasattr(socket, "SO_PASSCRED"), reason="only Linu
 
 
 @linux
-def test_a_helper_is_heard_and_one_that_was_killed_is_silent(tmp_path: Path) -> None:
+def test_a_helper_is_heard_and_one_that_was_killed_is_silent() -> None:
     helpers = PresenceHelpers()
     speaker = Speaker()
     try:

@@ -183,9 +183,7 @@ def test_caches_and_folders_of_different_hosts_never_meet(tmp_path: Path, on: On
     assert not {path.parent for path in found[0]} & {path.parent for path in found[1]}
 
 
-def test_the_folder_of_a_worker_on_another_host_is_left_alone_also_without_locks(
-    tmp_path: Path, on: On, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_of_a_worker_on_another_host_is_left_alone_also_without_locks(tmp_path: Path, on: On) -> None:
     """Its lock may be free here: on some network disks a lock is one of the machine that took it."""
     on("pcA")
     theirs = tmp_path / "home" / "files" / "pcA"

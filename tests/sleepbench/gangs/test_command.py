@@ -71,7 +71,7 @@ def test_an_end_that_comes_sooner_than_believed_makes_a_the_better_site(tmp_path
 # --- other scenarios -------------------------------------------------------------------------------------------------
 
 
-def test_all_policies_are_shown_in_tables_with_their_means(tmp_path: Path) -> None:
+def test_all_policies_are_shown_in_tables_with_their_means() -> None:
     result = invoke("--scenario-file", EXAMPLE, "--policy", "tla,easy")
     assert result.exit_code == 0, result.output
     for text in ("tla under tla", "tla under easy", "turnaround", "A 10, B 8", "mean", "8.00", "10.00"):
