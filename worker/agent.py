@@ -508,7 +508,7 @@ class _Agent:
     def _follow_broker_windows(self) -> None:
         """Windows from the broker replace open-ended uptime; a plan given on this PC stays, except for drains."""
         session = self._session
-        table = session.windows_from_broker if session.wants_broker_windows else None
+        table = session.windows_from_broker if session.follows_broker else None
         if (table, session.drained_until) == self._followed:
             return
         self._followed = table, session.drained_until

@@ -98,7 +98,7 @@ class Session:
         # Until when the broker says that this PC is drained, on the wall clock; None: it is not.
         self.drained_until: float | None = None
         self._own_plan = plan
-        self._follows_broker = follows_broker
+        self.follows_broker = follows_broker
         self._runs = runs
         self._out: list[wire.Message] = []
         self._templates = Templates(runs)
@@ -197,11 +197,6 @@ class Session:
         saving_s = LEAD_LEAST_S if self.may_save() else 0.0
         return Drained(plan or self._own_plan, now.wall + saving_s, self.drained_until)
 
-    @property
-    def wants_broker_windows(self) -> bool:
-        """Whether the worker follows windows that the broker sends."""
-        return self._follows_broker
-
     def tick(self, now: Instant) -> list[wire.Message]:
         """Return the messages that are due; call this after receiving, when a task ended, and at `next_tick`."""
         self._collect(now.mono)
@@ -264,7 +259,7 @@ class Session:
 
     def over(self, now: Instant) -> bool:
         """Return whether no window is open and none will ever open again. The broker's windows may change any time."""
-        return not self._open and not self._follows_broker and self.plan.over(now)
+        return not self._open and not self.follows_broker and self.plan.over(now)
 
     def may_save(self) -> bool:
         """Whether a task runs here that can save a checkpoint, and a broker would keep it."""

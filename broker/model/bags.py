@@ -323,24 +323,21 @@ class BagBook:
         self._templates: Counter[tuple[str, str]] = Counter()
         self._firsts: list[int] = []
         self._where: list[tuple[OpenBag, OpenBatch]] = []
+        # The numbers that come next.
         self.next_task = journal.recovery.next_task()
-        self._next_bag = journal.recovery.next_bag()
+        self.next_bag = journal.recovery.next_bag()
 
     def open(self, row: BagRow) -> OpenBag:
         """Add a bag."""
         bag = OpenBag(row, row.closed, need=need_of(row.options))
         self.by_id[row.id] = self.by_number[row.number] = bag
-        self._next_bag = max(self._next_bag, row.number + 1)
+        self.next_bag = max(self.next_bag, row.number + 1)
         self._templates[row.owner, row.template] += 1
         return bag
 
     def uses(self, owner: str, template: str) -> bool:
         """Whether a bag of this owner has this template."""
         return (owner, template) in self._templates
-
-    def new_number(self) -> int:
-        """The number for the next bag."""
-        return self._next_bag
 
     def may_join(self, bag: OpenBag) -> bool:
         """Whether a small batch that comes now may join the last one of its bag."""

@@ -304,7 +304,7 @@ class Clients:
             return refusal
         predicted = submit.runtime is not None or bool(submit.runtimes)
         row = BagRow(
-            number=self._state.book.new_number(),
+            number=self._state.book.next_bag,
             id=submit.bag,
             name=submit.name,
             kind=kind,

@@ -235,7 +235,7 @@ class Sessions:
     @property
     def owing(self) -> bool:
         """Whether the next turn is due soon, even if no message arrives."""
-        return self.clients.watchers.owes_receipts
+        return bool(self.clients.watchers.receipts)
 
     def suspect(self, sender: tuple[bytes, str] | None) -> tuple[bytes, str] | None:
         """Who made the broker fail: the peer (empty if it is gone) and its credential; None for nobody.

@@ -26,7 +26,7 @@ class Watchers:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         # Receipts that have not been sent, by peer and bag, each with the time it was made.
-        self._receipts: dict[tuple[bytes, str], list[tuple[wire.Accepted, float]]] = {}
+        self.receipts: dict[tuple[bytes, str], list[tuple[wire.Accepted, float]]] = {}
         # Requests that came since the last `tell`: the number of the bag, peer and request.
         self._new: list[tuple[int, bytes, int]] = []
         # The numbers of the bags of which a peer without room is to be told.
@@ -43,21 +43,16 @@ class Watchers:
 
     def owe(self, peer: bytes, bag: str, receipt: wire.Accepted, now: float) -> None:
         """Send a receipt with the next results of the bag, or soon."""
-        self._receipts.setdefault((peer, bag), []).append((receipt, now))
-
-    @property
-    def owes_receipts(self) -> bool:
-        """Whether a receipt waits to be sent."""
-        return bool(self._receipts)
+        self.receipts.setdefault((peer, bag), []).append((receipt, now))
 
     def send_receipts(self, now: float) -> None:
         """Send all receipts except those that still wait to travel with results."""
-        receipts, self._receipts = self._receipts, {}
+        receipts, self.receipts = self.receipts, {}
         for (peer, bag_id), its in receipts.items():
             bag = self._state.book.by_id.get(bag_id)
             # The first is the oldest; the others go with it.
             if bag is not None and now < its[0][1] + RECEIPT_S and peer in bag.watchers:
-                self._receipts[peer, bag_id] = its
+                self.receipts[peer, bag_id] = its
             else:
                 for receipt, _ in its:
                     self._state.send(peer, receipt)
@@ -66,10 +61,10 @@ class Watchers:
 
     def _riding_receipts(self, peer: bytes, bag: OpenBag) -> tuple[int, ...]:
         """Take the receipts that can travel with a bag's results: all of them, or none if one has a new note."""
-        its = self._receipts.get((peer, bag.row.id), ())
+        its = self.receipts.get((peer, bag.row.id), ())
         if any(receipt.note not in ("", bag.sent_note) for receipt, _ in its):
             return ()
-        self._receipts.pop((peer, bag.row.id), None)
+        self.receipts.pop((peer, bag.row.id), None)
         return tuple([receipt.request for receipt, _ in its])
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -101,7 +96,7 @@ class Watchers:
         for number, peer, request in new:
             if number not in fresh:
                 self._tell(number, peer, request)
-        if self._receipts:
+        if self.receipts:
             self.send_receipts(now)
 
     def _tell(self, number: int, peer: bytes, only: int | None = None) -> None:

@@ -208,7 +208,7 @@ class WorkerNode:
 
     def _follow_broker_windows(self) -> None:
         assert self.session is not None
-        if self.session.wants_broker_windows and self.session.windows_from_broker != self._table:
+        if self.session.follows_broker and self.session.windows_from_broker != self._table:
             self._table = self.session.windows_from_broker
             self.session.use_plan(None if self._table is None else weekly_from_json(self._table))
             self._wakeup.set(self.world.now + LOOK_S)
