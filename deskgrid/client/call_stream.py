@@ -20,7 +20,7 @@ from deskgrid.client.conversation import Handler, Reply
 from deskgrid.client.downloads import ResultFiles
 from deskgrid.client.interrupts import Interruptible
 from deskgrid.client.link import Link
-from deskgrid.client.lock import LOCK, LockCondition, check_free
+from deskgrid.client.lock import LOCK, LockCondition, Waiters, check_free
 from deskgrid.client.payload import Raised, Unread, value_of
 from deskgrid.client.replies import results_of
 from deskgrid.client.submission import payload_size
@@ -45,6 +45,7 @@ class GridFuture(Future[Any]):
     def __init__(self, stream: "CallStream") -> None:
         super().__init__()
         self._condition = LockCondition(LOCK)  # who waits holds no lock that `check_free` does not know
+        self._waiters = Waiters()
         self._stream = stream
         self.index: int | None = None  # in its bag, once it has been sent
         self.followed = False  # has a callback

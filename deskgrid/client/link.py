@@ -21,7 +21,7 @@ import zmq
 from deskgrid import wire
 from deskgrid.addresses import addresses, endpoints
 from deskgrid.client.conversation import Conversation, Handler, Question, Request
-from deskgrid.client.lock import LOCK, answering
+from deskgrid.client.lock import LOCK, PlainEvent, answering
 from deskgrid.client.replies import wait_for
 from deskgrid.client.template import Template
 from deskgrid.errors import DeskgridError, GridClosed, GridUnreachable
@@ -57,7 +57,7 @@ class Link:
         self._woken.setblocking(False)
         # How often the thread was woken, and how often it woke up: never less than it was woken before.
         self._wakes = self._woke = 0
-        self._settled = threading.Event()  # greeted or refused, for the first time
+        self._settled = PlainEvent()  # greeted or refused, for the first time
         self._closing = False
         self._lost = False
         self._failures = 0  # connections in a row that led to no broker

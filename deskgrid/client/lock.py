@@ -12,8 +12,11 @@ at once. The end of a Grid waits until the lock is given back: `when_free`.
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 LOCK = threading.RLock()
+# The lock of all events on which threads of the program wait. Who holds it takes no other.
+_WAITING = threading.RLock()
 # How often who waits for the lock looks whether the main thread has ended. Seconds.
 _LOOK_S = 0.5
 # Threads of ours that bring the answers: nobody may wait for answers on them. Only finalizers try.
@@ -21,11 +24,11 @@ answering: set[int] = set()
 
 
 def is_free(*others: "threading.RLock") -> bool:
-    """Whether this thread may wait: it holds neither `LOCK` nor one of ``others``, and does not bring answers."""
+    """Whether this thread may wait: it holds no lock of ours, none of ``others``, and does not bring answers."""
     # `_is_owned` is what `threading.Condition` asks, too.
-    if LOCK._is_owned() or threading.get_ident() in answering:  # type: ignore[attr-defined]
+    if any(lock._is_owned() for lock in (LOCK, _WAITING, *others)):  # type: ignore[attr-defined]
         return False
-    return not any(lock._is_owned() for lock in others)  # type: ignore[attr-defined]
+    return threading.get_ident() not in answering
 
 
 def check_free(*others: "threading.RLock") -> None:
@@ -61,11 +64,18 @@ class LockCondition(threading.Condition):
     __exit__ = LOCK.__exit__
 
 
+class _WaitingCondition(threading.Condition):
+    """The same of `_WAITING`."""
+
+    __enter__ = _WAITING.__enter__
+    __exit__ = _WAITING.__exit__
+
+
 class PlainEvent:
-    """A `threading.Event` that a handler may set, or wait for, in the middle of the same."""
+    """A `threading.Event` that a handler may set in the middle of the same; one that would wait there is told."""
 
     def __init__(self) -> None:
-        self._condition = LockCondition(LOCK)
+        self._condition = _WaitingCondition(_WAITING)
         self._is_set = False
 
     def set(self) -> None:
@@ -74,17 +84,49 @@ class PlainEvent:
             self._is_set = True
             self._condition.notify_all()
 
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._is_set
+
+    def clear(self) -> None:
+        """Have threads wait for it again."""
+        self._is_set = False
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, at most ``timeout`` seconds; return whether it is."""
+        check_free()
         with self._condition:
             return self._is_set or self._condition.wait(timeout)
 
 
+class Waiters(list[Any]):
+    """Who waits for a future in `concurrent.futures`: `wait` and `as_completed` add a waiter for all their futures.
+
+    The locks of a waiter become one that `check_free` knows, while nobody can use it yet.
+    """
+
+    def append(self, waiter: Any) -> None:
+        """Add a waiter."""
+        if type(waiter.event) is not PlainEvent:
+            waiter.event, waiter.lock = PlainEvent(), _WAITING
+        super().append(waiter)
+
+
+def _before_fork() -> None:
+    LOCK.acquire()
+    _WAITING.acquire()
+
+
+def _in_parent() -> None:
+    _WAITING.release()
+    LOCK.release()
+
+
 def _in_child() -> None:
     answering.clear()
-    LOCK.release()
+    _in_parent()
 
 
 # A fork waits until nobody is in the middle of anything.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,7 +1,6 @@
 """Waiting for the broker's answers on the thread that asks."""
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -39,7 +38,7 @@ class Waiter:
 
     def __init__(self) -> None:
         self._process = this_process()
-        self._event = threading.Event()
+        self._event = PlainEvent()
         self._reply: Reply | DeskgridError | None = None
 
     def __call__(self, reply: Reply | DeskgridError) -> None:
@@ -52,7 +51,6 @@ class Waiter:
         Raises the error that came instead of an answer.
         """
         check_process(self._process)
-        check_free()
         if not wait_for(self._event, seconds):
             return None
         if isinstance(self._reply, DeskgridError):
@@ -61,7 +59,7 @@ class Waiter:
         return self._reply
 
 
-def wait_for(event: threading.Event | PlainEvent, seconds: float | None = None) -> bool:
+def wait_for(event: PlainEvent, seconds: float | None = None) -> bool:
     """Wait until ``event`` is set, at most ``seconds`` (None: forever); return whether it is. Ctrl-C interrupts it."""
     end = None if seconds is None else time.monotonic() + seconds
     while not event.wait(SLICE_S if end is None else max(0.0, min(SLICE_S, end - time.monotonic()))):
