@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 
 from deskgrid.cli.base import default_home, expanded, is_loopback
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
+from deskgrid.cli.web import LISTEN, beside, checked_listen
 from deskgrid.durations import DAY_S, read_duration
 from deskgrid.option_types import Folder, Refusal, key_values
 from deskgrid.wire import SECONDS_LIMIT
@@ -87,6 +89,14 @@ class Days(click.ParamType[float | None]):
     show_default=True,
     help='Delete bags and their results this many days after they have ended, or never ("forever").',
 )
+@click.option(
+    "--web",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=LISTEN,
+    help=f"Also show the grid in a browser, and print the link [default of HOST:PORT: {LISTEN}]. "
+    "Whoever opens the link sees what an admin sees.",
+)
 @click.option("--insecure", is_flag=True, help="Run without keys and encryption, reachable from this machine only.")
 @level_option
 @stdin_option
@@ -99,6 +109,7 @@ def broker(
     durability: "Durability",
     advertise: str | None,
     keep_days: float | None,
+    web: str | None,
     insecure: bool,
     log_level: str,
     until_stdin_closes: bool,
@@ -121,10 +132,15 @@ def broker(
         insecure=insecure,
         keep_days=keep_days,
     )
+    if web is not None:
+        checked_listen(web, "--web")
     log_to_stderr(log_level)
     try:
-        with Stopping(until_stdin_closes) as stopping:
-            serve(options, _announce, stopping)
+        with (
+            Stopping(until_stdin_closes) as stopping,
+            beside(options.home, web or LISTEN, [advertise] if advertise else [], log_level) as start_web,
+        ):
+            serve(options, lambda ready: _announce(ready, start_web if web else None), stopping)
     except BrokerError as error:
         raise Refusal(str(error)) from error
 
@@ -141,8 +157,8 @@ def _listen(listen: str | None, insecure: bool) -> str:
     return listen
 
 
-def _announce(ready: "Ready") -> None:
-    """Print the lines to copy: unindented and unwrapped, however narrow the terminal is."""
+def _announce(ready: "Ready", start_web: Callable[[], None] | None) -> None:
+    """Print the lines to copy: unindented and unwrapped, however narrow the terminal is. Then start what shows more."""
     said = [
         f"deskgrid broker at {ready.address}, home {ready.home}",
         "",
@@ -157,3 +173,5 @@ def _announce(ready: "Ready") -> None:
         said += ["", "# The same in PowerShell:", f"$env:DESKGRID_JOIN = '{ready.client_line}'"]
     click.echo("\n".join([*said, ""]))
     sys.stdout.flush()
+    if start_web is not None:
+        start_web()

@@ -49,6 +49,7 @@ COMMANDS = {
     ),
     "Watch": (
         ("status", "deskgrid.cli.grid:status", "Watch the grid live, or print its state."),
+        ("web", "deskgrid.cli.web:web", "Show the grid in a browser."),
         ("workers", "deskgrid.cli.grid:workers", "List the workers."),
         ("bags", "deskgrid.cli.grid:bags", "List the bags."),
         ("whatif", "deskgrid.cli.whatif:whatif", "Ask when a bag would end if something were different."),

@@ -30,6 +30,7 @@ PLACES = {
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
     "deskgrid/screen/": "screen",
+    "deskgrid/web/": "web",
     "deskgrid/cli/": "command line",
     "scheduler/": "scheduler",
     "scheduler/__init__.py": "lent",
@@ -65,6 +66,7 @@ MAY_IMPORT = {
     "server": (["server", "scheduler", "lent", "line", "common"], ["msgpack", "zmq"]),
     "client": (["client", "lent", "pickler", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
+    "web": (["web", "client", "common"], []),
     "worker": (["worker", "child", "line", "common"], ["zmq", "apscheduler"]),
     "child": (["child"], ["cloudpickle", "msgpack"]),
     # What a program loads as well as its tasks, or the scheduler.
@@ -82,6 +84,7 @@ MAY_IMPORT = {
             "scheduler",
             "client",
             "screen",
+            "web",
             "worker",
             "benchmark",
             "paper",
