@@ -213,19 +213,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._end(HTTPStatus.SERVICE_UNAVAILABLE, "too many look already")
             return
         try:
-            packs = self._takes_gzip()
-            self._head(HTTPStatus.OK, "text/event-stream", {"X-Accel-Buffering": "no"}, packs)
-            self.wfile.write(_GZIP if packs else b"")
-            after = 0
-            while self.command != "HEAD" and not self.server.ends.is_set():
-                news = self.server.watch.updates(after, QUIET_S)
-                for update in news:
-                    self.wfile.write(update.packed if packs else update.plain)
-                    after = update.number
-                if not news:
-                    self.wfile.write(b"\x00\x00\x00\xff\xff" if packs else b":\n\n")  # an empty piece of deflate
+            with self.server.watch.looking():
+                self._stream_all()
         finally:
             self.server.streams.release()
+
+    def _stream_all(self) -> None:
+        packs = self._takes_gzip()
+        self._head(HTTPStatus.OK, "text/event-stream", {"X-Accel-Buffering": "no"}, packs)
+        self.wfile.write(_GZIP if packs else b"")
+        after = 0
+        while self.command != "HEAD" and not self.server.ends.is_set():
+            news = self.server.watch.updates(after, QUIET_S)
+            for update in news:
+                self.wfile.write(update.packed if packs else update.plain)
+                after = update.number
+            if not news:
+                self.wfile.write(b"\x00\x00\x00\xff\xff" if packs else b":\n\n")  # an empty piece of deflate
 
     def _takes_gzip(self) -> bool:
         return "gzip" in self.headers.get("Accept-Encoding", "")

@@ -10,7 +10,8 @@ import threading
 import time
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -23,10 +24,14 @@ from deskgrid.wire.status import StatusDocument
 
 log = logging.getLogger("deskgrid.web")
 
-# Seconds between two questions about the grid as a whole. The rows of PCs and bags are asked for less often in a large
-# grid, so that the broker makes at most so many rows a second.
+# Seconds between two questions about the grid as a whole while somebody looks.
 TICK_S = 0.5
+# The same about the rows of PCs and bags: the broker makes them once per heartbeat, which is 2 s unless it is told
+# otherwise; and in a large grid less often, so that it makes at most so many rows a second.
+ROWS_S = 2.0
 ROWS_PER_S = 400
+# The same while nobody looks, for the past and for metrics.
+ALONE_S = 10.0
 # An answer about one PC, bag or task is given to everybody who asks within this time. Seconds.
 FRESH_S = 1.0
 # Such answers that are kept, and questions that the broker is asked at the same time.
@@ -68,6 +73,8 @@ class Watch:
         self._number = 0
         self._news = threading.Condition()
         self._stop = threading.Event()
+        self._looked = threading.Event()
+        self._readers = 0
         self.estimates = Estimates()
         self._history = History() if bin_s is None else History(bin_s)
         self._events = deque[dict[str, Any]](maxlen=EVENTS)
@@ -87,8 +94,21 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self._looked.set()
 
     # --- for the threads that answer browsers ------------------------------------------------------------------------
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Within its context somebody looks, so the broker is asked more often."""
+        with self._news:
+            self._readers += 1
+            self._looked.set()
+        try:
+            yield
+        finally:
+            with self._news:
+                self._readers -= 1
 
     def updates(self, after: int, seconds: float) -> list[Update]:
         """What was published after a number, at most one of each kind; none if nothing is within ``seconds``."""
@@ -135,7 +155,7 @@ class Watch:
                 if began >= rows_at:
                     document = self._ask("status", {})
                     self._take(cast(StatusDocument, document))
-                    rows_at = began + (len(document["workers"]) + len(document["bags"])) / ROWS_PER_S
+                    rows_at = began + max(ROWS_S, (len(document["workers"]) + len(document["bags"])) / ROWS_PER_S)
                 else:
                     self._publish("grid", self._ask("status", {"rows": False}))
             except GridUnreachable as error:
@@ -143,6 +163,14 @@ class Watch:
             except DeskgridError as error:
                 self.error = error  # the key was revoked, or the broker speaks another version
                 return
+            self._wait(began)
+
+    def _wait(self, began: float) -> None:
+        """Wait for the time of the next question, which comes sooner when somebody begins to look."""
+        self._looked.clear()
+        if not self._readers:
+            self._looked.wait(max(0.0, ALONE_S - (self._clock() - began)))
+        if self._readers:
             self._stop.wait(max(0.0, TICK_S - (self._clock() - began)))
 
     def _take(self, document: StatusDocument) -> None:

@@ -77,14 +77,24 @@ def test_scripts_and_other_sites_do_not_get_the_cookie() -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1:7078", "10.1.2.3", "[::1]:7078", "localhost", "LOCALHOST:1", "grid.example.org", "grid.example.org.:80"],
+    [
+        "127.0.0.1:7078",
+        "10.1.2.3",
+        "[::1]:7078",
+        "localhost",
+        "LOCALHOST:1",
+        "grid.example.org",
+        "grid.example.org.:80",
+    ],
 )
 def test_addresses_and_known_names_are_taken(host: str) -> None:
     assert ACCESS.is_host(host)
     assert ACCESS.is_host(f"{socket.gethostname()}:7078")
 
 
-@pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "a b", "[::1"])
+@pytest.mark.parametrize(
+    "host", ["", "evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "a b", "[::1"]
+)
 def test_other_names_are_not(host: str) -> None:
     assert not ACCESS.is_host(host)
 

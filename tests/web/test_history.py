@@ -1,10 +1,7 @@
 """What is kept of the past of PCs, and how often estimates held."""
 
-from typing import Any
-
 from deskgrid.web.estimates import Estimates
 from deskgrid.web.history import BINS, ROWS, History
-from deskgrid.wire.status import WorkerState
 from tests.screen.builders import bag, slot, worker
 
 BUSY = slot(1.0)
@@ -42,13 +39,8 @@ def test_the_past_is_bounded() -> None:
 def test_made_up_names_do_not_fill_the_memory() -> None:
     history = History(1.0)
     for first in range(0, 2 * ROWS, 1_000):
-        history.add([named(f"pc{first + number}") for number in range(1_000)], 0.0)
+        history.add([worker(f"pc{first + number}") for number in range(1_000)], 0.0)
     assert len(rows(history)) == ROWS
-
-
-def named(name: str, known: Any = worker("any", slot())) -> WorkerState:
-    changed: WorkerState = {**known, "name": name}
-    return changed
 
 
 def test_a_bag_counts_by_its_first_estimate() -> None:

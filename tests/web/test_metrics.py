@@ -32,7 +32,10 @@ def test_a_grid_is_counted() -> None:
     assert found['deskgrid_tasks_finished_total{outcome="done"}'] == 1204
     assert found["deskgrid_planned_kills_total"] == 0
     assert found["deskgrid_oldest_waiting_seconds"] == 300
-    assert found['deskgrid_window_seconds_left{which="shortest"}'] <= found['deskgrid_window_seconds_left{which="longest"}']
+    assert (
+        found['deskgrid_window_seconds_left{which="shortest"}']
+        <= found['deskgrid_window_seconds_left{which="longest"}']
+    )
     assert found['deskgrid_estimates_total{result="within"}'] == 9
     assert found['deskgrid_estimates_total{result="early"}'] == 0
     assert found['deskgrid_build_info{version="0.1.0",python="3.11",policy="pgs"}'] == 1

@@ -414,9 +414,13 @@ const VIEWS = {
 };
 const pre = (text) => el("pre", { tabindex: 0 }, clean(text));
 
+function named(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
 let opening = 0;
 async function open() {
-  const [kind, ...names] = location.hash.slice(1).split("/").map(decodeURIComponent), view = VIEWS[kind], mine = ++opening;
+  const [kind, ...names] = location.hash.slice(1).split("/").map(named), mine = ++opening;
+  const view = Object.hasOwn(VIEWS, kind) ? VIEWS[kind] : null;
   if (!view) { $("detail").hidden = true; return; }
   let title, body;
   try { [title, body] = await view(...names); } catch (error) { [title, body] = [names.join(" "), [el("p", { class: "bad" }, clean(error.message))]]; }
