@@ -11,8 +11,8 @@ import pytest
 from deskgrid import wire
 from deskgrid.scheduler.placing import placing
 from deskgrid.wire import fields
-from deskgrid.wire.__main__ import BEGIN, END, markdown
 from deskgrid.wire.codec import FIELDS
+from deskgrid.wire.table import BEGIN, END, markdown
 from deskgrid.wire.task_options import PackedOptions
 from deskgrid.worker.run import child, executor
 
