@@ -1,16 +1,18 @@
-"""Shared parts of the subcommands: options, writing of rows, and a progress bar."""
+"""Shared parts of the subcommands: options, writing of rows, a progress bar, and live runs one after the other."""
 
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from deskgrid.option_types import Whole
 from deskgrid.sleepbench.scenarios import Row, rows_as_json
+
+R = TypeVar("R")
 
 
 class Factor(click.FloatRange):
@@ -93,3 +95,19 @@ def progress_bar(title: str, total: int, what: str) -> Iterator[Callable[[int], 
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def live_runs(
+    title: str, seeds: range, total: int, what: str, run: Callable[[int, Callable[[int], None]], R]
+) -> Iterator[tuple[int, int, R]]:
+    """The number, the seed and the result of each; ``run`` takes a seed, and reports how many of ``what`` are done."""
+    from deskgrid import DeskgridError
+    from deskgrid.sleepbench.processes import ProcessError, ended_by_signals
+
+    for number, seed in enumerate(seeds, start=1):
+        try:
+            with ended_by_signals(), progress_bar(f"{title}, run {number} of {len(seeds)}", total, what) as progress:
+                result = run(seed, progress)
+        except (ProcessError, DeskgridError) as error:
+            raise click.ClickException(str(error)) from error
+        yield number, seed, result

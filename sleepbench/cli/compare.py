@@ -14,10 +14,10 @@ from deskgrid.sleepbench.cli.common import (
     SEED_OPTION,
     check_writable,
     json_option,
+    live_runs,
     write_json,
 )
 from deskgrid.sleepbench.cli.gang_runs import GangRuns, gang_options
-from deskgrid.sleepbench.cli.live_runs import live_runs
 from deskgrid.sleepbench.cli.values import chosen_policies, scenario_numbers
 from deskgrid.sleepbench.scenarios import Row, Scenario, paper_row, paper_scenario
 

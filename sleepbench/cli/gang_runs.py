@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deskgrid.option_types import Refusal
-from deskgrid.sleepbench.cli.common import write_json
-from deskgrid.sleepbench.cli.live_runs import live_runs
+from deskgrid.sleepbench.cli.common import live_runs, write_json
 
 if TYPE_CHECKING:
     from deskgrid.sleepbench.gangs.compare import GangComparison
