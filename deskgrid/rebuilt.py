@@ -180,6 +180,33 @@ def _set_state(value: object, state: Any) -> None:
         object.__setattr__(value, name, each)
 
 
+# What a script's globals have of modules that no PC can import, by their names; and the names of all of these.
+MODULES = "__modules__"
+_made_modules: set[str] = set()
+
+
+def find_by_name(name: str, found: Mapping[str, object]) -> None:
+    """Have what looks for functions and classes by name, such as a process pool, find those of a module made by hand.
+
+    Each script has its own modules: see `worker/run/script.py`. What is there by a name stays.
+    """
+    main = vars(sys.modules[MAIN])
+    space = main if name == MAIN else None
+    if name in main.get(MODULES, ()):
+        space = vars(main[MODULES][name])
+    elif name not in _made_modules and space is None:
+        with suppress(Exception):  # it is here after all, perhaps
+            space = vars(importlib.import_module(name))
+    if space is None:
+        made = sys.modules[name] = types.ModuleType(name)
+        main.setdefault(MODULES, {})[name] = made
+        tracker().register_pickle_by_value(made)
+        _made_modules.add(name)
+        space = vars(made)
+    for each, value in found.items():
+        space.setdefault(each, value)
+
+
 # --- taken apart ------------------------------------------------------------------------------------------------------
 
 

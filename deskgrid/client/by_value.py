@@ -10,7 +10,7 @@ import io
 import operator
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from types import FunctionType
@@ -19,8 +19,8 @@ from typing import Any
 from deskgrid.client.generators import hidden_generator
 from deskgrid.client.only_here import only_here
 from deskgrid.files import note_function
-from deskgrid.rebuilt import MAIN, PLAIN_OBJECT, may_be_of_one_process, pickler
-from deskgrid.rebuilt_types import Done
+from deskgrid.rebuilt import MAIN, PLAIN_OBJECT, find_by_name, may_be_of_one_process, pickler
+from deskgrid.rebuilt_types import Done, tracker
 
 
 def has_to_travel_by_value(pickled: bytes | bytearray) -> bool:
@@ -41,6 +41,29 @@ def pickle_by_value(value: object, apart: Callable[[pickle.PickleBuffer], object
     buffer = io.BytesIO()
     _pickler()(buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=apart).dump(value)
     return buffer.getvalue()
+
+
+# What the state of a function has that is only to be loaded.
+_LOADED = "_cloudpickle_submodules"
+# What is pickled by its name.
+_NAMED: Any = (type, FunctionType, type(functools.cache(len)))
+
+
+def _of_hand_made(function: FunctionType, used: Mapping[str, object]) -> dict[str, object]:
+    """Return what has a name of a function and of what it ``used``, if no module that can be imported has its globals.
+
+    So it is with what `exec`, `runpy` or `types.ModuleType` makes.
+    """
+    module, space = function.__module__, function.__globals__
+    loaded = sys.modules.get(module or MAIN)
+    if loaded is not None and vars(loaded) is space and module not in tracker().list_registry_pickle_by_value():
+        return {}
+    named = {**used, function.__name__: space.get(function.__name__)}
+    return {
+        name: each
+        for name, each in named.items()
+        if isinstance(each, _NAMED) and each.__module__ == module and each.__name__ == name
+    }
 
 
 class _Module:
@@ -87,10 +110,14 @@ def _pickler() -> Any:
             return space is self._main or space.get("__name__") == "__mp_main__"
 
         def _dynamic_function_reduce(self, function: FunctionType) -> Any:
-            """Have a function of the script be found there by its name."""
+            """Have a function of the script, or of a module made by hand, be found there by its name."""
             reduced = super()._dynamic_function_reduce(function)
-            if self._main.get(function.__name__) is function and self._is_main(function.__globals__):
-                reduced[2][1]["__globals__"][function.__name__] = function
+            state, space = reduced[2][1], function.__globals__
+            if not self._is_main(space):
+                if found := _of_hand_made(function, state["__globals__"]):
+                    state[_LOADED].append(Done(find_by_name, function.__module__ or MAIN, found))
+            elif self._main.get(function.__name__) is function:
+                state["__globals__"][function.__name__] = function
             return reduced
 
         def _named(self, kind: type) -> list[Done]:

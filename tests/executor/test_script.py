@@ -61,6 +61,61 @@ def f(x):
     assert scripts.values(f) == [(True, [0, 3, 12, 27], [75], True)]
 
 
+# Programs that make a namespace: each leaves the function ``f`` in ``space``, and does not know its other names.
+CODE = """
+CODE = '''
+import multiprocessing, os, pickle, tempfile
+from concurrent.futures import ProcessPoolExecutor
+class Item:
+    def __init__(self, n):
+        self.n = n
+MORE = 1
+def square(n):
+    return Item(n * n + MORE)
+def f(method):
+    os.chdir(tempfile.gettempdir())  # see above
+    multiprocessing.current_process()._config["tempdir"] = "."
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
+        items = list(pool.map(square, [1, 2]))
+    return [item.n for item in items], type(items[0]) is Item, pickle.loads(pickle.dumps(square)) is square
+'''
+"""
+HAND_MADE = {
+    "exec as the script": "space = {'__name__': '__main__'}\nexec(CODE, space)",
+    "exec under another name": "space = {'__name__': 'made'}\nexec(CODE, space)",
+    "a loaded module": """
+import types
+made = sys.modules["made"] = types.ModuleType("made")
+exec(CODE, space := vars(made))
+""",
+    "runpy": """
+import pathlib, runpy
+other = pathlib.Path(__file__).with_name("other.py")
+other.write_text(CODE)
+space = runpy.run_path(str(other))
+""",
+}
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+def test_other_processes_find_the_functions_of_a_namespace_made_by_hand(scripts: Scripts, name: str) -> None:
+    script, methods = f"{CODE}\n{HAND_MADE[name]}\nf = space['f']", ["fork", "spawn", "forkserver"]
+    assert scripts.values(script, repr(methods)) == [([2, 5], True, True)] * len(methods)
+
+
+def test_two_templates_have_a_module_made_by_hand_each(scripts: Scripts) -> None:
+    code = "import pickle\nn = {0}\ndef g():\n    return n\ndef f(x):\n    return pickle.loads(pickle.dumps(g))()"
+    sent = [scripts.sent(f"exec({code.format(n)!r}, space := {{'__name__': 'made'}})\nf = space['f']") for n in (1, 2)]
+    digests = [scripts.rig.know(template) for template, _ in (*sent, sent[0])]
+    assert [value(scripts.rig.run(digest, sent[0][1][0])[0]) for digest in digests] == [1, 2, 1]
+
+
+def test_a_result_of_a_class_of_a_module_made_by_hand_brings_its_class(scripts: Scripts) -> None:
+    code = "class Item:\n    n = 3\ndef f(x):\n    return Item()"
+    (result,) = scripts.values(f"exec({code!r}, space := {{'__name__': 'made'}})\nf = space['f']")
+    assert (type(result).__name__, result.n) == ("Item", 3)
+
+
 def test_the_processs_own_program_has_another_name(scripts: Scripts) -> None:
     f = "def f(x):\n    return '_deskgrid_run.start' in sys.modules, hasattr(sys.modules['__main__'], 'PACKAGE')"
     assert scripts.values(f) == [(True, False)]

@@ -41,7 +41,10 @@ except ImportError:  # in an environment, where only this part of it is needed
 
 with open(__file__.removesuffix("py") + "pickle", "rb") as file:
     globals().update(pickle.load(file))
+sys.modules.update(globals().get("__modules__", {{}}))
 """
+# Among the globals of a script: modules that its program made by hand, by name. See `find_by_name` in `rebuilt.py`.
+_MODULES = "__modules__"
 # What is said of a name that the script has on the user's machine, perhaps.
 NOT_HERE = "deskgrid: of your script, only what the function refers to travels: use the name in the function, too"
 OTHER_PATH = "deskgrid: a path object of another system cannot be loaded here: pass str(path), a PurePath or a File"
@@ -67,6 +70,8 @@ class Script(types.ModuleType):
     def begin(self) -> None:
         """From now on, this is `__main__`."""
         sys.modules[NAME] = sys.modules[_STARTED] = self
+        if made := vars(self).get(_MODULES):
+            sys.modules.update(made)
 
     @property
     def __spec__(self) -> None:  # type: ignore[override]  # elsewhere it is no property
@@ -187,7 +192,9 @@ def dumps(value: object) -> bytes:
 
 def may_name_script(pickled: bytes) -> bool:
     """Whether a pickle names what the script has, or has a plain object, which may be a sentinel of it."""
-    return NAME.encode() in pickled or _STARTED.encode() in pickled or rebuilt().PLAIN_OBJECT in pickled
+    made = vars(sys.modules[NAME]).get(_MODULES, ())
+    names = (NAME.encode(), _STARTED.encode(), rebuilt().PLAIN_OBJECT, *map(str.encode, made))
+    return any(name in pickled for name in names)
 
 
 def naming_sentinels(value: object) -> bytes:
