@@ -12,7 +12,7 @@ from deskgrid.wire.status import BagState, StatusDocument, WorkerState
 
 Samples = Iterable[tuple[Mapping[str, str], float]]
 # A status document that is older than this is not shown: a stopped clock looks like a grid in which nothing happens.
-STALE_S = 15.0
+STALE_S = 60.0
 
 
 class _Metric(NamedTuple):

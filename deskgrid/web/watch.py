@@ -26,10 +26,10 @@ log = logging.getLogger("deskgrid.web")
 
 # Seconds between two questions about the grid as a whole while somebody looks.
 TICK_S = 0.5
-# The same about the rows of PCs and bags: the broker makes them once per heartbeat, which is 2 s unless it is told
-# otherwise; and in a large grid less often, so that it makes at most so many rows a second.
+# The same about the rows of PCs and bags: the broker makes them once per heartbeat, which is 2 s; and in a large grid
+# less often, so that it makes at most so many rows a second, which is one or two per cent of what it can do.
 ROWS_S = 2.0
-ROWS_PER_S = 400
+ROWS_PER_S = 75
 # The same while nobody looks, for the past and for metrics.
 ALONE_S = 10.0
 # An answer about one PC, bag or task is given to everybody who asks within this time. Seconds.
