@@ -120,6 +120,8 @@ class Processes:
         process = self._running.pop(name)
         process.kill()
         process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
 
     def check(self) -> None:
         """Raise `ProcessError` if a process has ended."""

@@ -1,4 +1,4 @@
-"""The page in a real browser, where there is one: what it shows, at all sizes, and that it takes no HTML from others."""
+"""The page in a real browser, where there is one: what it shows, at all sizes, and that no HTML of others gets in."""
 
 import json
 from collections.abc import Iterator
