@@ -14,6 +14,7 @@ from pathlib import Path
 import zmq
 
 from deskgrid.broker.auth.keys import KeyRing, KeysError
+from deskgrid.broker.calendar_thread import CalendarThread
 from deskgrid.broker.forecasts.process import Forecasts
 from deskgrid.broker.loop import Loop
 from deskgrid.broker.model.clocks import WallClock
@@ -98,10 +99,10 @@ def serve(
                 forecasts = Forecasts(sockets.wake)
                 facts = _facts(options, announcement.address)
                 state = BrokerState(facts, journal, policy, keys)
-                state.forecaster = forecasts
+                state.forecaster, state.calendar_reader = forecasts, CalendarThread()
                 sessions = Sessions(state, options.keep_days)
                 loop = Loop(sessions, sockets, journal)
-                with closing(loop), closing(forecasts):
+                with closing(loop), closing(forecasts), closing(state.calendar_reader):
                     loop.restore()
                     ready(announcement)
                     log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)

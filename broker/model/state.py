@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.model.bags import BagBook, OpenBag
+from deskgrid.broker.model.calendar_reader import CalendarReader
 from deskgrid.broker.model.clocks import RateLimit, WallClock
 from deskgrid.broker.model.drains import Drains
 from deskgrid.broker.model.event_log import EventLog
@@ -105,6 +106,7 @@ class BrokerState:
         self.credentials = credentials
         # Who makes forecasts; a server has a process for that.
         self.forecaster: Forecaster  # whoever starts a broker sets it
+        self.calendar_reader: CalendarReader  # this, too
         # Names of credentials that were revoked in this turn; their peers are dropped when it is settled.
         self.revoked: list[str] = []
         self.disk = Disk(journal, str(journal.home))
@@ -155,7 +157,7 @@ class BrokerState:
         state.windows_file, state.problems = self.windows_file, self.problems
         state.shares_file, state.licences_file = self.shares_file, self.licences_file
         state.broken_orders = self.broken_orders
-        state.forecaster = self.forecaster
+        state.forecaster, state.calendar_reader = self.forecaster, self.calendar_reader
         state.waiting, state.crowded = self.waiting, self.crowded
         state.disk = self.disk
         state.events = self.events

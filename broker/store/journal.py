@@ -340,6 +340,10 @@ class Journal:
         """Record what a file in the home said when it was last right; None: it was not there."""
         self._write("INSERT OR REPLACE INTO home_files VALUES (?, ?)", [(name, text)])
 
+    def forget_file(self, name: str) -> None:
+        """Record that a file counts no longer."""
+        self._write("DELETE FROM home_files WHERE name = ?", [(name,)])
+
     def drain(self, row: DrainRow) -> None:
         """Record that a PC is drained, in the place of an earlier drain of it."""
         self._write("INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", [row])

@@ -17,6 +17,7 @@ from deskgrid.option_types import Refusal
 
 if TYPE_CHECKING:
     from deskgrid.windows.weekly import Calendar
+    from deskgrid.windows.windows_file import PlannedWindows
     from deskgrid.wire.status import WorkerState
 
 # A cell of a bar is half an hour.
@@ -100,16 +101,32 @@ def _read(file: Path | None) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
     def read(top: dict[str, Any]) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
         if any(not isinstance(top.get(key, {}), dict) for key in KEYS if key != "zone") or "dates" in top:
             return [("", calendar_from_table(top, "this PC"))], []
-        planned = read_tables(top)
-        every = [*planned.tables, *([planned.rest] if planned.rest else [])]
-        calendars = [(each.pattern, calendar_of(each.table, each.pattern)) for each in every]
-        return calendars, planned.warnings([], [])
+        planned, doubts = _with_calendars(read_tables(top), path.parent)
+        calendars = [(each.pattern, calendar_of(each.table, each.pattern)) for each in planned.every()]
+        return calendars, planned.warnings([], []) + doubts
 
     home_file = HomeFile(path, lambda top: read(top) if top else ([], []), limit=WINDOWS_BYTES)
     home_file.refresh()
     if home_file.error:
         raise Refusal(f"{path}: {home_file.error}")
     return home_file.content
+
+
+def _with_calendars(planned: "PlannedWindows", folder: Path) -> tuple["PlannedWindows", list[str]]:
+    """Read the calendars that a file names, as the broker does; return what they say, and what is doubtful in them."""
+    from deskgrid.windows.calendar_process import read_in_process
+    from deskgrid.windows.from_calendar import CalendarRequest, horizon, shown
+    from deskgrid.windows.weekly import PlanError
+
+    made, doubts = dict[str, str](), list[str]()
+    for source in dict.fromkeys([each.source for each in planned.every() if each.source]):
+        tables = [each.whole for each in planned.every() if each.source == source]
+        told = read_in_process(CalendarRequest(source, str(folder.absolute()), *horizon(time.time()), tables))
+        if told.error:
+            raise PlanError(f"{shown(source)}: {told.error}")
+        made |= told.made
+        doubts += told.doubts
+    return planned.with_calendars(made, planned), doubts
 
 
 def _whose(pattern: str) -> str:

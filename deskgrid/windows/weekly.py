@@ -9,6 +9,7 @@ A calendar is a table, read from a TOML file or received as JSON::
     "2026-12-24..2027-01-03" = "all day"
     "2026-12-24" = ["08:00-12:00", "13:00-20:00"]
     "2027-01-04" = "closed"
+    # before [dates]: grace = "30m", for which tasks that run when a window ends may go on
 
 Rules:
 
@@ -39,6 +40,8 @@ from operator import itemgetter
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from deskgrid.durations import precise, read_duration
+
 DAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY_MIN = 24 * 60
 
@@ -52,7 +55,9 @@ YEARS = range(2000, 3000)
 DATES = 3_660
 
 # What a table may have.
-KEYS = ("zone", "windows", "except", "closed", "dates")
+KEYS = ("zone", "windows", "except", "closed", "dates", "grace")
+# The longest time that running tasks may have after a window: a day. Seconds.
+GRACE_LIMIT_S = 86_400.0
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-9]{2}))?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -86,13 +91,18 @@ class Calendar:
     week: tuple[tuple[Span, ...], ...]  # seven days, Monday first, each sorted and without overlap
     dates: Mapping[date, tuple[Span, ...]]  # exceptions; no span: closed
     text: str  # the weekly windows as people wrote them
+    grace_s: float = 0.0  # for how long tasks that run when a window ends may go on
+    said: str = ""  # what it says, for people, if its windows are made from something else
 
     def describe(self) -> str:
-        """Return the windows as they were written, how many dates are exceptions, and the zone."""
+        """Return the windows as they were written, how many dates are exceptions, the grace, and the zone."""
+        if self.said:
+            return self.said
         count = len(self.dates)
         dated = f"{count} dated exception{'s' * (count > 1)}" if count else ""
         zone = self.zone.key if self.zone else "local time"
-        return f"{'; '.join(filter(None, (self.text, dated)))} ({zone})"
+        grace = f"grace {precise(self.grace_s)}" if self.grace_s else ""
+        return f"{'; '.join(filter(None, (self.text, dated, grace)))} ({zone})"
 
     def day_of(self, wall: float) -> date:
         """Return the local date at POSIX second ``wall``."""
@@ -175,7 +185,11 @@ def reading(wall: float, zone: ZoneInfo | None) -> datetime:
 
 def first_instant(day: date, minutes: int, zone: ZoneInfo | None) -> float:
     """Return the first POSIX second at which clocks show ``minutes`` into ``day``, or later (rule 4)."""
-    local = datetime.combine(day, time()) + timedelta(minutes=minutes)
+    return instant_of(datetime.combine(day, time()) + timedelta(minutes=minutes), zone)
+
+
+def instant_of(local: datetime, zone: ZoneInfo | None) -> float:
+    """Return the first POSIX second at which clocks show ``local``, which has no zone, or later (rule 4)."""
     instant = local.replace(tzinfo=zone).timestamp()
     if reading(instant, zone) == local:
         return instant
@@ -199,8 +213,12 @@ def calendar_from_table(table: Mapping[str, object], where: str) -> Calendar:
     for key in table:
         if key not in KEYS:
             raise PlanError(f"{where}: unknown key {key!r} (known: {', '.join(KEYS)})")
-    entries = _texts(table.get("windows", []), f"{where}: windows")
-    cuts = _texts(table.get("except", []), f"{where}: except")
+    entries = texts_of(table.get("windows", []), f"{where}: windows")
+    if any(text.lower().endswith(".ics") or "://" in text for text in entries):
+        raise PlanError(
+            f"{where}: windows: a calendar stands alone, as one text, and only in the broker's windows.toml"
+        )
+    cuts = texts_of(table.get("except", []), f"{where}: except")
     closed = table.get("closed", False)
     if type(closed) is not bool:
         raise PlanError(f"{where}: closed: expected true or false, got {closed!r}")
@@ -212,7 +230,18 @@ def calendar_from_table(table: Mapping[str, object], where: str) -> Calendar:
         raise PlanError(f"{where}: no windows, and no dates that open: if it is never to be up, write closed = true")
     text = "closed" if closed else ", ".join(map(_tidy, entries))
     text += f", except {', '.join(map(_tidy, cuts))}" if cuts else ""
-    return Calendar(zone_named(table.get("zone"), where), week, dates, text)
+    return Calendar(zone_named(table.get("zone"), where), week, dates, text, _grace(table.get("grace", "0s"), where))
+
+
+def _grace(value: object, where: str) -> float:
+    """Return the seconds for which running tasks may go on after a window."""
+    try:
+        seconds = read_duration(value) if isinstance(value, str) else -1.0
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= GRACE_LIMIT_S:
+        raise PlanError(f'{where}: grace: expected a duration of at most a day, such as "30m", got {value!r:.80}')
+    return seconds
 
 
 def read_text(path: Path) -> str:
@@ -383,7 +412,7 @@ def _date(key: str, where: str) -> date:
 
 
 def _date_spans(value: object, where: str) -> tuple[Span, ...]:
-    texts = _texts(value, where)
+    texts = texts_of(value, where)
     if [_tidy(text) for text in texts] == ["closed"]:
         return ()
     if not texts:
@@ -396,7 +425,8 @@ def _tidy(text: str) -> str:
     return re.sub(r"\s*([-,])\s*", r"\1", " ".join(text.lower().split()))
 
 
-def _texts(value: object, where: str) -> list[str]:
+def texts_of(value: object, where: str) -> list[str]:
+    """Return a text, or a list of them, as a list; PlanError for anything else."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise PlanError(f"{where}: expected text or a list of texts, got {value!r}")

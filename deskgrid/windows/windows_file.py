@@ -11,6 +11,9 @@ the first pattern that matches its name. ``deskgrid.windows.weekly`` describes t
     ["lab4-*"]
     windows = "daily 20:00-07:00"
     owner = "leave"                # as deskgrid worker --owner, for workers to which nobody gave that
+    ["room7-*"]
+    windows = "https://example.org/room7.ics"   # from a calendar: see deskgrid.windows.from_calendar
+    invert = true
     [rest]                         # all others; without this table, they are always there
     closed = true
 
@@ -21,10 +24,12 @@ import fnmatch
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from deskgrid.home_file import HomeFile
+from deskgrid.windows.from_calendar import CALENDAR_KEYS, SAID, is_calendar, rule_of, shown
 from deskgrid.wire.limits import TABLE_BYTES
 
 if TYPE_CHECKING:
@@ -46,12 +51,17 @@ SAMPLES = 1_000
 
 
 class PatternTable(NamedTuple):
-    """The windows of names that match ``pattern``: as JSON, and for people."""
+    """The windows of names that match ``pattern``: as JSON, and for people.
+
+    ``source``: the calendar that they are from, and ``whole``: what the file says of them, as JSON; empty: no calendar.
+    """
 
     pattern: str
     table: str
     said: str
     expression: re.Pattern[str]
+    source: str = ""
+    whole: str = ""
 
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a name."""
@@ -78,10 +88,24 @@ class PlannedWindows(NamedTuple):
         found = self._first(name) or self.rest
         return "" if found is None else found.said
 
+    def every(self) -> list[PatternTable]:
+        """Return all tables, in the order in which they count."""
+        return [*self.tables, *([self.rest] if self.rest else [])]
+
+    def with_calendars(self, made: Mapping[str, str], before: "PlannedWindows") -> "PlannedWindows":
+        """Return these windows with tables ``made`` from calendars, each in the place of what the file says.
+
+        Where there is none yet, what was said ``before`` for the same pattern counts.
+        """
+        if not any(each.source for each in self.every()):
+            return self
+        earlier = {each.pattern: each for each in before.every()}
+        tables = tuple(_from_calendar(each, made, earlier) for each in self.tables)
+        return self._replace(tables=tables, rest=self.rest and _from_calendar(self.rest, made, earlier))
+
     def describe(self) -> str:
         """Return what was read, in one line for people: ``[lab3-*] daily 20:00-07:00 (local time)``."""
-        every = [*self.tables, self.rest] if self.rest else self.tables
-        return " ".join(f"[{each.pattern}] {each.said}" for each in every) or "no windows"
+        return " ".join(f"[{each.pattern}] {each.said}" for each in self.every()) or "no windows"
 
     def warnings(self, pcs: Iterable[str], unplanned: Collection[str]) -> list[str]:
         """Return what is probably a mistake, each in one sentence.
@@ -130,7 +154,7 @@ def read_tables(top: Mapping[str, Any]) -> PlannedWindows:
 
 
 def _read(pattern: str, table: object, zone: object) -> PatternTable:
-    from deskgrid.windows.weekly import PlanError, calendar_from_table
+    from deskgrid.windows.weekly import KEYS, PlanError, calendar_from_table
 
     if not isinstance(table, Mapping):
         raise PlanError(f'{pattern!r:.80}: expected zone, or a table for a pattern such as ["lab3-*"]')
@@ -139,12 +163,37 @@ def _read(pattern: str, table: object, zone: object) -> PatternTable:
     owner = whole.get(OWNER)
     if owner is not None and owner not in OWNERS:
         raise PlanError(f"{where}: {OWNER}: expected one of {', '.join(OWNERS)}, got {owner!r:.80}")
-    calendar = calendar_from_table(_without_owner(whole), where)
+    from_calendar = is_calendar(whole.get("windows"))
+    known = (*KEYS, *CALENDAR_KEYS, OWNER)
+    for key in whole:
+        if key not in known:
+            raise PlanError(f"{where}: unknown key {key!r:.80} (known: {', '.join(known)})")
+        if key in CALENDAR_KEYS and not from_calendar:
+            raise PlanError(f'{where}: {key} is for windows from a calendar, such as windows = "room.ics"')
+    if from_calendar:
+        rule_of(whole, where)
+        said = f"closed until {shown(str(whole['windows']))} has been read"
+    else:
+        said = calendar_from_table(_without_owner(whole), where).describe() + _said_of(owner)
     text = json.dumps(whole)
     if len(text) > TABLE_BYTES:
         raise PlanError(f"{pattern!r:.80}: {len(text):,} bytes as JSON; the limit is {TABLE_BYTES:,}")
-    said = calendar.describe() + ("" if owner is None else f", owner {owner}")
+    if from_calendar:
+        closed = json.dumps({"closed": True} | ({} if owner is None else {OWNER: owner}))
+        return PatternTable(pattern, closed, said, _expression(pattern), whole["windows"], text)
     return PatternTable(pattern, text, said, _expression(pattern))
+
+
+def _said_of(owner: object) -> str:
+    return "" if owner is None else f", owner {owner}"
+
+
+def _from_calendar(known: PatternTable, made: Mapping[str, str], earlier: Mapping[str, PatternTable]) -> PatternTable:
+    table = made.get(known.whole)
+    if table is None:
+        before = earlier.get(known.pattern) if known.source else None
+        return known if before is None else known._replace(table=before.table, said=before.said)
+    return known._replace(table=table, said=str(json.loads(table)[SAID]) + _said_of(owner_of(table)))
 
 
 def calendar_of(text: str, where: str) -> "Calendar":
@@ -157,7 +206,10 @@ def calendar_of(text: str, where: str) -> "Calendar":
         raise PlanError(f"{where}: not JSON: {error}") from error
     if not isinstance(table, dict):
         raise PlanError(f"{where}: expected a table, got {type(table).__name__}")
-    return calendar_from_table(_without_owner(table), where)
+    said = table.pop(SAID, "")
+    if not isinstance(said, str):
+        raise PlanError(f"{where}: {SAID}: expected text, got {said!r:.80}")
+    return replace(calendar_from_table(_without_owner(table), where), said=said)
 
 
 def owner_of(text: str) -> Owner | None:

@@ -22,6 +22,7 @@ PLACES = {
     "deskgrid/files.py": "lent",
     "deskgrid/gang.py": "front door",
     "deskgrid/lazy_commands.py": "options",
+    "deskgrid/windows/ical.py": "calendars",
     "deskgrid/option_types.py": "options",
     "deskgrid/raised.py": "lent",
     "deskgrid/rebuilt.py": "pickler",
@@ -58,7 +59,9 @@ PLACES = {
 
 # Each kind: the kinds of our files that it may import, and the libraries. Standard ones are open to all.
 MAY_IMPORT = {
-    "common": (["common"], ["msgpack"]),
+    "common": (["common", "calendars"], ["msgpack"]),
+    # The libraries of the extra "ical", which are loaded in a process of their own.
+    "calendars": (["common"], ["icalendar", "recurring_ical_events"]),
     "line": (["common"], ["zmq"]),
     "scheduler": (["scheduler", "lent"], []),
     # By an entry point, as those of others: the scheduler knows no paper.

@@ -220,7 +220,7 @@ def test_an_unknown_zone_is_named(zone: str) -> None:
         ({}, "no windows, and no dates that open"),
         ({"windows": []}, "no windows, and no dates that open"),
         ({"windows": [], "dates": {"2026-12-25": "closed"}}, "no windows, and no dates that open"),
-        ({"window": ["mon all day"]}, "unknown key 'window' (known: zone, windows, except, closed, dates)"),
+        ({"window": ["mon all day"]}, "unknown key 'window' (known: zone, windows, except, closed, dates, grace)"),
         ({"windows": None}, "windows: expected text or a list of texts, got None"),
         ({"windows": {"mon": "all day"}}, "windows: expected text or a list of texts"),
         ({"windows": ["mon all day"], "zone": 1}, "zone: expected a name"),
