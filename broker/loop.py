@@ -256,6 +256,8 @@ class Loop:
             self._warn("garbage credential=%r bytes=%d reason=%r", who.name, len(arrival.data), str(error))
             unlike = wire.unlike(version) if (version := wire.version_in(arrival.data)) else ""
             reason = unlike or f"that is not a message of deskgrid {wire.VERSION}: {error}"
+            if unlike:
+                self._sessions.turned_away(who, "", version, reason, self._now())
             self._send(peer, wire.Refused(reason))
         else:
             values = wire.large_of(message) if arrival.chunks and self._sessions.records(peer, who, message) else []

@@ -37,8 +37,10 @@ from deskgrid.worker.link import BrokerLink, UnknownKey
 from deskgrid.worker.owner.keeper import OwnerKeeper
 from deskgrid.worker.owner.policy import Courtesy
 from deskgrid.worker.owner.watch import PresenceWatch
-from deskgrid.worker.pc.address import address_towards, interface_of
+from deskgrid.worker.pc.address import address_towards, interface_of, mac_of
+from deskgrid.worker.pc.checks import findings_of_worker
 from deskgrid.worker.pc.hardware import cores, graphics_cards
+from deskgrid.worker.pc.regular_checks import RegularChecks
 from deskgrid.worker.pc.speed import SpeedMeasurement
 from deskgrid.worker.pc.this_pc import ThisPc
 from deskgrid.worker.run.accounts import AccountError, UserAccount, check_account, reserved
@@ -110,6 +112,7 @@ class WorkerOptions:
     ``nice``: how far tasks, and what unpacks their libraries, give way to others on this PC: see
     `deskgrid.worker.run.scope.give_way`. ``interpreters``: other Pythons that tasks can have, path by version.
     ``courtesy``: what becomes of tasks while the owner of the PC uses it; without it, nobody looks whether he does.
+    ``checks``: whether the broker is told what is not well on this PC.
     """
 
     join: JoinLine
@@ -134,6 +137,7 @@ class WorkerOptions:
     nice: int = NICE
     interpreters: Mapping[str, str] = field(default_factory=dict)
     courtesy: Courtesy = field(default_factory=Courtesy)
+    checks: bool = False
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -375,6 +379,7 @@ class _Agent:
             resources=options.resources,
             labels=options.labels,
             mpi=options.mpi,
+            mac=mac_of(pc.address or ""),
         )
         self._options = options
         self._link = link
@@ -393,6 +398,9 @@ class _Agent:
         # The windows and the end of the drain that this follows.
         self._followed: tuple[str | None, float | None] = None, None
         self._was_known = False
+        self._checks = RegularChecks(
+            lambda: findings_of_worker(options.home, options.join, options.name), lambda: self._session.known
+        )
         self._watch: PresenceWatch | None = None
         self._keeper: OwnerKeeper | None = None
         # What becomes of tasks while the owner uses the PC, and the table of the broker that may say so.
@@ -420,6 +428,7 @@ class _Agent:
                 self._alarm.close()
             if self._watch is not None:
                 self._watch.close()
+            self._checks.close()
 
     def _look_after_the_owner(self) -> None:
         """Look whether the owner uses the PC, if that makes any difference."""
@@ -470,6 +479,7 @@ class _Agent:
         if self._link.socket in ready:
             self._receive()
         self._pc.measure(self._session.powers, now.mono)
+        self._session.findings = self._checks.found
         if self._keeper is not None:
             self._keeper.look(read_clocks())
         self._send(self._session.tick(read_clocks()))
@@ -529,6 +539,8 @@ class _Agent:
             name, wanted = self._session.name, self._options.name
             why = "" if name == wanted else f", because another worker is called {wanted} already"
             self._say(f"joined {address} as {name}{why}" if self._was_known else f"lost the broker at {address}")
+            if self._options.checks:
+                self._checks.begin()
         elif not self._was_known:
             self._link.complain(self._say)
 

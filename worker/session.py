@@ -71,6 +71,7 @@ class Identity:
     resources: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     mpi: bool = False
+    mac: str | None = None
 
 
 class Session:
@@ -112,6 +113,9 @@ class Session:
         self._told = Announcements()
         # How fast this PC is, and what others use of it: measured by whoever drives this.
         self.powers = Powers()
+        # What is not well on this PC, as whoever drives this has found; None: nobody has looked.
+        self.findings: tuple[wire.Finding, ...] | None = None
+        self._told_findings: tuple[wire.Finding, ...] | None = None
         self._heartbeat_s = HEARTBEAT_S
         self._speak_at = 0.0
         # When the current window should close, on the monotonic clock, as of the last `tick`.
@@ -307,13 +311,16 @@ class Session:
         self._speak_at = now.mono + self._heartbeat_s
         if self.joined:
             windows = self._told.news(self._windows(now), now.mono)
-            self._out.append(wire.Heartbeat(self._uptime(now), windows, *self.powers.news(), self.paused))
+            findings = None if self.findings == self._told_findings else self.findings
+            self._told_findings = self.findings
+            self._out.append(wire.Heartbeat(self._uptime(now), windows, *self.powers.news(), self.paused, findings))
         else:
             self._introduce(now)
 
     def _introduce(self, now: Instant) -> None:
         me = self.identity
         self._opening += 1
+        self._told_findings = None
         self._work.introduced()
         self._out.append(
             wire.Join(
@@ -340,6 +347,7 @@ class Session:
                 mpi=me.mpi,
                 given=self.powers.given,
                 paused=self.paused,
+                mac=me.mac,
             )
         )
         # Unconfirmed results, or their confirmations, may have been lost, so send the results again. They go right

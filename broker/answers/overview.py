@@ -266,6 +266,7 @@ class Overview:
         return {
             "name": session.name,
             "pc": join.name,
+            "version": join.version,
             "host": join.host,
             "site": join.site,
             "labels": sorted(join.labels),

@@ -117,6 +117,7 @@ class Queries:
             "whatif new": self._whatif.compare_new,
             "forget learned": self._forget_learned,
             "policy": self._policy,
+            "pc checks": lambda args, who: self._workers.checks.page(args["after"] or "", self._state.now),
             "drains": lambda args, who: self.draining.rows(),
             "drain": self.draining.drain,
             "drain undo": self.draining.undo,

@@ -182,7 +182,7 @@ class Sessions:
         elif not isinstance(message, ALLOWED_MESSAGES[who.role]):
             self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))
         elif isinstance(message, wire.Join | wire.Hello | wire.Enrol) and (refusal := self._refusal(who, message)):
-            self._refuse(peer, who, message, refusal)
+            self._refuse(peer, who, message, refusal, now)
         elif isinstance(message, wire.Enrol):
             self._enrolment.ask(peer, who, message)
         elif isinstance(message, (*wire.FROM_BOTH, wire.Claim)):
@@ -212,11 +212,16 @@ class Sessions:
         enrolled = f"this PC is enrolled as {who.name}: it cannot join under another name" if other else ""
         return wire.unlike(message.version) or enrolled
 
-    def _refuse(self, peer: bytes, who: Credential, message: wire.Message, reason: str) -> None:
+    def _refuse(self, peer: bytes, who: Credential, message: wire.Message, reason: str, now: float) -> None:
         """Turn a newcomer away, and log why."""
         name = str(getattr(message, "name", None) or getattr(message, "user", ""))[: wire.NAME_BYTES]
-        self.state.note("refused", by=who.name, name=name, version=getattr(message, "version", ""), reason=reason)
+        self.turned_away(who, name, getattr(message, "version", ""), reason, now)
         self.state.send(peer, wire.Refused(reason))
+
+    def turned_away(self, who: Credential, name: str, version: str, reason: str, now: float) -> None:
+        """Log why a newcomer is not let in. ``name``: how it calls itself, if that can be read."""
+        self.state.note("refused", by=who.name, name=name, version=version, reason=reason)
+        self.workers.checks.refused(who, version, reason, now)
 
     def gone(self, peer: bytes) -> None:
         """A connection has ended."""

@@ -19,6 +19,7 @@ from deskgrid.broker.model.worker_session import WorkerSession
 from deskgrid.broker.store.rows import How
 from deskgrid.broker.work.attempts import UNTAKEN_LIMIT, Attempts
 from deskgrid.broker.work.live_output import LiveOutput
+from deskgrid.broker.work.pc_checks import PcChecks
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 
@@ -52,6 +53,7 @@ class WorkerSessions:
         self._lost: dict[str, WorkerSession] = {}
         self._faded_at = math.inf
         self._slots = 0
+        self.checks = PcChecks()
         # How often workers joined or were forgotten, or their windows changed.
         self.changes = 0
 
@@ -163,6 +165,7 @@ class WorkerSessions:
         for worker in found:
             self._state.note("worker-revoked", name=worker.name, credential=credential)
             self._forget(worker, now)
+        self.checks.let_go(credential)
         return peers
 
     def _join(self, peer: bytes, who: Credential, join: wire.Join, now: float) -> None:
@@ -184,6 +187,7 @@ class WorkerSessions:
                 worker.templates = set()
             worker.peer, worker.join = peer, join
         worker.speed = join.speed
+        self.checks.joined(join, who)
         self.by_peer[peer] = worker
         self._refresh_lease(worker, now)
         worker.sent_windows = self._state.windows_file.content.table_for(join.name)
@@ -292,6 +296,8 @@ class WorkerSessions:
         self.attempts.handle(ev.UptimeRefreshed(worker.name, uptime, beat.windows), now)
         if beat.speed is not None or beat.loads is not None:
             self._measured(worker, beat, now)
+        if beat.findings is not None:
+            self.checks.heard(worker.join.name, beat.findings, now)
         self._pause(worker, beat.paused, now)
 
     def _pause(self, worker: WorkerSession, why: str, now: float) -> None:
@@ -433,6 +439,7 @@ class WorkerSessions:
             self._named[worker.join.name].remove(worker.name)
             if not self._named[worker.join.name]:
                 del self._named[worker.join.name]
+                self.checks.left(worker.join.name)
         self.by_peer.pop(worker.peer, None)
         self._leases.pop(worker.name, None)
         self._lost.pop(worker.name, None)

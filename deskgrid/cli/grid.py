@@ -189,7 +189,8 @@ def workers(*, patterns: tuple[str, ...], join: str | None) -> None:
     """List the workers that the broker knows, by name: whether they are there, until when, and what they do.
 
     A PC that should be there by windows.toml, and is not, is "missing". PATTERN is as in that file, such as 'lab3-*';
-    quote it, and case does not matter. What is wrong with a worker follows on stderr.
+    quote it, and case does not matter. What is wrong with a worker follows on stderr, and which workers run another
+    version of deskgrid than the broker.
     """
     from deskgrid.windows.windows_file import pattern_matches
 
@@ -209,6 +210,12 @@ def workers(*, patterns: tuple[str, ...], join: str | None) -> None:
     for worker in found:
         if worker["note"]:
             say(f"deskgrid: {worker['name']}: {worker['note']}", err=True)
+    ours = snapshot["broker"]["version"]
+    if others := [worker for worker in found if worker["version"] != ours]:
+        runs = "1 worker runs" if len(others) == 1 else f"{len(others)} workers run"
+        say(f"deskgrid: {runs} another version than the broker ({ours}):", err=True)
+        for worker in others:
+            say(f"deskgrid: {worker['name']}: {worker['version']}", err=True)
 
 
 _WORKER_TITLES = ("WORKER", "STATE", "LEFT", "BUSY", "ENDED", "SPEED", "PYTHON", "PLANNED")

@@ -224,7 +224,9 @@ def worker(
         with Stopping(until_stdin_closes) as stopping:
             if until_stdin_closes:
                 _wait_for_line(join or "", stopping)
-            options = _options(join, name, mpi=mpi, saves=not until_stdin_closes, **given)
+            options = _options(
+                join, name, mpi=mpi, saves=not until_stdin_closes, checks=not until_stdin_closes, **given
+            )
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
             if not options.run_as:  # else no task can end the guard

@@ -63,6 +63,8 @@ PROCESSORS_LIMIT = 2**16
 LABELS_LIMIT = 16
 # Kinds of counted resources of a PC, or that a task asks for.
 RESOURCES_LIMIT = 16
+# What a PC tells of itself that is not well: `deskgrid doctor` has about ten checks.
+FINDINGS_LIMIT = 12
 # Versions of Python that one PC offers.
 PYTHONS_LIMIT = 8
 # How much slower or faster a PC may be than another that counts as 1. Beyond that, somebody measured wrongly.

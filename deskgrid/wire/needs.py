@@ -28,6 +28,8 @@ Resources = tuple[str, ...]
 RESOURCE_UNIT = 1000
 # By which other PCs of its site reach a PC.
 Address = Annotated[str, Word(re.compile(r"[A-Za-z0-9.:%_-]{1,64}"), "an address of 1 to 64 characters")]
+# Of a network card.
+MacAddress = Annotated[str, Word(re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"), "an address like 00:1b:44:11:3a:b7")]
 # How fast a PC is; 1 for the fastest.
 Speed = Annotated[float, Ratio(SPEED_LEAST, SPEED_MOST)]
 # Bytes of memory, and processors, of a PC; 0: unknown. The memory that a rank needs; 0: no matter.

@@ -86,6 +86,7 @@ _SECONDS = Real(SECONDS_LIMIT)
 _MOMENTS = Many(_SECONDS, WINDOWS_LIMIT)
 _NAME = Word(re.compile(r"[ -~]{1,64}"), "a name")
 _AFTER = Optional(Integer(0, COUNT_LIMIT))
+_WORKER = Word(re.compile(r".{1,255}"), "the name of a worker")
 _PATTERN = Word(re.compile(r"[^\0\n]{1,255}"), "a pattern of names")
 # What may be imagined otherwise; `deskgrid.scheduler.forecast.changes.ImaginedChange` says what it means.
 _CHANGE = _takes(
@@ -101,7 +102,7 @@ _CHANGES = Records(_CHANGE, CHANGES_LIMIT)
 QUESTIONS: Mapping[str, Question] = {
     "ping": _asks(),
     "status": _asks(rows=Optional(Flag())),
-    "worker": _asks(name=Word(re.compile(r".{1,255}"), "the name of a worker")),
+    "worker": _asks(name=_WORKER),
     "plan": _asks(),
     "events": _asks(after=_AFTER),
     "events all": _asks("admin", after=_AFTER),
@@ -133,6 +134,7 @@ QUESTIONS: Mapping[str, Question] = {
     "forget learned": _orders("admin"),
     "runtimes": _orders("owner", bag=_BAG, items=_ITEMS, runtimes=Many(_SECONDS, BATCH_ROWS)),
     "policy": _orders("admin", writes=False, name=_NAME, options=Optional(PolicyOptions())),
+    "pc checks": _asks("admin", after=Optional(_WORKER)),
     "drains": _asks(),
     "drain": _orders("admin", pcs=Many(_PATTERN, GROUPS_LIMIT), seconds=Optional(_SECONDS), now=Optional(Flag())),
     "drain undo": _orders("admin", pcs=Many(_PATTERN, GROUPS_LIMIT)),

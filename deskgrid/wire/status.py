@@ -84,6 +84,7 @@ class WorkerState(TypedDict):
 
     name: str
     pc: str  # the name of its PC; a second worker there has another name
+    version: str  # of deskgrid there
     host: str
     site: str
     labels: list[str]  # what it says that it has, sorted

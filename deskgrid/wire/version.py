@@ -15,7 +15,7 @@ from pathlib import Path
 
 RELEASE = "0.1.0"
 # Raise this whenever a message changes. `tests/wire/test_version.py` notices that.
-PROTOCOL = 5
+PROTOCOL = 6
 
 # Where deskgrid is: a checkout, a folder with its source, or one that packages are installed in.
 _PLACE = Path(__file__).parents[2]

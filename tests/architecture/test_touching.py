@@ -101,6 +101,7 @@ KNOWN = {
     "worker/identities.py:Identities.drop": ("unlink", HOME),
     "worker/identities.py:Identities.keep": ("mkdir rename", HOME),
     "worker/identities.py:Identities.why_none": ("glob", HOME),
+    "worker/pc/address.py:mac_of": ("read_text", PROC),
     "worker/pc/checks.py:groups": ("read_text", PROC),
     "worker/pc/checks.py:nested": ("read_text", PROC),
     "worker/pc/checks.py:program": ("read_text", "the doctor reads the unit of a service, as whoever calls it"),

@@ -42,6 +42,7 @@ OF_ADMINS: dict[str, dict[str, Any]] = {
     "forget learned": {},
     "drain": {"pcs": ["pc1"], "seconds": None, "now": False},
     "drain undo": {"pcs": ["pc1"]},
+    "pc checks": {},
     "keys": {},
     "keys add": {"role": "submitter", "name": "eve", "public": "00" * 32},
     "keys revoke": {"name": "worker"},

@@ -196,3 +196,11 @@ def test_workers_are_listed_by_name_with_what_is_wrong_on_stderr(grid: FakeGrid)
     assert [row.split()[:2] for row in rows] == [["lab-0", "missing"], ["lab-1", "missing"]]
     assert rows[0].endswith("daily 9-17")
     assert deskgrid("workers", "lib-*").stderr == "deskgrid: no worker has a name like lib-*\n"
+
+
+def test_workers_of_another_version_than_the_broker_are_named(grid: FakeGrid) -> None:
+    old = worker("lab-2") | {"version": "0.0.9+wire6"}
+    grid.snapshot = cast(dict[str, Any], snapshot([worker("lab-1"), old], []))
+    said = "deskgrid: 1 worker runs another version than the broker (0.1.0):\ndeskgrid: lab-2: 0.0.9+wire6\n"
+    assert deskgrid("workers").stderr == said
+    assert deskgrid("workers", "lab-1").stderr == ""

@@ -193,7 +193,7 @@ def test_every_option_of_the_worker_arrives(agent: Worker, tmp_path: Path) -> No
     result = deskgrid("worker", "--join", str(LINE), "--slots", "3", *where)
     assert result.exit_code == 0
     assert agent.options == WorkerOptions(
-        LINE, 3, "lab3-01", tmp_path, "lab3", None, find_gpus=True, courtesy=Courtesy("auto")
+        LINE, 3, "lab3-01", tmp_path, "lab3", None, find_gpus=True, courtesy=Courtesy("auto"), checks=True
     )
 
 

@@ -106,6 +106,7 @@ def worker(
     return WorkerState(
         name=name,
         pc=name,
+        version="0.1.0",
         host=f"{name}.example",
         site=site,
         labels=labels or [],

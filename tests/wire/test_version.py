@@ -26,6 +26,7 @@ FINGERPRINTS = {
     3: "98bc652ab309f7f9",
     4: "c7a67619f88a3f82",
     5: "03b9f5a119ffd11d",
+    6: "8fb965d83c43accc",
 }
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

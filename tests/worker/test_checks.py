@@ -10,6 +10,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from deskgrid.wire.dealer import new_pair
 from deskgrid.wire.joinline import JoinLine, Keys
@@ -18,6 +19,7 @@ from deskgrid.worker.pc import checks
 from deskgrid.worker.pc.checks import Finding
 from tests.cli.fakes import deskgrid
 from tests.live import live_grid
+from tests.waiting import eventually
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -169,3 +171,33 @@ def test_probes_of_the_owner_are_part_of_it(monkeypatch: pytest.MonkeyPatch, tmp
     assert Finding("owner", "note", "X11: idle for 3 min; battery: not in use") in list(
         checks.findings(tmp_path, None, None)
     )
+
+
+def test_the_server_shows_what_the_workers_of_all_pcs_have_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(checks, "LEAST_ROOM", 1 << 80)
+    with live_grid(tmp_path / "broker") as grid:
+        for name in ("lab3-07", "lab4-01"):
+            assert grid.joined(grid.start_worker(name, checks=name == "lab3-07"))
+        monkeypatch.setenv("DESKGRID_HOME", str(tmp_path / "broker"))
+
+        def told(*more: str) -> Result:
+            return deskgrid("doctor", "--all", *more)
+
+        assert eventually(lambda: "make room" in told().stdout, 30.0)
+        result = told()
+        title, *rows = result.stdout.splitlines()
+        assert title.split() == ["PC", "WHAT", "CHECKED", "SAID"]
+        assert ["lab3-07", "do", "disk"] in [row.split()[:3] for row in rows]
+        assert not any("owner" in row.split() for row in told("--notes").stdout.splitlines())
+        assert result.stderr == "deskgrid: something to do on 1 of 2 PCs; 1 not checked yet\n"
+        assert (result.exit_code, told("lab4-*").exit_code) == (1, 0)
+        assert told("lab4-*").stderr == "deskgrid: nothing to do on 1 PC; 1 not checked yet\n"
+        assert told("lib-*").stderr == "deskgrid: no PC that has joined has a name like lib-*\n"
+
+
+def test_what_belongs_to_all_pcs_and_what_to_this_one_is_not_mixed(tmp_path: Path) -> None:
+    assert "--all takes no --home" in deskgrid("doctor", "--all", "--home", str(tmp_path)).stderr
+    for wrong in (["lab3-*"], ["--notes"], ["--join", "x"]):
+        assert "need --all" in deskgrid("doctor", *wrong).stderr

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from deskgrid.worker.pc import address as address_module
 from deskgrid.worker.pc import hardware
-from deskgrid.worker.pc.address import TRIES, address_towards, free_port, interface_of
+from deskgrid.worker.pc.address import TRIES, address_towards, free_port, interface_of, mac_of
 from deskgrid.worker.pc.hardware import MemoryUnknown, memory_of_this_pc
 from deskgrid.worker.pc.shared_memory import Leftovers
 from deskgrid.worker.pc.speed import REFERENCE_S, SpeedMeasurement, seconds_of_computation
@@ -184,6 +185,16 @@ def test_the_address_is_the_one_towards_the_broker() -> None:
 def test_the_interface_of_an_address_is_found() -> None:
     assert interface_of("127.0.0.1") == "lo"
     assert interface_of("192.0.2.7") == ""
+
+
+@LINUX
+def test_the_card_of_an_address_is_known_and_this_pc_itself_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mac_of("127.0.0.1") is None
+    assert mac_of("192.0.2.7") is None
+    cards = {name: Path("/sys/class/net", name, "address").read_text().strip() for _, name in socket.if_nameindex()}
+    for name, mac in cards.items():
+        monkeypatch.setattr(address_module, "interface_of", lambda address, name=name: name)
+        assert mac_of("192.0.2.7") == (None if mac.strip("0:") == "" or len(mac) != 17 else mac)
 
 
 def test_a_port_is_free_and_in_the_range() -> None:

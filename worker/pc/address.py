@@ -5,8 +5,10 @@ import socket
 import struct
 import sys
 from contextlib import closing, suppress
+from pathlib import Path
 
 LOCAL = "127.0.0.1"
+MAC_BYTES = 6
 # How often a port of a range is tried: others may have most of them.
 TRIES = 200
 _SIOCGIFADDR = {"linux": 0x8915, "darwin": 0xC0206921}
@@ -40,6 +42,30 @@ def interface_of(address: str) -> str:
                     if socket.inet_ntoa(found[20:24]) == address:
                         return name
         return ""
+
+
+def mac_of(address: str) -> str | None:
+    """Return the address of the network card with this address of this PC; None if the system does not say."""
+    if sys.platform == "win32":
+        import ctypes
+
+        found, size = ctypes.create_string_buffer(8), ctypes.c_ulong(8)
+        with suppress(OSError, AttributeError):
+            (number,) = struct.unpack("<I", socket.inet_aton(address))
+            if not ctypes.windll.iphlpapi.SendARP(number, 0, found, ctypes.byref(size)) and size.value == MAC_BYTES:
+                return _mac(found.raw[:MAC_BYTES].hex(":"))
+        return None
+    else:
+        try:
+            name = interface_of(address)
+            return _mac(Path("/sys/class/net", name, "address").read_text("ascii").strip()) if name else None
+        except (OSError, ValueError):
+            return None
+
+
+def _mac(text: str) -> str | None:
+    """What is all zeros is no card, but this PC itself."""
+    return text if len(text) == len("00:00:00:00:00:00") and text.strip("0:") else None
 
 
 def free_port(address: str, ports: tuple[int, int] | None) -> int:

@@ -56,6 +56,18 @@ def findings(home: Path, name: str | None, address: str | None) -> Iterator[Find
     yield owner()
 
 
+def findings_of_worker(home: Path, line: JoinLine, name: str) -> Iterator[Finding]:
+    """Check this PC for its worker, which has joined. It tells others, so what its owner does is left out."""
+    yield python()
+    yield from program()
+    yield clock()
+    yield disk(home)
+    if line.keys is not None:
+        yield from broker(line, name)
+    yield groups()
+    yield nested()
+
+
 def python() -> Finding:
     """Whether this Python will do."""
     version = ".".join(map(str, sys.version_info[:3]))

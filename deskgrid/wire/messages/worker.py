@@ -28,6 +28,7 @@ from deskgrid.wire.fields import (
 from deskgrid.wire.limits import (
     BATCH_ROWS,
     ENVIRONMENTS_LIMIT,
+    FINDINGS_LIMIT,
     HELD_ROWS,
     KEY_BYTES,
     LABELS_LIMIT,
@@ -42,7 +43,7 @@ from deskgrid.wire.limits import (
     WINDOWS_LIMIT,
 )
 from deskgrid.wire.messages.common import Ending
-from deskgrid.wire.needs import Address, Label, Memory, Processors, Rank, Resource, Speed
+from deskgrid.wire.needs import Address, Label, MacAddress, Memory, Processors, Rank, Resource, Speed
 from deskgrid.wire.task_options import Options
 
 # A slot of a worker.
@@ -95,6 +96,17 @@ Windows = Annotated[tuple[Window, ...], AtMost(WINDOWS_LIMIT)]
 # Attempts that a worker holds, or held.
 Held = Annotated[tuple[Running, ...], AtMost(HELD_ROWS)]
 Attempts = Annotated[tuple[Ref, ...], AtMost(HELD_ROWS)]
+
+
+class Finding(NamedTuple):
+    """What is not well on a PC, as ``deskgrid doctor`` says it there.
+
+    ``what``: what was checked. ``to_do``: ``said`` is what somebody has to do; else it is only good to know.
+    """
+
+    what: Name
+    to_do: bool
+    said: Sentence
 
 
 class EnvironmentWanted(NamedTuple):
@@ -178,7 +190,8 @@ class Join:
     ``processors``, ``memory``: of the PC, and bytes of it for tasks; 0: unknown. ``resources``: what else is counted of
     it, sorted, such as gpu=2. ``mpi``: it runs MPI processes.
     ``given``: its user has given the speed, which nobody corrects. ``paused``: why it has stopped its tasks and begins
-    none, because the owner of its PC comes first; empty: it has not.
+    none, because the owner of its PC comes first; empty: it has not. ``mac``: the address of the network card that
+    reaches the broker, by which the PC can be woken; None: unknown.
     """
 
     version: Version
@@ -206,6 +219,7 @@ class Join:
     mpi: bool = False
     given: bool = False
     paused: Sentence = ""
+    mac: MacAddress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +228,7 @@ class Heartbeat:
 
     ``speed``, ``paused``: as in `Join`. ``loads``: how much of the processors others than our tasks used, as the means
     of the last 1, 30 and 120 s. Speed and loads are None if they have hardly changed since they were last said.
+    ``findings``: what is not well on this PC; None: it is not known, or was said before.
     """
 
     uptime: Seconds | None
@@ -221,6 +236,7 @@ class Heartbeat:
     speed: Speed | None = None
     loads: Loads | None = None
     paused: Sentence = ""
+    findings: Annotated[tuple[Finding, ...], AtMost(FINDINGS_LIMIT)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
