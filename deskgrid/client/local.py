@@ -81,7 +81,9 @@ def start(workers: int, program: Sequence[str] = PROGRAM, *, slots: int = 1, mpi
     )
     try:
         told = json.loads(_output(process).readline() or "{}")
-    except BaseException:
+    except BaseException:  # such as Ctrl-C
+        if sys.platform != "win32":  # there it would end without its grid, which it starts first instead
+            process.terminate()
         _end(process, KEEPER_STOP_S)
         raise
     if "join" in told:
@@ -132,6 +134,15 @@ class _LocalProcesses:
 
     def start(self, workers: int) -> str:
         """Start all processes; return the join line for clients. Raises `GridUnreachable`."""
+        try:
+            return self._start(workers)
+        except BaseException:  # nothing has been done with them, and one that starts does not look at its input yet
+            for process in [*self._workers, self._broker]:
+                if process is not None:
+                    process.kill()
+            raise
+
+    def _start(self, workers: int) -> str:
         log = self._home / "broker.log"
         with log.open("w") as errors:
             self._broker = subprocess.Popen(
@@ -151,7 +162,8 @@ class _LocalProcesses:
                 encoding="utf-8",
             )
         # The workers load while the broker does, and wait for its join line.
-        self._workers = [self._start_worker(number) for number in range(1, workers + 1)]
+        for number in range(1, workers + 1):
+            self._workers.append(self._start_worker(number))
         self._wait_for_line(self._broker, log)
         return (self._home / "client.join").read_text(encoding="utf-8").strip()
 
@@ -161,8 +173,10 @@ class _LocalProcesses:
         output = _output(broker)
         too_late = threading.Timer(START_S, broker.kill)
         too_late.start()
-        ready = output.readline()
-        too_late.cancel()
+        try:
+            ready = output.readline()
+        finally:
+            too_late.cancel()  # or its thread keeps this process
         if not ready:
             broker.wait()
             raise GridUnreachable(log.read_text(errors="replace")[-TAIL:].strip() or "its broker ended at once")

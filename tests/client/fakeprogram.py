@@ -1,10 +1,12 @@
 """A stand-in for our command line, for tests of the keeper: it records when it starts and ends, and does nothing else.
 
 ``fakeprogram.py FOLDER broker|worker OPTIONS`` makes two files in FOLDER: ``started-NAME``, which has its options, and
-``ended-NAME``, which names the files of programs that had ended before.
+``ended-NAME``, which names the files of programs that had ended before. If FOLDER has a file ``slow``, the start never
+ends by itself, and nobody looks at stdin meanwhile.
 """
 
 import sys
+import threading
 from pathlib import Path
 
 
@@ -21,6 +23,8 @@ def main(folder: Path, role: str, *options: str) -> None:
         sys.exit("the home is of a newer version")
     name = options[options.index("--name") + 1] if role == "worker" else role
     say(folder / f"started-{name}", " ".join(options))
+    if (folder / "slow").exists():
+        threading.Event().wait()
     if role == "broker":
         home = Path(options[options.index("--home") + 1])
         (home / "worker.join").write_text("worker@127.0.0.1:1/insecure\n", encoding="utf-8")

@@ -132,6 +132,19 @@ def test_a_program_that_is_gone_before_its_grid_has_started_is_told_nothing(tmp_
     assert homes(tmp_path) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there no signal lets a process clean up: it starts its grid first")
+def test_a_program_that_is_interrupted_while_its_grid_starts_waits_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / "slow").touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *program(tmp_path)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as interrupted:
+        assert eventually(lambda: told(tmp_path, "started") == EVERYONE)
+        interrupted.send_signal(signal.SIGINT)
+        assert interrupted.wait(local.KEEPER_STOP_S) == -signal.SIGINT
+    assert told(tmp_path, "ended") == []  # they were killed
+    assert homes(tmp_path) == []
+
+
 def test_a_broker_that_does_not_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "refuse").touch()
     with pytest.raises(GridUnreachable, match="the local grid did not start: the home is of a newer version"):
