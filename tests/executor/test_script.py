@@ -103,6 +103,20 @@ def test_other_processes_find_the_functions_of_a_namespace_made_by_hand(scripts:
     assert scripts.values(script, repr(methods)) == [([2, 5], True, True)] * len(methods)
 
 
+def test_a_logger_travels_as_its_name(scripts: Scripts) -> None:
+    f = """
+import logging
+log = logging.getLogger("mine")
+log.setLevel(logging.INFO)
+log.addHandler(logging.StreamHandler())
+log.addFilter(str)
+def f(given):
+    here = logging.getLogger("mine")
+    return given is log is here, (here.level, here.handlers, here.filters)
+"""
+    assert scripts.values(f, "[log]") == [(True, (0, [], []))]
+
+
 def test_two_templates_have_a_module_made_by_hand_each(scripts: Scripts) -> None:
     code = "import pickle\nn = {0}\ndef g():\n    return n\ndef f(x):\n    return pickle.loads(pickle.dumps(g))()"
     sent = [scripts.sent(f"exec({code.format(n)!r}, space := {{'__name__': 'made'}})\nf = space['f']") for n in (1, 2)]
