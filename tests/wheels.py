@@ -1,11 +1,12 @@
 """Tiny wheels, wheels that nobody should use, and wheels of what is installed here: no test needs a package index."""
 
 import zipfile
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from importlib import metadata
 from pathlib import Path
+
+from deskgrid.kit.wheel import hash_of, installed_wheel, record_of
+
+__all__ = ["installed_wheel", "make_wheel"]
 
 
 def make_wheel(
@@ -38,38 +39,11 @@ def make_wheel(
         points = [f"{script} = {target}\n" for script, target in scripts.items()]
         content[f"{info}/entry_points.txt"] = "".join(["[console_scripts]\n", *points])
     data = {place: text.encode() if isinstance(text, str) else text for place, text in content.items()}
-    hashes = {place: _hash(each) for place, each in data.items()} | dict(record or {})
-    data[f"{info}/RECORD"] = _record(hashes, info)
+    hashes = {place: hash_of(each) for place, each in data.items()} | dict(record or {})
+    data[f"{info}/RECORD"] = record_of(hashes, info)
     path = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for place, each in data.items():
             if place.rpartition("/")[2] not in leave_out:
                 archive.writestr(place, each)
-    return path
-
-
-def _hash(data: bytes) -> str:
-    return f"sha256={urlsafe_b64encode(sha256(data).digest()).rstrip(b'=').decode()}"
-
-
-def _record(hashes: Mapping[str, str], info: str) -> bytes:
-    return "".join([*(f"{place},{value},\n" for place, value in hashes.items()), f"{info}/RECORD,,\n"]).encode()
-
-
-def installed_wheel(folder: Path, name: str) -> Path:
-    """Make the wheel of a distribution that is installed here, from its files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found = metadata.distribution(name)
-    files = [file for file in found.files or () if ".." not in file.parts and "__pycache__" not in file.parts]
-    (tags,) = [file for file in files if file.name == "WHEEL"]
-    tag = next(line.removeprefix("Tag: ") for line in tags.read_text().splitlines() if line.startswith("Tag: "))
-    path = folder / f"{found.metadata['Name'].replace('-', '_')}-{found.version}-{tag}.whl"
-    hashes = {}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for file in files:
-            if file.name not in ("RECORD", "direct_url.json", "REQUESTED", "INSTALLER"):
-                data = Path(str(file.locate())).read_bytes()
-                archive.writestr(str(file), data)
-                hashes[str(file)] = _hash(data)
-        archive.writestr(str(tags.parent / "RECORD"), _record(hashes, str(tags.parent)))
     return path

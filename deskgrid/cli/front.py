@@ -27,6 +27,7 @@ COMMANDS = {
         ("broker", "deskgrid.cli.broker:broker", "Start the broker, on a machine that is always on."),
         ("worker", "deskgrid.cli.working:worker", "Let this PC run tasks."),
         ("service", "deskgrid.cli.service:service", "Start the worker or the broker at boot."),
+        ("kit", "deskgrid.cli.kit:kit", "Write a file with which PCs without internet install deskgrid."),
         ("doctor", "deskgrid.cli.doctor:doctor", "Say what is wrong with this PC, and what to do."),
         ("drain", "deskgrid.cli.draining:drain", "Give PCs no more work, before you repair or switch them off."),
         ("presence", "deskgrid.cli.presence:presence", "Tell this PC's workers when you use it."),

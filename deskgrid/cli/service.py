@@ -219,6 +219,16 @@ def _commands(what: What, target: Path, *, system: bool) -> tuple[list[list[str]
     return [create, ["schtasks", "/Run", "/TN", name]], end, ["schtasks", "/Query", "/TN", name]
 
 
+def _restarts(what: What, *, system: bool) -> list[list[str]]:
+    name = f"deskgrid-{what}"
+    if _kind() == "systemd":
+        ctl = ["systemctl"] if system else ["systemctl", "--user"]
+        return [[*ctl, "restart", name]]
+    if _kind() == "launchd":
+        return [["launchctl", "kickstart", "-k", f"{'system' if system else f'gui/{_uid()}'}/{name}"]]
+    return [["schtasks", "/End", "/TN", name], ["schtasks", "/Run", "/TN", name]]
+
+
 def _run(command: list[str]) -> None:
     done = _ended(command, capture_output=True, text=True)
     if done.returncode:
@@ -231,6 +241,21 @@ def _ended(command: list[str], **how: Any) -> subprocess.CompletedProcess[Any]:
         return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=CONTROL_S, check=False, **how)
     except subprocess.TimeoutExpired:
         raise Refusal(f"{' '.join(command)} has not ended within {duration(CONTROL_S)}") from None
+
+
+@service.command()
+@_what
+@_system
+def restart(*, what: What, system: bool | None) -> None:
+    """Stop a service and start it again, so that it runs what is installed now."""
+    system = _is_root() if system is None else system
+    target = _target(what, system=system)
+    if not target.exists():
+        raise Refusal(f"deskgrid-{what} is not installed: there is no {target}")
+    _may(system=system)
+    for command in _restarts(what, system=system):
+        _run(command)
+    say(f"restarted deskgrid-{what}")
 
 
 @service.command()

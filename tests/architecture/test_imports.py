@@ -33,6 +33,7 @@ PLACES = {
     "deskgrid/screen/": "screen",
     "deskgrid/web/": "web",
     "deskgrid/cli/": "command line",
+    "deskgrid/kit/": "command line",
     "scheduler/": "scheduler",
     "scheduler/__init__.py": "lent",
     "scheduler/parallel/__init__.py": "lent",

@@ -50,7 +50,9 @@ def test_all_our_source_is_below_it(installed: Path) -> None:
     found = {path.relative_to(installed).as_posix() for path in installed.rglob("*.py")}
     assert found == expected
     others = {PurePosixPath(path).name for path in installed.joinpath("deskgrid").rglob("*.*") if path.suffix != ".py"}
-    assert others == {"README.md", "assumptions.toml", "fits.toml", "lublin.toml", "paper.toml", "py.typed"}
+    tables = {"assumptions.toml", "fits.toml", "lublin.toml", "paper.toml"}
+    kit = {"install.sh", "install.ps1", "deskgrid.yml", "README.txt"}
+    assert others == {"README.md", "py.typed", *tables, *kit}
 
 
 def test_what_is_installed_works_by_itself(installed: Path) -> None:

@@ -58,12 +58,16 @@ def test_a_service_of_a_user_is_installed_shown_and_removed_and_its_line_is_priv
     assert deskgrid("service", "status", "--user").exit_code == 0
     (tmp_path / "broken").touch()
     assert deskgrid("service", "status", "--user").exit_code == 1
+    assert "systemctl --user restart deskgrid-worker failed" in deskgrid("service", "restart", "--user").stderr
     refused = deskgrid("service", "uninstall", "--user")
     assert refused.stderr == "deskgrid: systemctl --user disable --now deskgrid-worker failed: no bus\n"
     (tmp_path / "broken").unlink()
+    assert deskgrid("service", "restart", "--user").stdout == "restarted deskgrid-worker\n"
+    assert systemd.read_text().splitlines()[-1] == "--user restart deskgrid-worker"
     assert deskgrid("service", "uninstall", "--user").stdout == f"removed {unit}\n"
     assert not unit.exists()
     assert deskgrid("service", "uninstall", "--user").exit_code == 2
+    assert deskgrid("service", "restart", "--user").exit_code == 2
     assert deskgrid("service", "status", "--user").exit_code == 1
     assert systemd.read_text().splitlines()[:2] == ["--user daemon-reload", "--user enable --now deskgrid-worker"]
 
