@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from deskgrid import wire
+from deskgrid.durations import precise
 from deskgrid.homes import this_host
 from deskgrid.windows.windows_file import owner_of
 from deskgrid.wire.joinline import JoinLine
@@ -109,6 +110,7 @@ class WorkerOptions:
     its graphics cards, if any are found. ``memory``: bytes for tasks, and ``speed``: 1 for the fastest PC; None:
     measured at the start. ``mpi``: whether MPI programs may run here, on ports of ``mpi_ports`` (the least and the
     most) or any. ``saves``: whether tasks may save before somebody's stop ends it: not if its broker ends, too.
+    ``grace_s``: for how long tasks that run when somebody stops it may go on.
     ``nice``: how far tasks, and what unpacks their libraries, give way to others on this PC: see
     `deskgrid.worker.run.scope.give_way`. ``interpreters``: other Pythons that tasks can have, path by version.
     ``courtesy``: what becomes of tasks while the owner of the PC uses it; without it, nobody looks whether he does.
@@ -134,6 +136,7 @@ class WorkerOptions:
     mpi: bool = False
     mpi_ports: tuple[int, int] | None = None
     saves: bool = True
+    grace_s: float = 0.0
     nice: int = NICE
     interpreters: Mapping[str, str] = field(default_factory=dict)
     courtesy: Courtesy = field(default_factory=Courtesy)
@@ -421,6 +424,8 @@ class _Agent:
                 if self._session.over(read_clocks()):
                     self._say("no window will open again")
                     break
+            if stopping():
+                self._let_end()
             self._save()
             self._end("stopped by its user" if stopping() else "its last window closed")
         finally:
@@ -543,6 +548,17 @@ class _Agent:
                 self._checks.begin()
         elif not self._was_known:
             self._link.complain(self._say)
+
+    def _let_end(self) -> None:
+        """Let the tasks that run end, if this worker has a grace for that."""
+        grace_s = self._options.grace_s
+        if not grace_s or not self._session.runs_tasks():
+            return
+        self._say(f"tasks that run may end within {precise(grace_s)}; stop the worker again to end it at once")
+        deadline = time.monotonic() + grace_s
+        self._session.wind_up(grace_s, read_clocks())
+        while self._session.runs_tasks() and time.monotonic() < deadline:
+            self._turn(TICK_S)
 
     def _save(self) -> None:
         """Let tasks save their last checkpoints: if somebody stops this worker, the PC may be about to shut down."""

@@ -2,7 +2,8 @@
 
 Rule 1: the worker drops nothing that it accepted. It keeps a result until the broker has written it to its journal
 (`Taken`), and names every attempt at each introduction, so both sides can agree again after any interruption.
-Rule 2: no task runs outside the windows. When a window closes, running tasks are stopped and handed back.
+Rule 2: no task runs outside the windows. When a window closes, running tasks are stopped and handed back. If the plan
+has a grace, they may end first, but nothing begins; for the broker, the window is open until then.
 Rule 3: the worker goes on working while the broker is away.
 Rule 4: while the owner of the PC uses it, nothing begins (`pause`), or the window is closed as if it were over
 (`hand_back`). The worker itself goes on talking.
@@ -14,7 +15,7 @@ from math import inf, isclose
 from typing import Any, Protocol
 
 from deskgrid import wire
-from deskgrid.wire.saving import LEAD_LEAST_S
+from deskgrid.wire.saving import ENDING_S, LEAD_LEAST_S
 from deskgrid.worker.gangs import RunsRanks, WorkerGangs
 from deskgrid.worker.showing import Showing
 from deskgrid.worker.templates import Learns, Templates
@@ -120,6 +121,10 @@ class Session:
         self._speak_at = 0.0
         # When the current window should close, on the monotonic clock, as of the last `tick`.
         self._closes_at = 0.0
+        # When tasks that still run after the window are stopped, on the monotonic clock; None: the window is not over.
+        self._ends_at: float | None = None
+        # The attempts that the slots ran when the window ended.
+        self._last: list[tuple[int, int] | None] = []
         # Why the tasks are stopped; empty: they are not. When the owner of the PC gets it for himself, if he does.
         self.paused = ""
         self._owners_at: float | None = None
@@ -206,10 +211,13 @@ class Session:
         self._collect(now.mono)
         uptime = self._left(now)
         # The second test: a gap between two windows may be shorter than the time between two ticks.
-        if self._open and (uptime == 0.0 or now.mono >= self._closes_at):
+        if self._open and (uptime == 0.0 or now.mono >= self._closes_at) and not self._lets_end(now):
             early = self._owners_at is not None and self.plan.uptime(now) > 0.0
             self._close_window("its owner uses it" if early else "its window closed", now, planned=not early)
         self._closes_at = now.mono + uptime
+        if self._ends_at is not None and (uptime > 0.0 or not self._open):
+            self._ends_at = None
+            self._speak_at = min(self._speak_at, now.mono)
         if uptime > 0.0 and not self._open:
             self._open_window(now)
         elif self._resting and self._opens_soon(now):
@@ -218,9 +226,9 @@ class Session:
             self._speak(now)
         if self._open:
             self._gangs.feed(now.mono)
-            if not self.paused:
+            if not self.paused and self._ends_at is None:
                 self._work.feed(now.mono, self._gangs.occupied)
-            self._work.tell_times(self._closes_at, now.mono)
+            self._work.tell_times(self._stops_at, now.mono)
         if self.joined:
             self._out += [*self._runs.say(now.mono), *self._showing.say(now.mono)]
         return self._said()
@@ -228,7 +236,8 @@ class Session:
     def next_tick(self, now: Instant) -> float:
         """Return the seconds until `tick` is due if nothing happens before. Windows have an alarm of their own."""
         shows = self._showing.next(now.mono) if self.joined else float("inf")
-        return max(0.0, min(self._speak_at - now.mono, self._gangs.next_lease(now.mono), shows))
+        ends = float("inf") if self._ends_at is None else self._ends_at - now.mono
+        return max(0.0, min(self._speak_at - now.mono, self._gangs.next_lease(now.mono), shows, ends))
 
     # --- the owner of the PC comes first -----------------------------------------------------------------------------
 
@@ -254,12 +263,35 @@ class Session:
 
     def saves_now(self, now: Instant) -> bool:
         """Whether the window closes so soon that what is checkpointable has to save now."""
-        return self._open and self.may_save() and self._closes_at - now.mono <= LEAD_LEAST_S
+        return self._open and self.may_save() and self._stops_at - now.mono <= LEAD_LEAST_S
 
     def _left(self, now: Instant) -> float:
         """The seconds left of the current window, or until the owner gets the PC."""
         left = self.plan.uptime(now)
         return left if self._owners_at is None else min(left, max(0.0, self._owners_at - now.mono))
+
+    def _lets_end(self, now: Instant) -> bool:
+        """Whether tasks that run may end although the window is over."""
+        if self._owners_at is not None or not self.runs_tasks():
+            return False
+        if self._ends_at is None:
+            if not self.plan.grace_s:
+                return False
+            self._begin_to_end(min(self._closes_at, now.mono) + self.plan.grace_s, now)
+        self._work.end_with(self._last, now.mono)
+        return self.runs_tasks() and now.mono < (self._ends_at or 0.0)
+
+    def _begin_to_end(self, ends_at: float, now: Instant) -> None:
+        self._ends_at = ends_at
+        self._last = self._work.running_now()
+        self._speak_at = now.mono
+
+    @property
+    def _stops_at(self) -> float:
+        """When what runs is stopped, on the monotonic clock."""
+        if self._ends_at is not None:
+            return self._ends_at
+        return self._closes_at + (self.plan.grace_s if self._owners_at is None else 0.0)
 
     def over(self, now: Instant) -> bool:
         """Return whether no window is open and none will ever open again. The broker's windows may change any time."""
@@ -273,6 +305,11 @@ class Session:
         """Have these tasks save now, and end: for them, and for the broker, the window will soon close."""
         self.use_plan(Until(now.mono + LEAD_LEAST_S, on_wall=False, text="until its tasks have saved"))
 
+    def wind_up(self, seconds: float, now: Instant) -> None:
+        """Begin nothing any more; what runs may end within ``seconds``: as in the grace after a window."""
+        self.use_plan(Until(now.mono, on_wall=False, text="until its tasks have ended"))
+        self._begin_to_end(now.mono + seconds, now)
+
     def stop(self, reason: str, now: Instant) -> list[wire.Message]:
         """Hand back everything because the worker ends; return the last messages."""
         self._collect(now.mono)
@@ -283,6 +320,10 @@ class Session:
     def unwritten(self) -> int:
         """The number of results and checkpoints that the broker has not confirmed."""
         return self._work.unwritten + self._gangs.unwritten
+
+    def runs_tasks(self) -> bool:
+        """Return whether a task, or a rank of one, runs here."""
+        return self._work.running or not self._gangs.idle
 
     @property
     def idle(self) -> bool:
@@ -301,7 +342,7 @@ class Session:
     # --- speaking ----------------------------------------------------------------------------------------------------
 
     def _uptime(self, now: Instant) -> float | None:
-        seconds = self._left(now)
+        seconds = self._left(now) if self._ends_at is None else ENDING_S
         return None if seconds == float("inf") else seconds
 
     def _windows(self, now: Instant) -> tuple[wire.Window, ...]:

@@ -65,6 +65,11 @@ class SlotWork:
         """Whether no slot has anything to do."""
         return not any(load.given or load.waiting for load in self.loads)
 
+    @property
+    def running(self) -> bool:
+        """Whether something runs."""
+        return any(load.given for load in self.loads)
+
     # --- what the broker says ----------------------------------------------------------------------------------------
 
     def receive(self, message: wire.Taken | wire.Recall | wire.CheckpointKept | wire.Checkpoint, now: float) -> None:
@@ -160,6 +165,26 @@ class SlotWork:
                 self._checkpoints.ended(attempt, goes_on=True)
             load.given.clear()
             load.waiting.clear()
+
+    def running_now(self) -> list[tuple[int, int] | None]:
+        """Return the attempt that each slot runs, if any."""
+        return [next(iter(load.given), None) for load in self.loads]
+
+    def end_with(self, last: Sequence[tuple[int, int] | None], now: float) -> None:
+        """Hand back all but the ``last`` attempts of the slots: what waits, and what a process began after them."""
+        back = list[wire.Ref]()
+        for slot, load in enumerate(self.loads):
+            gone = [(work.task, work.number) for work in load.waiting]
+            load.waiting.clear()
+            if load.given and last[slot] not in load.given:
+                gone += load.given
+                self._runs.stop(slot, now)
+                load.given.clear()
+            for attempt in gone:
+                self._checkpoints.ended(attempt, goes_on=True)
+            back += [wire.Ref(*attempt) for attempt in gone]
+        if back:
+            self._out.append(wire.Returned(tuple(back)))
 
     def deliver_all(self) -> None:
         """Send every unconfirmed checkpoint and result again, on a new connection."""

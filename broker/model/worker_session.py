@@ -58,6 +58,8 @@ class WorkerSession:
     # As last measured: `speed` is 1 for the fastest PC; `loads`: means of 1, 30 and 120 s, or none.
     speed: float = 1.0
     loads: tuple[float, ...] = ()
+    # Whether its window is over, and only what runs may end.
+    ending: bool = False
     # Why it has stopped its tasks; empty: it has not.
     paused: str = ""
 

@@ -75,7 +75,7 @@ class Draining:
         self._state.drains.drop(pc)
         for session in self._workers.of_pc(pc):
             session.told_drain = False
-            self._state.scheduler.handle(ev.WorkerDrained(session.name, False), self._state.now)
+            self._state.scheduler.handle(ev.WorkerDrained(session.name, session.ending), self._state.now)
             self._workers.tell_plan(session)
 
     def _busy(self, session: WorkerSession) -> int:

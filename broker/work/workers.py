@@ -22,6 +22,7 @@ from deskgrid.broker.work.live_output import LiveOutput
 from deskgrid.broker.work.pc_checks import PcChecks
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
+from deskgrid.wire.saving import ENDING_S
 
 # Workers that are sent a template that they have asked for in one turn of the loop.
 TURN_TEMPLATES = 16
@@ -260,7 +261,8 @@ class WorkerSessions:
         worker.paused = ""
         self._pause(worker, join.paused, now)
         self.attempts.gangs.recovery.rejoined(worker, join.running, now)
-        if drained:
+        worker.ending = uptime <= ENDING_S
+        if drained or worker.ending:
             self.attempts.handle(ev.WorkerDrained(worker.name, True), now)
 
     def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
@@ -294,6 +296,10 @@ class WorkerSessions:
             return
         uptime = math.inf if beat.uptime is None else beat.uptime
         self.attempts.handle(ev.UptimeRefreshed(worker.name, uptime, beat.windows), now)
+        if (uptime <= ENDING_S) != worker.ending and worker_open:
+            worker.ending = not worker.ending
+            drained = worker.ending or worker.join.name in self._state.drains.of
+            self.attempts.handle(ev.WorkerDrained(worker.name, drained), now)
         if beat.speed is not None or beat.loads is not None:
             self._measured(worker, beat, now)
         if beat.findings is not None:
@@ -348,7 +354,7 @@ class WorkerSessions:
             self._left(left, "stop" if early else "departure", now)
         else:
             self.attempts.handle(ev.UptimeRefreshed(worker.name, 0.0, windows), now)
-        worker.state = "away"
+        worker.state, worker.ending = "away", False
         worker.last_closes = _last_closing(windows, now)
         worker.known_until = max(worker.last_closes, now)
         self._state.outlived({attempt.task: elapsed for attempt, elapsed in stopped.items()}, now)

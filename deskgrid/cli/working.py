@@ -196,6 +196,13 @@ LINE_LOOK_S = 0.005
     metavar="FILE",
     help="Planned uptime: a file whose lines have two durations, up and down. They are repeated forever.",
 )
+@click.option(
+    "--grace",
+    "grace_s",
+    type=Seconds(),
+    default="0s",
+    help="When you stop this worker: how long tasks that run may go on. Nothing new begins. [default: not at all]",
+)
 @level_option
 @stdin_option
 def worker(

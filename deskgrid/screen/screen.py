@@ -10,6 +10,8 @@ Rules:
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from textwrap import wrap
 from typing import Any, Generic, TypeVar
 
 from rich.console import Group
@@ -24,6 +26,8 @@ from deskgrid.wire.status import BagState, BrokerFacts, StatusDocument, WorkerSt
 # The broker is considered away once the snapshot is this old: several later ones are missing. Seconds.
 AWAY_S = 3.0
 
+# Lines of trouble besides the usual ones above all.
+LONG = 6
 # The least heights for headings of two lines, and for blank lines and column names.
 TALL = 14
 ROOMY = 28
@@ -69,7 +73,9 @@ def _lines(snapshot: StatusDocument, width: int, height: int | None) -> list[Tex
     room = 10**6 if height is None else height - 1
     above = 1 + (room >= TALL)
     gap = [Text()] if room >= ROOMY else []
-    top = flow(_header(snapshot), width, above)
+    trouble = _trouble(snapshot["broker"], width)
+    whole = sum(map(len, trouble)) if room >= TALL else len(trouble)
+    top = flow(_header(snapshot, trouble), width, above + min(whole - len(trouble), LONG))
     bottom = flow(_queues(snapshot), width, 1) + flow(_counters(snapshot), width, 1 + above)
     workers, bags = _workers(snapshot, width, room), _bags(snapshot, width, room)
     room -= len(top) + len(bottom) + 3 * len(gap) + len(workers.heading) + len(bags.heading)
@@ -106,11 +112,11 @@ def _closed(lines: list[Text], footer: list[Text], height: int | None) -> list[T
 # --- what is above and below -----------------------------------------------------------------------------------------
 
 
-def _header(snapshot: StatusDocument) -> list[Text]:
+def _header(snapshot: StatusDocument, trouble: Sequence[Sequence[Text]]) -> list[Text]:
     facts = snapshot["broker"]
     return [
         Text(f"deskgrid {clean(facts['address'])}", "bold"),
-        *_trouble(facts),
+        *chain.from_iterable(trouble),
         Text(f"{snapshot['throughput']['per_s']:.1f} tasks/s", "bold"),
         Text(f"policy {facts['policy']}"),
         Text(f"up {duration(facts['age_s'])}"),
@@ -121,12 +127,13 @@ def _header(snapshot: StatusDocument) -> list[Text]:
     ]
 
 
-def _trouble(facts: BrokerFacts) -> Iterable[Text]:
-    """Describe trouble that everybody must know about first."""
+def _trouble(facts: BrokerFacts, width: int) -> list[list[Text]]:
+    """Describe trouble that everybody must know about first, each in as many lines as it needs."""
+    said = [clean(problem) for problem in facts["problems"]]
     if facts["disk"] != "ok":
         what = "disk full: nothing can be stored" if facts["disk"] == "full" else "disk nearly full"
-        yield Text(f"{what}, new submissions are refused", "bold red")
-    yield from [Text(clean(problem), "bold red") for problem in facts["problems"]]
+        said.insert(0, f"{what}, new submissions are refused")
+    return [[Text(line, "bold red") for line in wrap(each, max(1, width))] for each in said]
 
 
 def _options(facts: BrokerFacts) -> str:

@@ -1,8 +1,13 @@
-"""How long before the end of a window a checkpointable task saves; the broker and the workers count with the same time.
+"""What the broker and the workers both know of the end of a window.
+
+How long before it a checkpointable task saves; and how a worker says that it is over, and only what runs may end.
 
 All times are seconds.
 """
 
+# A worker that announces no more of its window than this takes nothing new: its window is over, and the tasks that run
+# end within the grace of its plan.
+ENDING_S = 1e-3
 # Saving and sending may take twice as long as the last time, and a bit more. Nobody loses more than LEAD_MOST_S of a
 # window by that.
 LEAD_LEAST_S = 10.0

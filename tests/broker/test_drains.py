@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
+from deskgrid.wire.saving import ENDING_S
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client
 
@@ -169,3 +170,30 @@ def test_many_drained_pcs_are_summed_up(office: Office) -> None:
     (line, *_) = admin.ask("explain", bag=bag)["text"]
     assert line.endswith("pc4 (drained by admin until undone) and 2 more")
     assert admin.failed("drain", pcs=["zz"]) == "no PC matches 'zz': there are pc0, pc1, pc2, pc3, pc4 and 2 more"
+
+
+def test_a_worker_whose_window_is_over_ends_what_runs_and_gets_nothing_new(office: Office) -> None:
+    admin, worker, work, bag = at_work(office)
+    worker.send(wire.Heartbeat(ENDING_S, None))
+    office.wait(1.0)
+    told = admin.ask("explain", bag=bag)
+    assert "lab3-01 slot 0: drained: it ends what it runs, and gets nothing new" in told["text"]
+    worker.finish(work)
+    office.settle()
+    assert not worker.line.inbox, "nothing new"  # type: ignore[attr-defined]
+    admin.ask("drain", pcs=["lab3-01"])
+    admin.ask("drain undo", pcs=["lab3-01"])
+    assert "gets nothing new" in " ".join(admin.ask("explain", bag=bag)["text"])
+    assert worker.expect(wire.Planned).drained is None
+    worker.send(wire.Heartbeat(None, None))
+    worker.work()
+
+
+def test_a_worker_that_comes_back_after_its_window_gets_nothing_new(office: Office) -> None:
+    worker = office.worker("lab3-01")
+    worker.join(uptime=ENDING_S)
+    bag = office.client(ADMIN).submit([b"0"], runtime=None)
+    office.wait(1.0)
+    assert "gets nothing new" in " ".join(office.client(ADMIN).ask("explain", bag=bag)["text"])
+    worker.join(uptime=600.0)
+    worker.work()

@@ -405,6 +405,15 @@ def test_what_is_wrong_with_a_file_in_the_brokers_home_is_said_before_all_else(w
     assert problem in " ".join(" ".join(lines(snapshot(problems=[problem]), width)[:4]).split())
 
 
+def test_a_long_problem_is_said_to_its_end() -> None:
+    problem = (
+        "windows.toml: " + " ".join(f"word{number}" for number in range(40)) + "; what it said before still counts"
+    )
+    seen = lines(snapshot(problems=[problem, "another one"]), 80, 40)
+    assert f"{problem} another one" in " ".join(" ".join(seen[:8]).split())
+    assert len(lines(snapshot(problems=[problem]), 80, 10)) <= 10, "where there is room"
+
+
 def test_pcs_that_should_be_there_are_named_before_all_workers() -> None:
     pcs = [AbsentPC(pc=f"lab-{number}", plan="daily 9-17", since_s=3600.0, seen_s=None) for number in range(5)]
     some = ", ".join(f"lab-{number} (for 1 h 00 min)" for number in range(3))

@@ -87,6 +87,7 @@ class UptimePlan(Protocol):
     """When this PC is available. Every method is a pure function of ``now``."""
 
     kind: str  # "open-ended", "windows", "until" or "cycle"
+    grace_s: float  # for how long tasks that run when a window closes may go on
 
     def uptime(self, now: Instant) -> float:
         """Return the seconds left of the current window: infinite when open-ended, 0.0 when none is open."""
@@ -111,6 +112,7 @@ class OpenEnded:
     """No plan: available until further notice."""
 
     kind = "open-ended"
+    grace_s = 0.0
 
     def uptime(self, now: Instant) -> float:
         return math.inf
@@ -132,6 +134,7 @@ class Until:
     """One window, from now to ``end``, on the wall clock or on the monotonic one."""
 
     kind = "until"
+    grace_s = 0.0
 
     def __init__(self, end: float, *, on_wall: bool, text: str) -> None:
         self._end = end
@@ -162,6 +165,7 @@ class Drained:
         self._start = start
         self._end = end
         self.kind = plan.kind
+        self.grace_s = plan.grace_s
 
     def uptime(self, now: Instant) -> float:
         if now.wall >= self._end:
@@ -247,6 +251,7 @@ class Cycle:
     """
 
     kind = "cycle"
+    grace_s = 0.0
 
     def __init__(self, pairs: Sequence[tuple[float, float]], start: Instant) -> None:
         """Take ``pairs`` of (seconds up, seconds down), repeated from ``start``.
@@ -349,6 +354,7 @@ class Weekly:
 
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar
+        self.grace_s = calendar.grace_s
         self._cache: Timeline | None = None
 
     def uptime(self, now: Instant) -> float:

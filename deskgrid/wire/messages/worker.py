@@ -181,7 +181,8 @@ class Result(NamedTuple):
 class Join:
     """A worker introduces itself, when it connects and whenever a window opens.
 
-    ``uptime``: seconds left of the current window; None: open-ended; 0.0: away (no window is open now). ``kind`` and
+    ``uptime``: seconds left of the current window; None: open-ended; 0.0: away (no window is open now); at most
+    `deskgrid.wire.saving.ENDING_S`: the window is over, and only tasks that run may end. ``kind`` and
     ``plan``: the sort of plan, and one line that describes it to people. ``opening`` grows with each introduction of a
     session. Work assigned in answer to an earlier introduction is void, because ``running`` does not include it.
     ``pythons``: the versions that its tasks can have, its own first.
