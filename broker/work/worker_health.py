@@ -48,10 +48,9 @@ def trouble(state: BrokerState, session: WorkerSession, now: float) -> str:
     """What is wrong with a worker; empty when all is well."""
     scheduler, name = state.scheduler, session.name
     stay, owed = scheduler.quarantined(name), scheduler.silent_slots(name)
-    if drained := state.drains.text(session.join.name, state.wall.posix(now)):
-        up = scheduler.grid.slots.workers.get(name)
-        runs = 0 if up is None else sum([bool(slot.sent) for slot in up.slots])
-        return drained + (f"; {runs} {'task runs' if runs == 1 else 'tasks run'} to the end" if runs else "")
+    over = "its window is over" if session.ending else ""
+    if drained := state.drains.text(session.join.name, state.wall.posix(now)) or over:
+        return drained + _still(state, name)
     if stay is not None:
         return f"in quarantine: {stay.why}"
     if owed:
@@ -64,6 +63,13 @@ def trouble(state: BrokerState, session: WorkerSession, now: float) -> str:
     kind, rest = resting
     said = f": {session.why_rests[kind]}" if kind in session.why_rests else ""
     return f"{_kept(state, kind, rest)} for {precise(max(0.0, rest.until - now))}{said}"
+
+
+def _still(state: BrokerState, name: str) -> str:
+    """What a worker that gets nothing new still runs."""
+    up = state.scheduler.grid.slots.workers.get(name)
+    runs = 0 if up is None else sum([bool(slot.sent) for slot in up.slots])
+    return f"; {runs} {'task runs' if runs == 1 else 'tasks run'} to the end" if runs else ""
 
 
 def _kept(state: BrokerState, kind: Kind, rest: Rest) -> str:

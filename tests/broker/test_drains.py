@@ -178,6 +178,7 @@ def test_a_worker_whose_window_is_over_ends_what_runs_and_gets_nothing_new(offic
     office.wait(1.0)
     told = admin.ask("explain", bag=bag)
     assert "lab3-01 slot 0: drained: it ends what it runs, and gets nothing new" in told["text"]
+    assert row(admin, "lab3-01")["note"] == "its window is over; 1 task runs to the end"
     worker.finish(work)
     office.settle()
     assert not worker.line.inbox, "nothing new"  # type: ignore[attr-defined]

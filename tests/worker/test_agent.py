@@ -25,7 +25,7 @@ from tests.live import LiveGrid, LiveWorker
 from tests.peers import Client
 from tests.waiting import PATIENCE_S, eventually
 from tests.worker.machine import worker_process
-from tests.worker.tasks import square, starts, submit_waiting
+from tests.worker.tasks import square, starts, submit_waiting, waiting
 
 
 def values(client: Client, bag: str) -> list[Any]:
@@ -151,6 +151,38 @@ def test_what_runs_when_a_window_closes_is_handed_back_and_done_elsewhere(grid: 
     assert (found["crashes"], found["errors"], found["attempts"]) == (0, 0, 2)
     assert going.has_said("no window will open again")
     assert not staying.ended
+
+
+def test_what_runs_when_a_window_closes_may_end_in_the_grace_and_nothing_begins(grid: LiveGrid, tmp_path: Path) -> None:
+    plan = parse_until("2", read_clocks())
+    plan.grace_s = PATIENCE_S
+    going = grid.worker("going", plan=plan)
+    client = grid.client()
+    bag = submit_waiting(client, tmp_path, "task", runtime=0.1)
+    written(tmp_path / "task.pid")
+    is_over = "its window is over; 1 task runs to the end"
+    assert eventually(lambda: client.ask("status")["workers"][0]["note"] == is_over, PATIENCE_S)
+    later = client.submit([call(str(tmp_path), "later", "go")], waiting(), runtime=0.1)
+    assert client.ask("explain", bag=later)["slots"][0]["reason"] == "drained"
+    (tmp_path / "go").touch()
+    assert values(client, bag) == [1]
+    going.wait()
+    assert starts(tmp_path, "later") == 0
+    assert (counters(client)["kills"], counters(client)["departures"]) == (0, 1)
+
+
+def test_a_worker_that_is_stopped_with_a_grace_lets_its_tasks_end(grid: LiveGrid, tmp_path: Path) -> None:
+    worker = grid.worker("stopped", grace_s=PATIENCE_S)
+    client = grid.client()
+    bag = submit_waiting(client, tmp_path, "task")
+    written(tmp_path / "task.pid")
+    worker.ask_to_stop()
+    assert eventually(lambda: worker.has_said("tasks that run may end within"), PATIENCE_S)
+    assert not worker.ended
+    (tmp_path / "go").touch()
+    worker.wait()
+    assert values(client, bag) == [1]
+    assert (counters(client)["kills"], counters(client)["losses"]) == (0, 0)
 
 
 def test_a_worker_whose_windows_come_and_go_does_its_work_in_them(grid: LiveGrid) -> None:
