@@ -135,7 +135,7 @@ class Calendars:
     def _ask(self, source: str, calendar: _Calendar, tables: list[str]) -> None:
         state = self._state
         calendar.stamp = None if is_address(source) else stamp_of(self._path(source))
-        span = horizon(state.facts.wall.posix(state.now))
+        span = horizon(state.wall.posix(state.now))
         home, etag, modified = str(state.journal.home), calendar.etag, calendar.modified
         calendar.asked = CalendarRequest(source, home, *span, tables, etag, modified, calendar.text)
         calendar.ticket = state.calendar_reader.read(calendar.asked)
@@ -145,7 +145,7 @@ class Calendars:
 
     def _take(self, source: str, calendar: _Calendar, answer: CalendarAnswer, now: float) -> bool:
         before = calendar.made, calendar.doubts, calendar.error
-        posix = self._state.facts.wall.posix(now)
+        posix = self._state.wall.posix(now)
         calendar.due = now + (AGAIN_S if answer.error else FETCH_S)
         if answer.error and not calendar.error:
             calendar.failed = posix
