@@ -17,8 +17,8 @@ from deskgrid.sizes import size
 from deskgrid.wire import RESOURCE_UNIT, TaskOptions
 
 WAIT = "the tasks wait until that changes"
-# How the note begins of a bag that was submitted before any worker joined.
-NO_WORKER = "no worker has connected yet: the bag waits"
+# How the note begins of a bag that was submitted before any worker joined, or is back after a restart.
+NO_WORKER = "no worker is connected: the bag waits"
 
 
 def need_note(options: TaskOptions, pcs: Sequence[wire.Join]) -> str:
