@@ -112,8 +112,9 @@ types: # links by which what lies beside deskgrid/ is below one, for tools that 
 	@rm -rf .types && mkdir -p .types/deskgrid
 	@ln -s $(addprefix ../../,broker papers scheduler sleepbench worker) .types/deskgrid/
 
-pictures: $(READY) ## the status screen and an estimate for README and the site, drawn from real runs
+pictures: $(READY) ## the status screen, the web page and an estimate for README and the site, drawn from real runs
 	$(BIN)/python docs/screen.py
+	$(BIN)/python -m docs.web
 	$(BIN)/python docs/estimate.py
 
 format: $(READY) ## put the source in order

@@ -8,6 +8,8 @@ from deskgrid.wire.status import WorkerState
 # The length of a stretch in seconds, and how many are kept: twelve hours.
 BIN_S = 20.0
 BINS = 2_160
+# What was so before and after a gap that is shorter was so meanwhile: of a large grid, not every stretch is heard of.
+GAP_S = 45.0
 # PCs whose past is kept. A status document has 2,000; names come and go.
 ROWS = 4_000
 
@@ -41,7 +43,8 @@ class History:
             return
         self._rows = {name: row for name, row in self._rows.items() if row.strip(b".")}
         for row in self._rows.values():
-            row.extend(b"." * passed)
+            between = row[-1:] if passed * self._bin_s <= GAP_S else b"."
+            row.extend(between * (passed - 1) + b".")
             del row[:-BINS]
 
     def rows(self) -> dict[str, Any]:

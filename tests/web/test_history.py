@@ -26,6 +26,13 @@ def test_time_in_which_nothing_was_heard_is_not_known() -> None:
     assert rows(history) == {"a": "x..p", "b": "q"}
 
 
+def test_a_short_silence_changes_nothing() -> None:
+    history = History(20.0)
+    history.add([worker("a", BUSY), worker("b", BUSY)], 5.0)
+    history.add([worker("a", slot())], 45.0)
+    assert rows(history) == {"a": "990", "b": "99."}
+
+
 def test_the_past_is_bounded() -> None:
     history = History(1.0)
     for second in range(BINS + 10):

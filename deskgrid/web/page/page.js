@@ -6,7 +6,7 @@
 const $ = (id) => document.getElementById(id);
 const state = {
   grid: null, workers: [], bags: [], absent: [], at: 0, heard: 0,
-  past: { bin_s: 20, pcs: {} }, pastAt: 0, plan: {}, shares: [], events: [], last: 0, all: null,
+  past: { bin_s: 20, pcs: {} }, pastAt: 0, plan: {}, planAt: 0, shares: [], events: [], last: 0, all: null,
 };
 
 // --- texts ----------------------------------------------------------------------------------------------------------
@@ -18,11 +18,11 @@ function el(tag, attributes, ...children) {
     if (name === "style") for (const [key, to] of Object.entries(value)) made.style.setProperty(key, to);
     else made.setAttribute(name, value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== ""));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== ""));
   return made;
 }
 // A text that somebody chose: it may be written from right to left, which must not turn what is around it.
-const given = (text) => el("span", { class: "given" }, clean(text));
+const given = (text) => text === "" ? "" : el("span", { class: "given" }, clean(text));
 const link = (to, text) => el("a", { href: to, class: "given" }, clean(text));
 // Bytes that are no text come as lone halves of characters; signs that are not seen are shown.
 const clean = (text) => String(text).replace(/\p{Surrogate}/gu, "\ufffd")
@@ -39,9 +39,9 @@ function duration(seconds) {
   if (s < 86400) return `${Math.floor(s / 3600)} h` + (Math.floor(s / 60) % 60 ? ` ${Math.floor(s / 60) % 60} min` : "");
   return `${Math.floor(s / 86400)} d` + (Math.floor(s / 3600) % 24 ? ` ${Math.floor(s / 3600) % 24} h` : "");
 }
-function clock(inSeconds, far) {
+function clock(inSeconds, far, fine) {
   const when = new Date(Date.now() + inSeconds * 1000);
-  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: fine ? "2-digit" : undefined, hour12: false });
   const day = far && when.toDateString() !== new Date().toDateString();
   return day ? when.toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" }) + " " + time : time;
 }
@@ -128,13 +128,13 @@ function problems() {
   }
   return rows;
 }
-const FEW = 12;
+const few = () => (innerWidth > 1000 ? 12 : 4);
 function drawProblems() {
   const rows = problems();
   $("problems").className = rows.length ? "" : "none";
   $("problems-title").textContent = rows.length ? `! ${count(rows.length, "problem")}` : "✓ No problems";
-  const most = state.allProblems ? rows.length : FEW;
-  const more = rows.length > FEW ? [el("li", null, el("button", { id: "more" }, state.allProblems ? "Show fewer" : `Show ${rows.length - FEW} more`))] : [];
+  const most = state.allProblems ? rows.length : few();
+  const more = rows.length > few() ? [el("li", null, el("button", { id: "more" }, state.allProblems ? "Show fewer" : `Show ${rows.length - few()} more`))] : [];
   put($("problem-rows"), rows.slice(0, most).map(([kind, text]) => el("li", null, el("b", { class: "bad" }, kind), " ", text)), more);
 }
 
@@ -175,7 +175,7 @@ function drawPcs() {
 }
 function drawScale() {
   const all = rangeS() + pastS(), marks = [];
-  for (let s = -pastS(); s < rangeS(); s += all / 6) if (s > -pastS()) marks.push([s, clock(s)]);
+  for (let s = -pastS(); s < rangeS(); s += all / 6) if (s > -pastS()) marks.push([s, clock(s, false, rangeS() < 600)]);
   put($("scale"), marks.filter(([s]) => Math.abs(s) > all / 20).map(([s, text]) => at(s, el("span", null, text))), at(0, el("span", { class: "now" }, "now " + clock(0))));
 }
 const share = (seconds) => `${(100 * seconds / (rangeS() + pastS())).toFixed(3)}%`;
@@ -223,7 +223,8 @@ function futureOf(worker) {
       made.push(piece);
     }
   });
-  for (const [starts, lasts] of state.plan[worker.name] || []) made.push(segment("queue planned", starts - age, starts + lasts - age, `planned: ${duration(lasts)} of work`));
+  const old = (performance.now() - state.planAt) / 1000;
+  for (const [starts, lasts] of state.plan[worker.name] || []) made.push(segment("queue planned", starts - old, starts + lasts - old, `planned: ${duration(lasts)} of work`));
   return made;
 }
 function drawPc(element, worker) {
@@ -268,7 +269,7 @@ function drawBag(element, bag) {
     el("div", null, bagLink(bag), el("span", { class: "dim" }, " of ", given(bag.owner), `, ${duration(bag.age_s)} ago`)),
     progress(bag),
     el("div", null, `${parts(bag) || "empty"} of ${bag.total.toLocaleString("en")}`, el("br"), el("b", null, whenDone(bag))),
-    bag.note && el("div", { class: "warn" }, given(bag.note)));
+    bag.note && el("div", { class: "note" }, "! ", given(bag.note)));
 }
 async function loadAllBags() {
   const rows = [];
@@ -320,7 +321,9 @@ async function get(path) {
 }
 const ask = (what, args) => get(`ask/${what}?${new URLSearchParams(args || {})}`);
 async function lookForEvents() {
-  const { events } = await get(`events?after=${state.last}`);
+  if (state.looks) return;
+  state.looks = true;
+  const { events } = await get(`events?after=${state.last}`).finally(() => { state.looks = false; });
   if (!events.length) return;
   state.events = [...state.events, ...events].slice(-2000);
   state.last = events[events.length - 1].number;
@@ -331,6 +334,7 @@ async function lookAtTheRest() {
   state.past = past;
   state.pastAt = performance.now();
   state.plan = {};
+  state.planAt = performance.now();
   for (const row of plan.planned) (state.plan[row.worker] ||= []).push([row.starts_in, row.lasts]);
   state.shares = shares.shares;
   drawPeople();
