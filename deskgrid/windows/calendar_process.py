@@ -18,7 +18,7 @@ from deskgrid.windows.ical import CalendarError, CalendarEvents, read_calendar
 from deskgrid.windows.weekly import PlanError
 
 # One calendar may take so long, from the first byte to the tables. Seconds.
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 # What the process may use. Bytes.
 MEMORY = 2**30
 # How far it gives way to the broker; not as far as possible: on a busy machine it would not end in time.
