@@ -48,13 +48,13 @@ class _Calendar:
 
 
 class Calendars:
-    """The calendars of ``windows.toml``."""
+    """The calendars of ``windows.toml``. ``known``, ``dropped``: if both are empty, there is nothing to do."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._known: dict[str, _Calendar] = {}
+        self.known: dict[str, _Calendar] = {}
         # Those whose rows in the journal are not needed any more.
-        self._dropped: list[str] = []
+        self.dropped: list[str] = []
 
     def restore(self, files: dict[str, str | None]) -> None:
         """Begin with what was kept before a restart."""
@@ -62,18 +62,18 @@ class Calendars:
             if name.startswith(PREFIX) and text is not None:
                 head, _, body = text.partition("\n")
                 facts: dict[str, Any] = json.loads(head)
-                self._known[name.removeprefix(PREFIX)] = _Calendar(text=body, **facts)
+                self.known[name.removeprefix(PREFIX)] = _Calendar(text=body, **facts)
 
     def look(self, now: float) -> bool:
         """Take what was read, and ask for what is due; return whether windows, or problems, are others now."""
         wanted = self._wanted()
         changed = False
-        for source in [source for source in self._known if source not in wanted]:
-            del self._known[source]
-            self._dropped.append(source)
+        for source in [source for source in self.known if source not in wanted]:
+            del self.known[source]
+            self.dropped.append(source)
             changed = True
         for source, tables in wanted.items():
-            calendar = self._known.setdefault(source, _Calendar())
+            calendar = self.known.setdefault(source, _Calendar())
             if calendar.ticket is not None and calendar.ticket.answer is not None:
                 answer, calendar.ticket = calendar.ticket.answer, None
                 changed |= self._take(source, calendar, answer, now)
@@ -83,12 +83,12 @@ class Calendars:
 
     def resolved(self, windows: PlannedWindows, before: PlannedWindows) -> PlannedWindows:
         """Return what the file says with the tables of its calendars; until there is one, what was so ``before``."""
-        made = {whole: table for each in self._known.values() for whole, table in each.made.items()}
+        made = {whole: table for each in self.known.values() for whole, table in each.made.items()}
         return windows.with_calendars(made, before)
 
     def problems(self) -> Iterator[str]:
         """Yield, of each calendar that cannot be read, why, and what counts in its place."""
-        for source, calendar in self._known.items():
+        for source, calendar in self.known.items():
             if calendar.error:
                 counts = "until it can be read, its PCs have the windows that they had before, or are closed"
                 counts = f"what was fetched on {_when(calendar.at)} counts" if calendar.at else counts
@@ -99,16 +99,16 @@ class Calendars:
 
     def doubts(self) -> Iterator[str]:
         """Yield what is probably a mistake."""
-        for calendar in self._known.values():
+        for calendar in self.known.values():
             yield from [f"{WINDOWS}: {doubt}" for doubt in calendar.doubts]
 
     def keep(self) -> None:
         """Record what is new."""
         journal = self._state.journal
-        for source in self._dropped:
+        for source in self.dropped:
             journal.forget_file(PREFIX + source)
-        self._dropped.clear()
-        for source, calendar in self._known.items():
+        self.dropped.clear()
+        for source, calendar in self.known.items():
             if not calendar.kept:
                 facts = {key: getattr(calendar, key) for key in ("etag", "modified", "at", "made", "doubts")}
                 journal.keep_file(PREFIX + source, f"{json.dumps(facts)}\n{calendar.text}")

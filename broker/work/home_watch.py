@@ -21,6 +21,7 @@ class HomeWatch:
         self._calendars = Calendars(state)
         self._kept: dict[str, str | None] = {}
         self._changes = -1
+        self._has_looked = False
 
     def restore(self) -> None:
         """Begin with what the files said before a restart."""
@@ -52,6 +53,9 @@ class HomeWatch:
         state, file = self._state, self._state.windows_file
         before = file.content
         is_new = file.refresh()
+        if not (is_new or self._calendars.known) and self._has_looked:
+            return  # most grids have no calendar
+        self._has_looked = True
         if self._calendars.look(now) or is_new:
             self._changes = -1
             file.content = self._calendars.resolved(file.content, before)
@@ -65,14 +69,17 @@ class HomeWatch:
             if not file.problem and (file.name not in self._kept or self._kept[file.name] != file.text):
                 self._state.journal.keep_file(file.name, file.text)
                 self._kept[file.name] = file.text
-        self._calendars.keep()
+        if self._calendars.known or self._calendars.dropped:
+            self._calendars.keep()
 
     def _find_problems(self) -> None:
         state = self._state
-        wrong = [*(file.problem for file in self._files if file.problem), *self._calendars.problems()]
+        wrong = [file.problem for file in self._files if file.problem]
         pcs = {*self._workers.pcs(), *self._workers.with_keys()}
         doubtful = state.windows_file.content.warnings(pcs, self._workers.unplanned())
-        doubtful += self._calendars.doubts()
+        if self._calendars.known:
+            wrong += self._calendars.problems()
+            doubtful += self._calendars.doubts()
         for text in wrong:
             if text not in state.problems:
                 state.note("home-file-wrong", reason=text)
