@@ -99,10 +99,10 @@ def serve(
                 forecasts = Forecasts(sockets.wake)
                 facts = _facts(options, announcement.address)
                 state = BrokerState(facts, journal, policy, keys)
-                state.forecaster, state.calendar_reader = forecasts, CalendarThread()
+                state.forecaster, state.calendar_reader = forecasts, (calendars := CalendarThread())
                 sessions = Sessions(state, options.keep_days)
                 loop = Loop(sessions, sockets, journal)
-                with closing(loop), closing(forecasts), closing(state.calendar_reader):
+                with closing(loop), closing(forecasts), closing(calendars):
                     loop.restore()
                     ready(announcement)
                     log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)

@@ -106,7 +106,8 @@ class BrokerState:
         self.credentials = credentials
         # Who makes forecasts; a server has a process for that.
         self.forecaster: Forecaster  # whoever starts a broker sets it
-        self.calendar_reader: CalendarReader  # this, too
+        # Who reads calendars; a server has a thread for that. Without one, none is read.
+        self.calendar_reader: CalendarReader | None = None
         # Names of credentials that were revoked in this turn; their peers are dropped when it is settled.
         self.revoked: list[str] = []
         self.disk = Disk(journal, str(journal.home))

@@ -134,6 +134,8 @@ class Calendars:
 
     def _ask(self, source: str, calendar: _Calendar, tables: list[str]) -> None:
         state = self._state
+        if state.calendar_reader is None:
+            return
         calendar.stamp = None if is_address(source) else stamp_of(self._path(source))
         span = horizon(state.wall.posix(state.now))
         home, etag, modified = str(state.journal.home), calendar.etag, calendar.modified

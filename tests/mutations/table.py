@@ -905,7 +905,7 @@ MUTATIONS = (
     Mutation(
         "let the other ranks go on when one PC of a gang is gone",
         "deskgrid.scheduler.handlers.gangs:GangHandler.lose",
-        "self._stop(gang, now, besides)",
+        "self._stop(gang, besides)",
         "pass",
         "gangs in the scheduler",
     ),
