@@ -25,6 +25,7 @@ from deskgrid.broker.port.fair_queue import SHORT_S, FairQueue, ReadMessage
 from deskgrid.broker.port.penalties import Penalties
 from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.port.value_writer import ValueWriter
+from deskgrid.broker.port.wake import wake
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import Journal, JournalFull
 from deskgrid.durations import duration
@@ -160,6 +161,8 @@ class Loop:
         if self._now() >= self._files_at:
             self._look_at_files()
         self._finish(self._sessions.settle(self._now()))
+        for mac, address in self._sessions.state.take_wakes():
+            wake(mac, address)
         if log_was_long:
             self._journal.commit()  # ends a waiting transaction; a log is shortened between transactions
             self._journal.shorten_log()

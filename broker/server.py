@@ -99,7 +99,8 @@ def serve(
                 forecasts = Forecasts(sockets.wake)
                 facts = _facts(options, announcement.address)
                 state = BrokerState(facts, journal, policy, keys)
-                state.forecaster, state.calendar_reader = forecasts, (calendars := CalendarThread())
+                calendars = CalendarThread()
+                state.forecaster, state.calendar_reader = forecasts, calendars
                 sessions = Sessions(state, options.keep_days)
                 loop = Loop(sessions, sockets, journal)
                 with closing(loop), closing(forecasts), closing(calendars):

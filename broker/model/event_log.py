@@ -25,6 +25,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "pc-drained": "everyone",
     "pc-undrained": "everyone",
     "pc-missing": "everyone",
+    "pc-woken": "everyone",
     "worker-silent": "everyone",
     "worker-quarantined": "everyone",
     "worker-paused": "everyone",

@@ -119,6 +119,8 @@ class BrokerState:
         self.learning = Learning(journal, self.wall)
         self.window_log = WindowLog(journal, self.wall)
         self.drains = Drains(journal)
+        # Packets that wake PCs, for the driver to send: the network card, and where to.
+        self.wakes: list[tuple[str, tuple[str, int]]] = []
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = self._new_scheduler(policy, journal.epoch << 40)
         # A policy has a state of its own. This is a copy of the current policy, from before its first use.
@@ -247,6 +249,11 @@ class BrokerState:
             return
         self.events.add(event, facts, self.scheduler.now)
         self._notices.append(" ".join([event, *(f"{key}={value!r}" for key, value in facts.items())]))
+
+    def take_wakes(self) -> list[tuple[str, tuple[str, int]]]:
+        """The packets to send since the last call."""
+        wakes, self.wakes = self.wakes, []
+        return wakes
 
     def take_notices(self) -> list[str]:
         """The lines noted since the last call."""

@@ -295,6 +295,8 @@ class Sessions:
         self.workers.live.expire(now)
         if now >= self.queries.absences.look_at:
             self.queries.absences.look(now)
+        if now >= self.workers.waking.look_at:
+            self.workers.waking.look(now)
         if self.state.drains.of and self.state.disk.state != "full":
             self.queries.draining.look(now)
         if self._hold_until is not None and now >= self._hold_until:

@@ -344,6 +344,14 @@ class Journal:
         """Record that a file counts no longer."""
         self._write("DELETE FROM home_files WHERE name = ?", [(name,)])
 
+    def keep_mac(self, pc: str, mac: str) -> None:
+        """Record the network card of a PC."""
+        self._write("INSERT OR REPLACE INTO macs VALUES (?, ?)", [(pc, mac)])
+
+    def forget_mac(self, pc: str) -> None:
+        """Delete the network card of a PC."""
+        self._write("DELETE FROM macs WHERE pc = ?", [(pc,)])
+
     def drain(self, row: DrainRow) -> None:
         """Record that a PC is drained, in the place of an earlier drain of it."""
         self._write("INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", [row])

@@ -118,6 +118,10 @@ class Recovery:
         """What files in the home said when they were last right; None: they were not there."""
         return dict(self._db.execute("SELECT name, text FROM home_files"))
 
+    def macs(self) -> dict[str, str]:
+        """The network cards of PCs."""
+        return dict(self._db.execute("SELECT pc, mac FROM macs"))
+
     def drains(self) -> list[DrainRow]:
         """PCs that are drained."""
         return [DrainRow(*row) for row in self._db.execute("SELECT pc, by, until FROM drains")]

@@ -78,6 +78,8 @@ _STEPS: tuple[str, ...] = (
     "CREATE TABLE drains (pc TEXT PRIMARY KEY, by TEXT, until REAL) WITHOUT ROWID",
     # What files in the home said when they were last right; ``text`` NULL: they were not there.
     "CREATE TABLE home_files (name TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID",
+    # The network cards of PCs, by which they can be woken.
+    "CREATE TABLE macs (pc TEXT PRIMARY KEY, mac TEXT) WITHOUT ROWID",
 )
 FORMAT = OLDEST + len(_STEPS)
 

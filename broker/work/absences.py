@@ -5,8 +5,8 @@ Rule 2: a PC has `GRACE_S` to come, after its window opens and after the broker 
 """
 
 from deskgrid.broker.model.state import BrokerState
+from deskgrid.broker.work.opened import opened
 from deskgrid.broker.work.workers import WorkerSessions
-from deskgrid.windows.windows_file import calendar_of
 from deskgrid.wire.status import AbsentPC
 
 # Seconds between two looks, and how late a PC may be.
@@ -63,10 +63,10 @@ class Absences:
             if table is None:
                 continue
             if table not in openings:
-                openings[table] = _opened(table, posix)
-            opened = openings[table]
-            if opened is not None and posix >= max(opened, self._seen.get(name, started), started) + GRACE_S:
-                absent[name] = max(opened, self._seen.get(name, 0.0))
+                openings[table] = opened(table, posix)
+            since = openings[table]
+            if since is not None and posix >= max(since, self._seen.get(name, started), started) + GRACE_S:
+                absent[name] = max(since, self._seen.get(name, 0.0))
         for name in sorted(absent.keys() - self._absent.keys()):
             state.note("pc-missing", name=name, plan=state.windows_file.content.said_for(name))
         self._absent = absent
@@ -74,12 +74,3 @@ class Absences:
     def _seen_s(self, pc: str, now: float) -> float | None:
         seen = (self._seen or {}).get(pc)
         return None if seen is None else max(0.0, now - seen)
-
-
-def _opened(table: str, posix: float) -> float | None:
-    """When the window of a table that is open at ``posix`` opened; None: none is open."""
-    from datetime import timedelta  # only where there is a file
-
-    calendar = calendar_of(table, "windows")
-    windows = calendar.windows(calendar.day_of(posix) - timedelta(days=1), 2)
-    return next((opening for opening, closing in windows if opening <= posix < closing), None)

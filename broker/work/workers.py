@@ -20,6 +20,7 @@ from deskgrid.broker.store.rows import How
 from deskgrid.broker.work.attempts import UNTAKEN_LIMIT, Attempts
 from deskgrid.broker.work.live_output import LiveOutput
 from deskgrid.broker.work.pc_checks import PcChecks
+from deskgrid.broker.work.waking import Waking
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 from deskgrid.wire.saving import ENDING_S
@@ -55,6 +56,7 @@ class WorkerSessions:
         self._faded_at = math.inf
         self._slots = 0
         self.checks = PcChecks()
+        self.waking = Waking(state, self.by_peer)
         # How often workers joined or were forgotten, or their windows changed.
         self.changes = 0
 
@@ -167,6 +169,7 @@ class WorkerSessions:
             self._state.note("worker-revoked", name=worker.name, credential=credential)
             self._forget(worker, now)
         self.checks.let_go(credential)
+        self.waking.let_go(credential)
         return peers
 
     def _join(self, peer: bytes, who: Credential, join: wire.Join, now: float) -> None:
@@ -189,6 +192,7 @@ class WorkerSessions:
             worker.peer, worker.join = peer, join
         worker.speed = join.speed
         self.checks.joined(join, who)
+        self.waking.joined(join, who)
         self.by_peer[peer] = worker
         self._refresh_lease(worker, now)
         worker.sent_windows = self._state.windows_file.content.table_for(join.name)

@@ -11,6 +11,7 @@ the first pattern that matches its name. ``deskgrid.windows.weekly`` describes t
     ["lab4-*"]
     windows = "daily 20:00-07:00"
     owner = "leave"                # as deskgrid worker --owner, for workers to which nobody gave that
+    wake = true                    # the broker wakes these PCs; or the address to which it sends what wakes them
     ["room7-*"]
     windows = "https://example.org/room7.ics"   # from a calendar: see deskgrid.windows.from_calendar
     invert = true
@@ -25,6 +26,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -44,6 +46,9 @@ REST = "rest"
 Owner = Literal["pause", "nice", "leave", "ignore"]
 OWNERS: tuple[Owner, ...] = ("pause", "nice", "leave", "ignore")
 OWNER = "owner"
+# Its key for PCs that the broker is to wake, and the port of the packets that do: they are for no program.
+WAKE = "wake"
+WAKE_PORT, MOST_PORT = 9, 65_535
 # Names in one warning.
 NAMED = 5
 # Names that are tried at most, to see whether one pattern matches whatever another does.
@@ -51,7 +56,7 @@ SAMPLES = 1_000
 
 
 class PatternTable(NamedTuple):
-    """The windows of names that match ``pattern``: as JSON, and for people.
+    """The windows of names that match ``pattern``: as JSON, and for people. ``wake``: as in `waking_address`.
 
     ``source``: the calendar that they are from, and ``whole``: what the file says of them, as JSON; empty: no calendar.
     """
@@ -60,6 +65,7 @@ class PatternTable(NamedTuple):
     table: str
     said: str
     expression: re.Pattern[str]
+    wake: tuple[str, int] | None = None
     source: str = ""
     whole: str = ""
 
@@ -102,6 +108,16 @@ class PlannedWindows(NamedTuple):
         earlier = {each.pattern: each for each in before.every()}
         tables = tuple(_from_calendar(each, made, earlier) for each in self.tables)
         return self._replace(tables=tables, rest=self.rest and _from_calendar(self.rest, made, earlier))
+
+    def wake_for(self, name: str) -> tuple[str, int] | None:
+        """Return the address to which a packet is sent that wakes this PC; None: it is not to be woken."""
+        found = self._first(name) or self.rest
+        return None if found is None else found.wake
+
+    @property
+    def wakes(self) -> bool:
+        """Whether any PC is to be woken."""
+        return any(each.wake for each in self.every())
 
     def describe(self) -> str:
         """Return what was read, in one line for people: ``[lab3-*] daily 20:00-07:00 (local time)``."""
@@ -160,11 +176,12 @@ def _read(pattern: str, table: object, zone: object) -> PatternTable:
         raise PlanError(f'{pattern!r:.80}: expected zone, or a table for a pattern such as ["lab3-*"]')
     whole = dict(table) if zone is None else {"zone": zone, **table}
     where = f"[{pattern!r:.80}]"
+    wake = waking_address(whole.pop(WAKE, False), where)
     owner = whole.get(OWNER)
     if owner is not None and owner not in OWNERS:
         raise PlanError(f"{where}: {OWNER}: expected one of {', '.join(OWNERS)}, got {owner!r:.80}")
     from_calendar = is_calendar(whole.get("windows"))
-    known = (*KEYS, *CALENDAR_KEYS, OWNER)
+    known = (*KEYS, *CALENDAR_KEYS, OWNER, WAKE)
     for key in whole:
         if key not in known:
             raise PlanError(f"{where}: unknown key {key!r:.80} (known: {', '.join(known)})")
@@ -174,18 +191,37 @@ def _read(pattern: str, table: object, zone: object) -> PatternTable:
         rule_of(whole, where)
         said = f"closed until {shown(str(whole['windows']))} has been read"
     else:
-        said = calendar_from_table(_without_owner(whole), where).describe() + _said_of(owner)
+        said = calendar_from_table(_without_owner(whole), where).describe() + _besides(owner, wake)
     text = json.dumps(whole)
     if len(text) > TABLE_BYTES:
         raise PlanError(f"{pattern!r:.80}: {len(text):,} bytes as JSON; the limit is {TABLE_BYTES:,}")
     if from_calendar:
         closed = json.dumps({"closed": True} | ({} if owner is None else {OWNER: owner}))
-        return PatternTable(pattern, closed, said, _expression(pattern), whole["windows"], text)
-    return PatternTable(pattern, text, said, _expression(pattern))
+        return PatternTable(pattern, closed, said, _expression(pattern), wake, whole["windows"], text)
+    return PatternTable(pattern, text, said, _expression(pattern), wake)
 
 
-def _said_of(owner: object) -> str:
-    return "" if owner is None else f", owner {owner}"
+def waking_address(value: object, where: str) -> tuple[str, int] | None:
+    """Return where a packet is sent that wakes PCs: true is their own network. Raises PlanError."""
+    from deskgrid.windows.weekly import PlanError
+
+    if value is False:
+        return None
+    if value is True:
+        return "255.255.255.255", WAKE_PORT
+    host, _, port = value.partition(":") if isinstance(value, str) else ("", "", "")
+    try:
+        address, number = str(IPv4Address(host)), int(port or WAKE_PORT)
+    except ValueError:
+        address, number = "", 0
+    if not 0 < number <= MOST_PORT:
+        raise PlanError(f"{where}: {WAKE}: expected true, or an IPv4 address such as 10.3.255.255, got {value!r:.80}")
+    return address, number
+
+
+def _besides(owner: object, wake: object) -> str:
+    """Return what a table says besides its windows, for people."""
+    return ("" if owner is None else f", owner {owner}") + (", woken" if wake else "")
 
 
 def _from_calendar(known: PatternTable, made: Mapping[str, str], earlier: Mapping[str, PatternTable]) -> PatternTable:
@@ -193,7 +229,7 @@ def _from_calendar(known: PatternTable, made: Mapping[str, str], earlier: Mappin
     if table is None:
         before = earlier.get(known.pattern) if known.source else None
         return known if before is None else known._replace(table=before.table, said=before.said)
-    return known._replace(table=table, said=str(json.loads(table)[SAID]) + _said_of(owner_of(table)))
+    return known._replace(table=table, said=str(json.loads(table)[SAID]) + _besides(owner_of(table), known.wake))
 
 
 def calendar_of(text: str, where: str) -> "Calendar":
