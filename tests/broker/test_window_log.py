@@ -18,6 +18,7 @@ from tests.peers import BareWorker
 
 # POSIX seconds when an office's clock shows 0.
 WALL_S = 1_800_000_000.0
+HOUR = 3600.0
 
 
 def rows(journal: Journal, columns: str) -> list[tuple[Any, ...]]:
@@ -260,3 +261,19 @@ def test_a_new_journal_knows_of_no_time(tmp_path: Path) -> None:
         assert journal.recovery.last_known() == 0.0
     with closing(sqlite3.connect(tmp_path / NAME)) as db:
         assert db.execute("SELECT count(*) FROM windows").fetchone() == (0,)
+
+
+def test_a_pc_whose_owner_comes_at_the_same_hour_is_expected_to_be_gone_then(office: Office) -> None:
+    worker = office.worker("desk")
+    for _ in range(4):
+        worker.join(uptime=10 * HOUR, kind="windows")
+        office.settle()
+        office.now += 7 * HOUR
+        # It was in use for longer than its tasks were to wait: they are handed back.
+        worker.send(wire.Leave("its owner uses it", False, False, (wire.Window(17 * HOUR, 10 * HOUR),), ()))
+        office.settle()
+        office.now += 17 * HOUR
+    worker.join(uptime=10 * HOUR, kind="windows")
+    hours = office.client().ask("worker", name="desk")["hours"]
+    assert hours["lasts_s"] == pytest.approx([7 * HOUR, 7 * HOUR], abs=1.0)
+    assert hours["goes_s"] == pytest.approx([7 * HOUR, 7 * HOUR], abs=1.0)
