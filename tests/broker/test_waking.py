@@ -49,12 +49,18 @@ def office(tmp_path: Path) -> Iterator[Office]:
         yield office
 
 
+def hang_up(office: Office, worker: BareWorker) -> None:
+    """The connection has ended: the PC is off."""
+    assert isinstance(worker.line, OfficeLine)
+    office.sessions.gone(worker.line.peer)
+
+
 def been(office: Office, name: str = "lab-1", **facts: Any) -> None:
     """A PC has been there, and was switched off."""
     worker = office.worker(name)
     worker.join(**{"mac": MAC} | facts)
     worker.send(wire.Leave("it ends", False, True, (), ()))
-    office.sessions.gone(worker.line.peer)  # type: ignore[attr-defined]
+    hang_up(office, worker)
 
 
 def woken(office: Office, now: float) -> list[tuple[str, tuple[str, int]]]:
@@ -96,14 +102,14 @@ def test_only_pcs_whose_table_says_so_and_that_are_not_drained_are_woken(office:
     drained.join(mac=MAC)
     office.client(ADMIN).ask("drain", pcs=["lab-2"])
     drained.send(wire.Leave("it ends", False, True, (), ()))
-    office.sessions.gone(drained.line.peer)  # type: ignore[attr-defined]
+    hang_up(office, drained)
     been(office, "other")
     been(office, mac="00:00:00:00:00:05")
     been(office, "lab-3", mac=None)
     guest = BareWorker(OfficeLine(office, ADMIN), "lab-9")
     guest.join(mac=MAC)
     guest.send(wire.Leave("it ends", False, True, (), ()))
-    office.sessions.gone(guest.line.peer)  # type: ignore[attr-defined]
+    hang_up(office, guest)
     office.client().submit([b"0"])
     assert woken(office, HOUR + 1.0) == [("00:00:00:00:00:05", EVERYBODY)]
 

@@ -204,7 +204,7 @@ def test_windows_that_a_page_shows_can_be_read(tmp_path: Path) -> None:
             assert file.refresh()
             assert not file.problem
             assert file.content.tables
-    assert sorted(kinds) == ["windows of a worker"] + ["windows of the broker"] * 3
+    assert sorted(kinds) == ["windows of a worker"] + ["windows of the broker"] * 4
 
 
 def test_a_cycle_that_a_page_shows_can_be_read(tmp_path: Path) -> None:
