@@ -9,8 +9,8 @@ CEILINGS = {
     ("task", "client"): Reached(196, 40),
     ("task", "broker"): Reached(447, 95),
     ("task", "worker"): Reached(234, 49),
-    ("join", "broker"): Reached(270, 69),
-    ("join", "worker"): Reached(384, 81),
+    ("join", "broker"): Reached(274, 72),
+    ("join", "worker"): Reached(388, 84),
 }
 
 
