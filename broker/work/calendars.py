@@ -93,14 +93,16 @@ class Calendars:
                 counts = "until it can be read, its PCs have the windows that they had before, or are closed"
                 counts = f"what was fetched on {_when(calendar.at)} counts" if calendar.at else counts
                 since = f"{shown(source)} has failed since {_when(calendar.failed)}"
-                yield f"{WINDOWS}: {since}: {calendar.error}; {counts}"
+                patterns = self._state.windows_file.content.patterns_of(source)
+                yield f"{WINDOWS}: {patterns} {since}: {calendar.error}; {counts}"
         if (over := len(self._sources()) - CALENDARS) > 0:
             yield f"{WINDOWS}: more than {CALENDARS} calendars: PCs of the last {over} are closed"
 
     def doubts(self) -> Iterator[str]:
         """Yield what is probably a mistake."""
-        for calendar in self.known.values():
-            yield from [f"{WINDOWS}: {doubt}" for doubt in calendar.doubts]
+        for source, calendar in self.known.items():
+            patterns = self._state.windows_file.content.patterns_of(source)
+            yield from [f"{WINDOWS}: {patterns} {doubt}" for doubt in calendar.doubts]
 
     def keep(self) -> None:
         """Record what is new."""

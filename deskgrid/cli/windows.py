@@ -1,5 +1,6 @@
 """``deskgrid windows``: what a file of windows says, and the coming weeks as bars."""
 
+import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +30,14 @@ WEEK_DAYS = 7
 NAMED = 8
 
 
+class ReadTable(NamedTuple):
+    """One table of a file: its pattern (empty: a file for one PC), its windows, and the zone of what people wrote."""
+
+    pattern: str
+    calendar: "Calendar"
+    zone: ZoneInfo | None
+
+
 class WindowBars(NamedTuple):
     """Whose windows, what they are in words, and when they are open: POSIX seconds, before ``until``."""
 
@@ -56,8 +65,8 @@ def check(*, file: Path | None) -> None:
     way when you save it, and also says which patterns match no PC.
     """
     tables, doubts = _read(file)
-    for pattern, calendar in tables:
-        say(f"{_whose(pattern)}{calendar.describe()}")
+    for table in tables:
+        say(f"{_whose(table.pattern)}{table.calendar.describe()}")
     for doubt in doubts:
         say(f"deskgrid: {doubt}", err=True)
 
@@ -88,22 +97,27 @@ def show(*, file: Path | None, week: bool, pc: str | None, join: str | None) -> 
             say(line)
 
 
-def _read(file: Path | None) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
-    """Return the calendars of a file by pattern, and what is probably a mistake. Raises `Refusal`."""
+def _read(file: Path | None) -> tuple[list[ReadTable], list[str]]:
+    """Return the tables of a file, and what is probably a mistake. Raises `Refusal`."""
     from deskgrid.home_file import HomeFile
-    from deskgrid.windows.weekly import KEYS, calendar_from_table
+    from deskgrid.windows.weekly import KEYS, calendar_from_table, zone_named
     from deskgrid.windows.windows_file import WINDOWS, WINDOWS_BYTES, calendar_of, read_tables
 
     path = expanded(default_home() / WINDOWS if file is None else file)
     if not path.exists():
         raise Refusal(f"{path}: there is no such file")
 
-    def read(top: dict[str, Any]) -> tuple[list[tuple[str, "Calendar"]], list[str]]:
+    def read(top: dict[str, Any]) -> tuple[list[ReadTable], list[str]]:
         if any(not isinstance(top.get(key, {}), dict) for key in KEYS if key != "zone") or "dates" in top:
-            return [("", calendar_from_table(top, "this PC"))], []
+            calendar = calendar_from_table(top, "this PC")
+            return [ReadTable("", calendar, calendar.zone)], []
         planned, doubts = _with_calendars(read_tables(top), path.parent)
-        calendars = [(each.pattern, calendar_of(each.table, each.pattern)) for each in planned.every()]
-        return calendars, planned.warnings([], []) + doubts
+        tables = list[ReadTable]()
+        for each in planned.every():
+            calendar = calendar_of(each.table, each.pattern)
+            zone = zone_named(json.loads(each.whole).get("zone"), each.pattern) if each.whole else calendar.zone
+            tables.append(ReadTable(each.pattern, calendar, zone))
+        return tables, planned.warnings([], []) + doubts
 
     home_file = HomeFile(path, lambda top: read(top) if top else ([], []), limit=WINDOWS_BYTES)
     home_file.refresh()
@@ -123,9 +137,9 @@ def _with_calendars(planned: "PlannedWindows", folder: Path) -> tuple["PlannedWi
         tables = [each.whole for each in planned.every() if each.source == source]
         told = read_in_process(CalendarRequest(source, str(folder.absolute()), *horizon(time.time()), tables))
         if told.error:
-            raise PlanError(f"{shown(source)}: {told.error}")
+            raise PlanError(f"{planned.patterns_of(source)} {shown(source)}: {told.error}")
         made |= told.made
-        doubts += told.doubts
+        doubts += [f"{planned.patterns_of(source)} {doubt}" for doubt in told.doubts]
     return planned.with_calendars(made, planned), doubts
 
 
@@ -135,20 +149,22 @@ def _whose(pattern: str) -> str:
 
 
 def _from_file(file: Path, pc: str | None, days: int) -> Iterator[WindowBars]:
+    from deskgrid.windows.weekly import first_instant, reading
     from deskgrid.windows.windows_file import REST, pattern_matches
 
     tables, _ = _read(file)
     if pc is not None:
-        every = [(pattern, each) for pattern, each in tables if not pattern or pattern_matches(pattern, pc)]
-        every = every[:1] or [(pattern, each) for pattern, each in tables if pattern == REST]
+        every = [each for each in tables if not each.pattern or pattern_matches(each.pattern, pc)]
+        every = every[:1] or [each for each in tables if each.pattern == REST]
         if not every:
             raise Refusal(f"{file}: no pattern matches {pc}: it is taken to be always there")
         tables = every
     now = time.time()
-    for pattern, calendar in tables:
-        first = calendar.day_of(now)
-        until = calendar.midnight(first + timedelta(days))
-        yield WindowBars(_whose(pattern), calendar.describe(), calendar.zone, calendar.windows(first, days), until)
+    for pattern, calendar, zone in tables:
+        first = reading(now, zone).date()
+        until = first_instant(first + timedelta(days), 0, zone)
+        spans = calendar.windows(first - timedelta(1), days + 2)  # more, because of the zone
+        yield WindowBars(_whose(pattern), calendar.describe(), zone, spans, until)
 
 
 def _from_grid(workers: Iterable["WorkerState"], pc: str | None) -> Iterator[WindowBars]:

@@ -98,6 +98,10 @@ class PlannedWindows(NamedTuple):
         """Return all tables, in the order in which they count."""
         return [*self.tables, *([self.rest] if self.rest else [])]
 
+    def patterns_of(self, source: str) -> str:
+        """Return the patterns of a calendar, for people."""
+        return _listed([f"[{each.pattern}]" for each in self.every() if each.source == source])
+
     def with_calendars(self, made: Mapping[str, str], before: "PlannedWindows") -> "PlannedWindows":
         """Return these windows with tables ``made`` from calendars, each in the place of what the file says.
 

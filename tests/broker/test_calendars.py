@@ -91,7 +91,7 @@ def test_while_a_calendar_cannot_be_read_what_was_read_last_counts(tmp_path: Pat
         (tmp_path / "room.ics").write_text("<html>please log in</html>")
         assert room.look(60.0) == before
         (problem,) = room.state.problems
-        assert problem.startswith("windows.toml: room.ics has failed since ")
+        assert problem.startswith("windows.toml: [lab-*] room.ics has failed since ")
         assert "not a calendar" in problem
         assert "; what was fetched on " in problem
         assert any("home-file-wrong" in line for line in room.state.take_notices())
@@ -157,7 +157,7 @@ def test_doubts_are_said_and_forgotten_with_the_calendar(tmp_path: Path) -> None
     with closing(Office(tmp_path)) as office:
         room = Room(office)
         room.look(0.0)
-        said = "windows.toml: room.ics: no event is called 'nothing*' in the coming weeks: PCs are closed"
+        said = "windows.toml: [lab-*] room.ics: no event is called 'nothing*' in the coming weeks: PCs are closed"
         assert room.state.problems == [said]
         assert PREFIX + "room.ics" in room.state.journal.recovery.home_files()
         (tmp_path / WINDOWS).unlink()

@@ -109,3 +109,21 @@ def test_the_grid_shows_the_windows_that_its_pcs_announce(tmp_path: Path, monkey
 
 def test_a_file_and_a_grid_are_not_shown_together(tmp_path: Path) -> None:
     assert "give FILE or --join, not both" in deskgrid("windows", "show", str(tmp_path), "--join", "x").stderr
+
+
+def test_calendars_that_a_file_names_are_read_and_what_is_wrong_with_them_said(tmp_path: Path) -> None:
+    file = tmp_path / WINDOWS
+    calendars = Path(__file__).parent.parent / "uptime" / "calendars"
+    text = f'zone = "Europe/Brussels"\n["lab-*"]\nwindows = "{calendars / "one_bad_rule.ics"}"\ninvert = true\n'
+    file.write_text(text, encoding="utf-8")
+    result = deskgrid("windows", "check", str(file))
+    assert result.stdout == "[lab-*] when nothing is in one_bad_rule.ics (Europe/Brussels)\n"
+    doubt = "[lab-*] one_bad_rule.ics: only the first time counts of 'Bad': nobody can say when it repeats"
+    assert result.stderr == f"deskgrid: {doubt}\n"
+    _, _, monday, tuesday, *_ = deskgrid("windows", "show", "--week", str(file)).stdout.splitlines()
+    assert monday.endswith(f"{'█' * 48}  24 h")
+    assert tuesday == f"  tue 2026-11-17  {'█' * 18}··██··{'█' * 24}  22 h"
+    file.write_text('["lab-*"]\nwindows = "room.ics"\n', encoding="utf-8")
+    result = deskgrid("windows", "check", str(file))
+    expected = f"deskgrid: {file}: [lab-*] room.ics: there is no file {tmp_path / 'room.ics'}\n"
+    assert (result.exit_code, result.stderr) == (2, expected)
