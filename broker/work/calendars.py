@@ -8,6 +8,7 @@ Rule 3: the tables for workers change only if the calendar does, and once a week
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,9 @@ class Calendars:
         for name, text in files.items():
             if name.startswith(PREFIX) and text is not None:
                 head, _, body = text.partition("\n")
-                facts: dict[str, Any] = json.loads(head)
-                self.known[name.removeprefix(PREFIX)] = _Calendar(text=body, **facts)
+                with suppress(ValueError, TypeError):  # another version has written it: the calendar is read anew
+                    facts: dict[str, Any] = json.loads(head)
+                    self.known[name.removeprefix(PREFIX)] = _Calendar(text=body, **facts)
 
     def look(self, now: float) -> bool:
         """Take what was read, and ask for what is due; return whether windows, or problems, are others now."""

@@ -174,3 +174,12 @@ def test_too_many_calendars_are_not_read(tmp_path: Path) -> None:
         room.look(0.0)
         assert len(room.reader.asked) == CALENDARS
         assert room.state.problems == ["windows.toml: more than 100 calendars: PCs of the last 2 are closed"]
+
+
+def test_what_another_version_has_kept_is_read_anew(tmp_path: Path) -> None:
+    (tmp_path / WINDOWS).write_text(PLAN)
+    (tmp_path / "room.ics").write_text(ROOM)
+    with closing(Office(tmp_path)) as office:
+        for text in ("oops", '{"other": 1}\n'):
+            office.journal.keep_file(PREFIX + "room.ics", text)
+            assert '"2027-01-20": ["10:00-11:00"]' in Room(office).look(0.0)
