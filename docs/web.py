@@ -15,7 +15,7 @@ from deskgrid.sleepbench.processes import Processes, write_cycle
 from deskgrid.web.access import Access
 from deskgrid.web.server import WebServer
 from deskgrid.web.watch import Watch
-from docs.browser import Browser, chromium
+from tests.web.browser import Browser, chromium
 
 PICTURES = Path(__file__).parent / "pictures"
 # Seconds up and down of each PC.

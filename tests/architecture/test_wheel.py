@@ -52,7 +52,8 @@ def test_all_our_source_is_below_it(installed: Path) -> None:
     others = {PurePosixPath(path).name for path in installed.joinpath("deskgrid").rglob("*.*") if path.suffix != ".py"}
     tables = {"assumptions.toml", "fits.toml", "lublin.toml", "paper.toml"}
     kit = {"install.sh", "install.ps1", "deskgrid.yml", "README.txt"}
-    assert others == {"README.md", "py.typed", *tables, *kit}
+    page = {"page.html", "page.css", "page.js", "token.html", "icon.svg"}
+    assert others == {"README.md", "py.typed", *tables, *kit, *page}
 
 
 def test_what_is_installed_works_by_itself(installed: Path) -> None:

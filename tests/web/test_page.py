@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deskgrid.wire.status import StatusDocument
-from docs.browser import Browser, chromium
 from tests.screen.builders import BAG, asked, bag, lab, slot, snapshot, worker
+from tests.web.browser import Browser, chromium
 from tests.web.rig import TOKEN, Site, site
 
 CHROMIUM = chromium() or ""
