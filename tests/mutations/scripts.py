@@ -51,7 +51,7 @@ from tests.grid.pieces import pieces, saved_by_others
 from tests.grid.raid import raid
 from tests.grid.witness import expect
 from tests.grid.worker_node import WorkerNode
-from tests.mutations import environments, gangs, pickles, tasks
+from tests.mutations import environments, gangs, pickles, tasks, web
 from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
@@ -502,6 +502,7 @@ SCRIPTS = {
     "accounts": tasks.of_accounts,
     "reports": tasks.of_reports,
     "pickles": pickles.of_scripts,
+    "web page": web.access_to_the_page,
     "people": people,
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),

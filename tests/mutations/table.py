@@ -1446,4 +1446,40 @@ MUTATIONS = (
         "members_of(found)",
         "pickles",
     ),
+    # --- the web page ------------------------------------------------------------------------------------------------
+    Mutation(
+        "let in with a cookie that has ended",
+        "deskgrid.web.access:Access.is_cookie",
+        "int(until) > now",
+        "int(until) > 0",
+        "web page",
+    ),
+    Mutation(
+        "let in with a cookie that somebody made up",
+        "deskgrid.web.access:Access.is_cookie",
+        "return good and",
+        "return",
+        "web page",
+    ),
+    Mutation(
+        "sign the cookies of all tokens alike",
+        "deskgrid.web.access:Access._signed",
+        "hmac.digest(self._token,",
+        'hmac.digest(b"deskgrid",',
+        "web page",
+    ),
+    Mutation(
+        "answer to any name",
+        "deskgrid.web.access:Access.is_host",
+        "return host in self._hosts",
+        "return True",
+        "web page",
+    ),
+    Mutation(
+        "use a token that others can read",
+        "deskgrid.web.access:read_token",
+        "if is_open_to_others(path):",
+        "if False:",
+        "web page",
+    ),
 )
