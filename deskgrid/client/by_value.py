@@ -58,11 +58,11 @@ def _of_hand_made(function: FunctionType, used: Mapping[str, object]) -> dict[st
     loaded = sys.modules.get(module or MAIN)
     if loaded is not None and vars(loaded) is space and module not in tracker().list_registry_pickle_by_value():
         return {}
-    named = {**used, function.__name__: space.get(function.__name__)}
+    named: dict[str, Any] = {**used, function.__name__: space.get(function.__name__)}
     return {
         name: each
         for name, each in named.items()
-        if isinstance(each, _NAMED) and each.__module__ == module and each.__name__ == name
+        if issubclass(type(each), _NAMED) and each.__module__ == module and getattr(each, "__name__", "") == name
     }
 
 

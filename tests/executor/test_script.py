@@ -64,14 +64,15 @@ def f(x):
 # Programs that make a namespace: each leaves the function ``f`` in ``space``, and does not know its other names.
 CODE = """
 CODE = '''
-import multiprocessing, os, pickle, tempfile
+import functools, multiprocessing, os, pickle, tempfile
 from concurrent.futures import ProcessPoolExecutor
 class Item:
     def __init__(self, n):
         self.n = n
 MORE = 1
+nameless = functools.cache(functools.partial(int))
 def square(n):
-    return Item(n * n + MORE)
+    return Item(n * nameless(n) + MORE)
 def f(method):
     os.chdir(tempfile.gettempdir())  # see above
     multiprocessing.current_process()._config["tempdir"] = "."
