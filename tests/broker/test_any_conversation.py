@@ -30,7 +30,10 @@ FEW: dict[type, list[Any]] = {
     fields.Share: [0.0, 0.5, 1.0],
     fields.Real: [0.0, 1e-9, 0.5, 1.0, 5.0, 60.0, wire.SECONDS_LIMIT],
     fields.Line: ["pc1", "pc2", "pc1~2", *BAGS],
-    fields.Word: ["pc1", "pc2", "pc1~2", *BAGS, "ok", "ended", "lic=1", "lic=2", DIGEST, "3.11", "linux_x86_64"],
+    fields.Word: [
+        *("pc1", "pc2", "pc1~2", *BAGS, "ok", "ended", "lic=1", "lic=2", DIGEST, "3.11", "linux_x86_64"),
+        "00:1b:44:11:3a:b7",
+    ],
     fields.Document: ["{}"],
     fields.Data: [b"", b"\x90", COMMAND],
     fields.Digests: [b"", sha256(COMMAND).digest(), sha256(COMMAND).digest() + sha256(b"").digest()],
