@@ -41,12 +41,12 @@ class PcChecks:
         if before is None or before.refused:
             self._of[join.name] = PcCheck(join.version, who.role == "worker")
         else:
-            before.version = join.version
+            before.version, before.key = join.version, before.key or who.role == "worker"
 
-    def heard(self, pc: str, findings: tuple[wire.Finding, ...], now: float) -> None:
-        """A worker of a PC says what is not well there."""
-        known = self._of[pc]
-        known.at, known.findings = now, findings
+    def heard(self, join: wire.Join, findings: tuple[wire.Finding, ...], now: float) -> None:
+        """A worker of a PC says what is not well there. ``join``: how it has introduced itself."""
+        key = self._of[join.name].key
+        self._of[join.name] = PcCheck(join.version, key, now, findings)
 
     def refused(self, who: Credential, version: str, reason: str, now: float) -> None:
         """A PC was not let in."""
@@ -59,9 +59,11 @@ class PcChecks:
         if (known := self._of.get(pc)) is not None and not known.key:
             del self._of[pc]
 
-    def let_go(self, pc: str) -> None:
-        """The key of a PC was revoked."""
-        self._of.pop(pc, None)
+    def let_go(self, pc: str, *, others: bool) -> None:
+        """The key of a PC was revoked. ``others``: workers with other keys say that they are on a PC of this name."""
+        known = self._of.pop(pc, None)
+        if known is not None and others:
+            self._of[pc] = PcCheck(known.version, key=False)
 
     def page(self, after: str, now: float) -> Json:
         """Some PCs by name, behind ``after``."""

@@ -168,7 +168,7 @@ class WorkerSessions:
         for worker in found:
             self._state.note("worker-revoked", name=worker.name, credential=credential)
             self._forget(worker, now)
-        self.checks.let_go(credential)
+        self.checks.let_go(credential, others=credential in self._named)
         self.waking.let_go(credential)
         return peers
 
@@ -307,7 +307,7 @@ class WorkerSessions:
         if beat.speed is not None or beat.loads is not None:
             self._measured(worker, beat, now)
         if beat.findings is not None:
-            self.checks.heard(worker.join.name, beat.findings, now)
+            self.checks.heard(worker.join, beat.findings, now)
         self._pause(worker, beat.paused, now)
 
     def _pause(self, worker: WorkerSession, why: str, now: float) -> None:

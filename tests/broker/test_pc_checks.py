@@ -84,6 +84,39 @@ def test_a_pc_whose_key_was_revoked_is_forgotten(office: Office) -> None:
     assert rows(office) == []
 
 
+def guest(office: Office, name: str) -> BareWorker:
+    """A worker that has no key of its own, so it may have any name."""
+    worker = BareWorker(OfficeLine(office, ADMIN), name)
+    worker.join()
+    return worker
+
+
+def test_a_worker_with_another_key_on_a_pc_whose_key_was_revoked_is_still_heard(office: Office) -> None:
+    joined(office, "pc1", SLOW)
+    other = guest(office, "pc1")
+    office.sessions.state.revoked.append("pc1")
+    office.settle()
+    assert rows(office)[0]["findings"] == [], "they were those of the revoked key"
+    other.send(wire.Heartbeat(None, None, findings=(FULL,)))
+    assert rows(office)[0]["findings"] == [FULL._asdict()]
+    other.send(wire.Leave("it ends", False, True, (), ()))
+    assert rows(office) == []
+
+
+def test_a_pc_with_a_key_is_remembered_whoever_had_its_name_before(office: Office) -> None:
+    for worker in (guest(office, "pc1"), joined(office, "pc1", FULL)):
+        worker.send(wire.Leave("it ends", False, True, (), ()))
+    assert [row["pc"] for row in rows(office)] == ["pc1"]
+
+
+def test_what_a_worker_says_that_was_let_in_counts_though_another_of_its_pc_was_not(office: Office) -> None:
+    worker, older = joined(office, "pc1"), office.worker("pc1")
+    older.send(older.introduction(version="0.0.9+wire1"))
+    assert rows(office)[0]["state"] == "refused"
+    worker.send(wire.Heartbeat(None, None, findings=(FULL,)))
+    assert (rows(office)[0]["state"], rows(office)[0]["findings"]) == ("checked", [FULL._asdict()])
+
+
 def test_many_pcs_are_told_in_pages(office: Office) -> None:
     for number in range(pc_checks.PAGE + 1):
         office.worker(f"pc{number:03}").join()

@@ -119,6 +119,16 @@ def test_what_people_wrote_is_text(browser: Browser) -> None:
             assert "taken" not in browser.run("document.title")
 
 
+def test_a_pc_may_have_a_name_that_every_object_of_the_page_has(browser: Browser) -> None:
+    document = snapshot([worker(name, slot(3.0)) for name in ("constructor", "__proto__", "valueOf")], [bag()])
+    planned = [{"worker": each["name"], "starts_in": 5.0, "lasts": 60.0} for each in document["workers"]]
+    asks = answers(document)
+    with site(lambda what, args: {"planned": planned} if what == "plan" else asks(what, args)) as shown:
+        opened(browser, shown)
+        browser.until("document.querySelectorAll('.pc .planned').length", lambda many: many == len(planned))
+        assert browser.complaints == []
+
+
 def test_a_task_shows_its_output_as_it_comes(browser: Browser) -> None:
     document = snapshot([worker("pc1", slot(3.0))], [bag()])
     log: dict[str, Any] = {

@@ -6,7 +6,7 @@
 const $ = (id) => document.getElementById(id);
 const state = {
   grid: null, workers: [], bags: [], absent: [], at: 0, heard: 0,
-  past: { bin_s: 20, pcs: {} }, pastAt: 0, plan: {}, planAt: 0, shares: [], events: [], last: 0, all: null,
+  past: new Map(), binS: 20, pastAt: 0, plan: new Map(), planAt: 0, shares: [], events: [], last: 0, all: null,
 };
 
 // --- texts ----------------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ function segment(kind, from, to, title, text) {
 }
 const PAST = { x: ["lost", "lost", "×"], q: ["put", "put aside", "!"], p: ["owner", "its owner came first", "‖"] };
 function pastOf(name) {
-  const letters = state.past.pcs[name] || "", bin = state.past.bin_s, made = [];
+  const letters = state.past.get(name) || "", bin = state.binS, made = [];
   const end = -(performance.now() - state.pastAt) / 1000;
   for (let to = letters.length; to > 0;) {
     let from = to - 1;
@@ -224,7 +224,7 @@ function futureOf(worker) {
     }
   });
   const old = (performance.now() - state.planAt) / 1000;
-  for (const [starts, lasts] of state.plan[worker.name] || []) made.push(segment("queue planned", starts - old, starts + lasts - old, `planned: ${duration(lasts)} of work`));
+  for (const [starts, lasts] of state.plan.get(worker.name) || []) made.push(segment("queue planned", starts - old, starts + lasts - old, `planned: ${duration(lasts)} of work`));
   return made;
 }
 function drawPc(element, worker) {
@@ -331,11 +331,15 @@ async function lookForEvents() {
 }
 async function lookAtTheRest() {
   const [past, plan, shares] = await Promise.all([get("history"), ask("plan"), ask("shares")]);
-  state.past = past;
+  state.past = new Map(Object.entries(past.pcs)); // a PC may be called "constructor", which every object has
+  state.binS = past.bin_s;
   state.pastAt = performance.now();
-  state.plan = {};
+  state.plan = new Map();
   state.planAt = performance.now();
-  for (const row of plan.planned) (state.plan[row.worker] ||= []).push([row.starts_in, row.lasts]);
+  for (const row of plan.planned) {
+    if (!state.plan.has(row.worker)) state.plan.set(row.worker, []);
+    state.plan.get(row.worker).push([row.starts_in, row.lasts]);
+  }
   state.shares = shares.shares;
   drawPeople();
   redraw();
