@@ -42,6 +42,8 @@ SEND_S = 20.0
 SEND_BYTES = 262_144
 # A stream says at least this often that it is there. Seconds.
 QUIET_S = 10.0
+# How often at most the log says that there was no room for connections. Seconds.
+TELL_S = 60.0
 
 TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 HEADERS = {
@@ -112,19 +114,29 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         self.close_connection = True
         try:
-            super().handle_one_request()
-        except http.client.HTTPException:
-            self._end(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
+            self._read_and_answer()
         except ConnectionError:
             pass  # the browser has gone
-        except TimeoutError:
-            log.info("web-cut-off peer=%s", self.client_address[0])
+        except TimeoutError as error:
+            self.log_error("%s", error)
         except Exception:
             log.exception("web-request-failed peer=%s", self.client_address[0])  # it concerns this connection only
 
+    def _read_and_answer(self) -> None:
+        try:
+            super().handle_one_request()
+        except http.client.HTTPException:
+            self._end(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
+
+    # What anybody can bring about as often as they like is only for who looks for it: a log does not fill a disk.
+
+    def log_error(self, format: str, *args: Any) -> None:
+        """The time of a connection is over: nothing else is an error to the library."""
+        log.debug("web-cut-off peer=%s", self.client_address[0])
+
     def log_message(self, format: str, *args: Any) -> None:
         # Not the path: it may have the token.
-        log.debug("web-request peer=%s method=%s", self.client_address[0], self.command)
+        log.debug("web-request peer=%s method=%s", self.client_address[0], getattr(self, "command", None))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a request that cannot be read, in the style of all others."""
@@ -292,6 +304,7 @@ class WebServer(ThreadingHTTPServer):
         self.ends = threading.Event()
         self.streams = threading.BoundedSemaphore(STREAMS)
         self._places = threading.BoundedSemaphore(CONNECTIONS)
+        self._turned_away, self._tell_at = 0, 0.0
         super().__init__((host.strip("[]"), port), _Handler)
         self.access = access(self.server_address[1])
 
@@ -309,7 +322,11 @@ class WebServer(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if there is room for one more."""
         if not self._places.acquire(blocking=False):
-            log.warning("web-full peer=%s", client_address[0])
+            self._turned_away += 1
+            if time.monotonic() >= self._tell_at:
+                self._tell_at = time.monotonic() + TELL_S
+                log.warning("web-full turned-away=%d last=%s", self._turned_away, client_address[0])
+                self._turned_away = 0
             self.shutdown_request(request)
             return
         try:

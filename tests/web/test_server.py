@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -235,12 +236,29 @@ def test_what_is_no_request_does_no_harm(shown: Site, request_head: bytes) -> No
     assert shown.get("/metrics")[0].status == 200
 
 
-def test_who_never_finishes_a_request_is_cut_off(shown: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: loc"])
+def test_who_never_finishes_a_request_is_cut_off(
+    shown: Site, said: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(web, "HEAD_S", 0.2)
     with shown.open() as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: loc")
+        connection.sendall(said)
         assert all_of(connection) == b""
     assert eventually(lambda: shown.places == web.CONNECTIONS)
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == [], "strangers do not fill a log"
+
+
+def test_who_goes_while_a_refusal_is_sent_is_no_fault_of_the_server(
+    shown: Site, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(sending: object, data: bytes) -> int:
+        raise ConnectionResetError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(web._Sending, "write", gone)
+        assert shown.raw(b"GET /" + b"x" * 30_000) == b""
+        assert eventually(lambda: shown.places == web.CONNECTIONS)
+    assert (capfd.readouterr().err, caplog.records) == ("", [])
 
 
 def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,12 +277,14 @@ def test_the_number_of_streams_is_bounded(shown: Site, monkeypatch: pytest.Monke
     shown.server.streams.release(web.STREAMS)
 
 
-def test_the_number_of_connections_is_bounded(shown: Site) -> None:
+def test_the_number_of_connections_is_bounded(shown: Site, caplog: pytest.LogCaptureFixture) -> None:
     assert eventually(lambda: shown.places == web.CONNECTIONS)
     waiting = [shown.open() for _ in range(web.CONNECTIONS)]
     assert eventually(lambda: shown.places == 0)
-    with shown.open() as more:
-        assert all_of(more) == b""
+    for _ in range(3):
+        with shown.open() as more:
+            assert all_of(more) == b""
+    assert [record.getMessage() for record in caplog.records] == ["web-full turned-away=1 last=127.0.0.1"]
     for connection in waiting:
         connection.close()
     assert eventually(lambda: shown.places == web.CONNECTIONS)
