@@ -8,14 +8,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from deskgrid.windows.fetch import fetch
+from deskgrid.windows.fetch import Fetched, fetch
 from deskgrid.windows.from_calendar import CalendarAnswer, CalendarRequest, rule_of, shown, table_of
 from deskgrid.windows.ical import CalendarError, CalendarEvents, read_calendar
 from deskgrid.windows.weekly import PlanError
+from deskgrid.wire.text import clean
 
 # One calendar may take so long, from the first byte to the tables. Seconds.
 LIMIT_S = 120.0
@@ -32,7 +33,19 @@ Process = subprocess.Popen[bytes]
 def read_in_process(
     request: CalendarRequest, started: Callable[[Process], None] = lambda process: None
 ) -> CalendarAnswer:
-    """Return what a process says of a calendar. ``started``: is told the process, to end it."""
+    """Return what a process says of a calendar. ``started``: is told the process, to end it.
+
+    If what is new ends the process, what is kept is read by another one.
+    """
+    told = _in_process(request, started)
+    if told.error and not told.made and request.tables and request.text is not None:
+        kept = _in_process(replace(request, fresh=False), started)
+        told = replace(told, made=kept.made, doubts=kept.doubts)
+    # A server, or who wrote an event, has chosen a part of this.
+    return replace(told, error=clean(told.error), doubts=[clean(each) for each in told.doubts])
+
+
+def _in_process(request: CalendarRequest, started: Callable[[Process], None]) -> CalendarAnswer:
     # The address is no argument: others on this machine could read it, and it may have a secret in it.
     command = [sys.executable, "-m", "deskgrid.windows.calendar_process"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -54,7 +67,9 @@ def answer(request: CalendarRequest) -> CalendarAnswer:
     """Fetch a calendar and make the tables, in this process."""
     error, text, etag, modified = "", request.text, request.etag, request.modified
     try:
-        fetched = fetch(request.source, Path(request.folder), etag if text else "", modified if text else "")
+        fetched = Fetched(None)
+        if request.fresh:
+            fetched = fetch(request.source, Path(request.folder), etag if text else "", modified if text else "")
         fresh = text if fetched.text is None else fetched.text
         assert fresh is not None
         events = read_calendar(fresh, request.begin, request.end)

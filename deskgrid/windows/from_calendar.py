@@ -46,7 +46,10 @@ _ROOM = 2_000
 
 @dataclass(frozen=True, slots=True)
 class CalendarRequest:
-    """Which calendar to read, and for what: ``tables`` as JSON. ``text``: what is kept of it, if it cannot be read."""
+    """Which calendar to read, and for what: ``tables`` as JSON. ``text``: what is kept of it, if it cannot be read.
+
+    ``fresh``: false: only what is kept is read.
+    """
 
     source: str
     folder: str
@@ -56,6 +59,7 @@ class CalendarRequest:
     etag: str = ""
     modified: str = ""
     text: str | None = None
+    fresh: bool = True
 
 
 @dataclass(frozen=True, slots=True)

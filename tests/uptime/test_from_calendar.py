@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from deskgrid.windows.calendar_process import answer, read_in_process
+from deskgrid.windows.calendar_process import Process, answer, read_in_process
 from deskgrid.windows.from_calendar import CalendarAnswer, CalendarRequest, horizon, shown
 from deskgrid.windows.ical import EVENT_S, MISSING, CalendarError, read_calendar
 from deskgrid.windows.weekly import PlanError
@@ -163,6 +163,23 @@ def test_what_was_kept_counts_if_the_calendar_cannot_be_read() -> None:
     assert '"2026-11-17": ["00:00-24:00"]' in told.made[whole]
 
 
+def test_what_was_kept_counts_if_the_process_that_reads_the_calendar_is_ended() -> None:
+    whole = json.dumps({"zone": "Europe/Brussels", "windows": "weekly_class.ics"})
+    kept = (CALENDARS / "all_day.ics").read_text(encoding="utf-8")
+    request = CalendarRequest("weekly_class.ics", str(CALENDARS), *horizon(posix(MONDAY)), [whole], "tag", text=kept)
+    processes: list[Process] = []
+
+    def started(process: Process) -> None:
+        if not processes:
+            process.kill()
+        processes.append(process)
+
+    told = read_in_process(request, started)
+    assert told.error.startswith("the process that reads it has ended")
+    assert (told.text, told.etag, len(processes)) == (None, "", 2)
+    assert '"2026-11-17": ["00:00-24:00"]' in told.made[whole]
+
+
 def test_without_the_libraries_people_are_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "recurring_ical_events", None)
     with pytest.raises(CalendarError, match="pip install icalendar recurring-ical-events"):
@@ -174,6 +191,13 @@ def test_a_process_reads_a_calendar_as_it_is_read_here() -> None:
     whole = json.dumps({"windows": "weekly_class.ics"})
     request = CalendarRequest("weekly_class.ics", str(CALENDARS), *horizon(posix(MONDAY)), [whole])
     assert read_in_process(request) == answer(request)
+
+
+def test_what_is_said_of_a_calendar_is_one_line_that_no_terminal_obeys(tmp_path: Path) -> None:
+    (tmp_path / "room.ics").write_text("BEGIN:VCALENDAR\n\x1b]0;taken\x07\u202e\nEND:VCALENDAR\n")
+    told = read_in_process(CalendarRequest("room.ics", str(tmp_path), 0.0, 1.0, []))
+    assert "?]0;taken?" in told.error
+    assert told.error.isprintable()
 
 
 def test_a_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
