@@ -29,6 +29,10 @@ class Waking:
         self._connected = connected
         self.look_at = 0.0
         self._macs = state.journal.recovery.macs()
+        if state.credentials is not None and self._macs:
+            # A key may have been revoked just before the broker was killed, or its file removed while it was off.
+            let_in = {row.credential.name for row in state.credentials.rows() if not row.revoked}
+            self._macs = {pc: mac for pc, mac in self._macs.items() if pc in let_in}
         self._woken: dict[str, float] = {}
 
     def joined(self, join: wire.Join, who: Credential) -> None:

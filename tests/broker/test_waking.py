@@ -6,11 +6,13 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from deskgrid import wire
+from deskgrid.broker.auth.roles import Credential, Credentials, Known
 from deskgrid.broker.port.wake import magic_packet, wake
 from deskgrid.broker.work import waking
 from deskgrid.broker.work.waking import AGAIN_S, LOOK_S
@@ -134,6 +136,18 @@ def test_a_card_is_known_after_a_restart_and_forgotten_with_the_key(tmp_path: Pa
         office.settle()
     with closing(opened(tmp_path)) as office:
         assert woken(office, HOUR + 1.0) == []
+
+
+@pytest.mark.parametrize("rows", [[], [Known(Credential("lab-1", "worker"), revoked=True)]])
+def test_a_card_is_forgotten_at_a_restart_if_the_key_is_gone(office: Office, rows: list[Known]) -> None:
+    been(office)
+    office.client().submit([b"0"])
+    office.settle()
+    state = office.sessions.state
+    for known, wakes in ([Known(Credential("lab-1", "worker"))], 1), (rows, 0):
+        state.credentials = cast(Credentials, SimpleNamespace(rows=lambda known=known: known))
+        waking.Waking(state, {}).look(HOUR + 1.0)
+        assert len(state.take_wakes()) == wakes
 
 
 @pytest.mark.parametrize(
