@@ -36,20 +36,25 @@ class KitError(Exception):
 
 def make_kit(platforms: Sequence[Platform], pythons: Sequence[str], out: Path, say: Callable[[str], None]) -> None:
     """Write a kit to ``out``; ``say`` gets a line for each sort of PC. Raises `KitError`."""
-    if not out.absolute().parent.is_dir():
-        raise KitError(f"there is no folder {out.absolute().parent}")
+    place = Path(os.path.realpath(out))
+    if not place.parent.is_dir():
+        raise KitError(f"there is no folder {place.parent}")
+    if os.path.exists(place) and not os.path.isfile(place):
+        raise KitError(f"{out} is not a file: it is not replaced")
+    draft = place.with_name(f".{place.name}.new")
     try:
-        with TemporaryDirectory(prefix="deskgrid-kit-") as folder:
-            own = own_wheel(Path(folder))
-            wheels = _wheels(["pip", *_needs(own)], platforms, pythons, say)
-            draft = out.with_name(f".{out.name}.new")
-            try:
+        draft.touch()  # that it cannot be written is said before anything is fetched
+        try:
+            with TemporaryDirectory(prefix="deskgrid-kit-") as folder:
+                own = own_wheel(Path(folder))
+                wheels = _wheels(["pip", *_needs(own)], platforms, pythons, say)
                 _pack(draft, [own, *wheels], own.name.split("-")[1], platforms, pythons)
-                os.replace(draft, out)
-            finally:
-                draft.unlink(missing_ok=True)
+            os.replace(draft, place)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as error:
-        raise KitError(f"{error.filename or out} cannot be written: {error.strerror}") from error
+        what = out if error.filename in (None, str(draft)) else error.filename
+        raise KitError(f"{what} cannot be written: {error.strerror}") from error
     except BagRejected as error:
         raise KitError(str(error)) from error
 

@@ -99,6 +99,31 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_fetched(
     assert asked == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such files")
+def test_what_is_no_file_is_not_replaced_and_what_cannot_be_written_is_known_at_once(
+    asked: list[tuple[System, Sequence[str]]], tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert deskgrid("kit", "--out", str(pipe)).stderr == f"deskgrid: {pipe} is not a file: it is not replaced\n"
+    assert pipe.is_fifo()
+    assert deskgrid("kit", "--out", "").stderr == "deskgrid: . is not a file: it is not replaced\n"
+    long = tmp_path / ("x" * 300)
+    assert deskgrid("kit", "--out", str(long)).stderr == f"deskgrid: {long} cannot be written: File name too long\n"
+    assert asked == []
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_link_stays_and_the_kit_is_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    link, place = tmp_path / "lab.zip", tmp_path / "share" / "kit.zip"
+    link.symlink_to(place)
+    assert deskgrid("kit", "--python", "3.12", "--out", str(link)).exit_code == 0
+    assert link.is_symlink()
+    assert zipfile.is_zipfile(place)
+    assert os.listdir(place.parent) == ["kit.zip"]
+
+
 # --- the script ------------------------------------------------------------------------------------------------------
 
 
