@@ -181,7 +181,7 @@ def _set_state(value: object, state: Any) -> None:
 
 
 # What a script's globals have of modules that no PC can import, by their names; and the names of all of these.
-MODULES = "__modules__"
+MODULES = "__deskgrid_modules__"
 _made_modules: set[str] = set()
 
 

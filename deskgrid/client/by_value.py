@@ -54,7 +54,10 @@ def _of_hand_made(function: FunctionType, used: Mapping[str, object]) -> dict[st
 
     So it is with what `exec`, `runpy` or `types.ModuleType` makes.
     """
+    module: Any
     module, space = function.__module__, function.__globals__
+    if not isinstance(module or MAIN, str):
+        return {}  # nobody can look for it by such a name
     loaded = sys.modules.get(module or MAIN)
     if loaded is not None and vars(loaded) is space and module not in tracker().list_registry_pickle_by_value():
         return {}

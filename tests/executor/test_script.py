@@ -131,6 +131,26 @@ def test_a_result_of_a_class_of_a_module_made_by_hand_brings_its_class(scripts: 
     assert (type(result).__name__, result.n) == ("Item", 3)
 
 
+def test_a_namespace_made_by_hand_whose_name_is_no_text_works_without_a_name(scripts: Scripts) -> None:
+    code = "def g(x):\n    return x + 1\ndef f(x):\n    return g(x)"
+    for name in (5, "..", "", None):
+        assert scripts.values(f"exec({code!r}, space := {{'__name__': {name!r}}})\nf = space['f']", "[1]") == [2]
+
+
+def test_a_script_may_have_a_name_that_sounds_like_one_of_ours(scripts: Scripts) -> None:
+    code = "def g(x):\n    return x\ndef f(x):\n    return g(x), names()"
+    script = f"""
+__modules__ = ["a", "b"]
+def names():
+    return __modules__ if n else None
+exec({code!r}, space := {{"__name__": "made", "names": names}})
+f = space["f"]
+"""
+    sent = [scripts.sent(f"{script}\nn = {n}") for n in (1, 2)]
+    digests = [scripts.rig.know(template) for template, _ in (*sent, sent[0])]
+    assert [value(scripts.rig.run(digest, sent[0][1][0])[0])[1] for digest in digests] == [["a", "b"]] * 3
+
+
 def test_the_processs_own_program_has_another_name(scripts: Scripts) -> None:
     f = "def f(x):\n    return '_deskgrid_run.start' in sys.modules, hasattr(sys.modules['__main__'], 'PACKAGE')"
     assert scripts.values(f) == [(True, False)]

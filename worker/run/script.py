@@ -41,10 +41,10 @@ except ImportError:  # in an environment, where only this part of it is needed
 
 with open(__file__.removesuffix("py") + "pickle", "rb") as file:
     globals().update(pickle.load(file))
-sys.modules.update(globals().get("__modules__", {{}}))
+sys.modules.update(globals().get("__deskgrid_modules__", {{}}))
 """
 # Among the globals of a script: modules that its program made by hand, by name. See `find_by_name` in `rebuilt.py`.
-_MODULES = "__modules__"
+_MODULES = "__deskgrid_modules__"
 # What is said of a name that the script has on the user's machine, perhaps.
 NOT_HERE = "deskgrid: of your script, only what the function refers to travels: use the name in the function, too"
 OTHER_PATH = "deskgrid: a path object of another system cannot be loaded here: pass str(path), a PurePath or a File"
