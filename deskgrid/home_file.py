@@ -113,6 +113,16 @@ class HomeFile(Generic[Content]):
 def _table(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
+    return read_toml(text)
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """Return the table that TOML ``text`` holds. Raises ValueError, with line and column, if it is not TOML."""
     import tomllib  # most brokers have no such file
 
-    return tomllib.loads(text)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        said = str(error)
+        hint = "; is something not in quotes?" if said.startswith(("Invalid", "Expected")) else ""
+        raise ValueError(f"{said}{hint}") from error

@@ -85,7 +85,7 @@ class EventLog:
         """Keep an event, if it is one that somebody may see."""
         audience = SEEN_BY.get(what)
         if audience is not None:
-            said = {name: str(value)[:FACT_CHARACTERS] for name, value in facts.items()}
+            said = {name: _cut(str(value)) for name, value in facts.items()}
             self._kept[audience].append(Event(self._next, now, what, said))
             self._next += 1
 
@@ -98,6 +98,10 @@ class EventLog:
         newer = (event for event in merge(*lists, key=itemgetter(0)) if event.number > after)
         rows = list(islice(newer, EVENT_ROWS))
         return {"events": [_row(row, now) for row in rows], "after": rows[-1].number if rows else after}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= FACT_CHARACTERS else text[: FACT_CHARACTERS - 1] + "…"
 
 
 def _row(event: Event, now: float) -> EventRow:

@@ -251,7 +251,7 @@ def restart(*, what: What, system: bool | None) -> None:
     system = _is_root() if system is None else system
     target = _target(what, system=system)
     if not target.exists():
-        raise Refusal(f"deskgrid-{what} is not installed: there is no {target}")
+        raise Refusal(f"deskgrid-{what} is not installed: there is no {target}; see deskgrid service install --help")
     _may(system=system)
     for command in _restarts(what, system=system):
         _run(command)

@@ -123,7 +123,8 @@ def _read(file: Path | None) -> tuple[list[ReadTable], list[str]]:
     home_file.refresh()
     if home_file.error:
         raise Refusal(f"{path}: {home_file.error}")
-    return home_file.content
+    tables, doubts = home_file.content
+    return tables, doubts if tables else [f"{path}: it names no PCs: they are taken to be always there"]
 
 
 def _with_calendars(planned: "PlannedWindows", folder: Path) -> tuple["PlannedWindows", list[str]]:
@@ -152,13 +153,15 @@ def _from_file(file: Path, pc: str | None, days: int) -> Iterator[WindowBars]:
     from deskgrid.windows.weekly import first_instant, reading
     from deskgrid.windows.windows_file import REST, pattern_matches
 
-    tables, _ = _read(file)
+    tables, doubts = _read(file)
     if pc is not None:
         every = [each for each in tables if not each.pattern or pattern_matches(each.pattern, pc)]
         every = every[:1] or [each for each in tables if each.pattern == REST]
         if not every:
             raise Refusal(f"{file}: no pattern matches {pc}: it is taken to be always there")
         tables = every
+    if not tables:
+        raise Refusal(*doubts)
     now = time.time()
     for pattern, calendar, zone in tables:
         first = reading(now, zone).date()

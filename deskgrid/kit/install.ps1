@@ -66,22 +66,23 @@ if (Test-Path -LiteralPath (Join-Path $New ".installed")) {
     }
     New-Item -ItemType File -Path (Join-Path $New ".installed") | Out-Null
 }
-$Before = ""
-if (Test-Path -LiteralPath $Prefix) {
-    $Before = @((Get-Item -LiteralPath $Prefix -Force).Target)[0]
-    [IO.Directory]::Delete($Prefix)  # only the link
-}
+if (Test-Path -LiteralPath $Prefix) { [IO.Directory]::Delete($Prefix) }  # only the link
 New-Item -ItemType Junction -Path $Prefix -Target $New | Out-Null
 Write-Output "deskgrid $Version is in $Prefix"
 if ($NoService) { exit 0 }
 
 # --- the worker -------------------------------------------------------------------------------------------------------
 
+# What was installed here before, of other versions.
+$Others = @(Get-ChildItem -Path (Split-Path -Parent $Prefix) -Directory -Filter "$(Split-Path -Leaf $Prefix)-*" |
+    Where-Object { $_.FullName -ne $New -and (Test-Path -LiteralPath (Join-Path $_.FullName ".installed")) })
+
 # By this path, which stays the same: the task is to start what is installed later, too.
 $Program = Join-Path $Prefix "Scripts\python.exe"
 & schtasks /Query /TN deskgrid-worker *> $null
 if ($LASTEXITCODE -eq 0) {
-    if ($Before -ne $New) { & $Program -m deskgrid.cli service restart worker --user }
+    # Others are removed below: until then, the task may run one of them.
+    if ($Others) { & $Program -m deskgrid.cli service restart worker --user }
 } else {
     $More = @()
     if ($Join) { $More += @("--join", "@$((Resolve-Path -LiteralPath $Join).Path)") }
@@ -90,9 +91,4 @@ if ($LASTEXITCODE -eq 0) {
 if ($LASTEXITCODE) { exit $LASTEXITCODE }
 
 # What was here before does not run any more.
-$Parent = Split-Path -Parent $Prefix
-foreach ($Old in Get-ChildItem -Path $Parent -Directory -Filter "$(Split-Path -Leaf $Prefix)-*") {
-    if ($Old.FullName -ne $New -and (Test-Path -LiteralPath (Join-Path $Old.FullName ".installed"))) {
-        Remove-Item -LiteralPath $Old.FullName -Recurse -Force -ErrorAction SilentlyContinue
-    }
-}
+$Others | Remove-Item -Recurse -Force -ErrorAction SilentlyContinue

@@ -88,7 +88,6 @@ else
         --no-index --find-links "$here/wheels" "deskgrid==$version" || { rm -rf "$new"; fail 'pip failed'; }
     touch "$new/.installed"
 fi
-before=$(readlink "$prefix" || true)
 rm -f "$prefix.new"
 ln -s "$new" "$prefix.new"
 mv -T "$prefix.new" "$prefix"
@@ -96,6 +95,13 @@ echo "deskgrid $version is in $prefix"
 [ $service = yes ] || exit 0
 
 # --- the worker -------------------------------------------------------------------------------------------------------
+
+# What was installed here before, of other versions: a line for each.
+others() {
+    for old in "$prefix"-[0-9]*; do
+        [ "$old" = "$new" ] || [ ! -e "$old/.installed" ] || echo "$old"
+    done
+}
 
 # By this path, which stays the same: the service is to start what is installed later, too.
 deskgrid() {
@@ -106,7 +112,8 @@ if [ -e /etc/systemd/system/deskgrid-worker.service ]; then
     grep -qF "$prefix/bin/" /etc/systemd/system/deskgrid-worker.service \
         || fail "deskgrid-worker starts another deskgrid: first run deskgrid service uninstall worker"
     [ $# = 0 ] || echo "install.sh: the service is there, and keeps its options: $* is not used" >&2
-    [ "$before" = "$new" ] || deskgrid service restart worker
+    # Others that were installed before are removed below: until then, the service may run one of them.
+    [ -z "$(others)" ] || deskgrid service restart worker
 else
     case " $* " in
         *' --run-as'*) ;;
@@ -131,6 +138,4 @@ else
 fi
 
 # What was here before does not run any more.
-for old in "$prefix"-*; do
-    [ "$old" = "$new" ] || [ ! -e "$old/.installed" ] || rm -rf "$old"
-done
+others | while IFS= read -r old; do rm -rf "$old"; done

@@ -43,7 +43,8 @@ def fetch(source: str, folder: Path, etag: str, modified: str) -> Fetched:
     except urllib.error.HTTPError as error:
         raise CalendarError(f"the server answered {error.code} {error.reason!s:.100}") from error
     except urllib.error.URLError as error:
-        raise CalendarError(f"the server cannot be reached: {error.reason!s:.200}") from error
+        why = getattr(error.reason, "strerror", None) or error.reason
+        raise CalendarError(f"the server cannot be reached: {why!s:.200}") from error
     except TimeoutError as error:
         raise CalendarError(f"the server said nothing for {SILENCE_S:g} s") from error
     except (OSError, http.client.HTTPException, ValueError) as error:

@@ -65,6 +65,8 @@ def read_calendar(text: str, begin: float, end: float) -> CalendarEvents:
     """Return the events between two POSIX seconds, and some around them. Raises `CalendarError`."""
     if text.lstrip("\ufeff \r\n\t")[:15].upper() != "BEGIN:VCALENDAR":
         page = "; it is a page for a browser, maybe one to log in" if "<html" in text[:2_000].lower() else ""
+        if not text.strip():
+            raise CalendarError("it is empty")
         raise CalendarError(f"not a calendar: it begins with {text.strip()[:30]!r}{page}")
     if text.rstrip()[-13:].upper() != "END:VCALENDAR":
         raise CalendarError("not a whole calendar: its end is missing")

@@ -31,7 +31,6 @@ Rules:
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -41,6 +40,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from deskgrid.durations import precise, read_duration
+from deskgrid.home_file import read_toml
 
 DAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY_MIN = 24 * 60
@@ -56,6 +56,8 @@ DATES = 3_660
 
 # What a table may have.
 KEYS = ("zone", "windows", "except", "closed", "dates", "grace")
+# What it may have besides, if it is one of the broker's windows.toml.
+BROKER_KEYS = ("invert", "lead", "events", "owner", "wake")
 # The longest time that running tasks may have after a window: a day. Seconds.
 GRACE_LIMIT_S = 86_400.0
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-9]{2}))?")
@@ -211,6 +213,8 @@ def calendar_from_table(table: Mapping[str, object], where: str) -> Calendar:
     Raises PlanError for anything that the module's rules do not allow, and for a calendar that never opens.
     """
     for key in table:
+        if key in BROKER_KEYS:
+            raise PlanError(f'{where}: {key} is for the broker\'s windows.toml, below a pattern such as ["lab3-*"]')
         if key not in KEYS:
             raise PlanError(f"{where}: unknown key {key!r} (known: {', '.join(KEYS)})")
     entries = texts_of(table.get("windows", []), f"{where}: windows")
@@ -257,7 +261,7 @@ def read_text(path: Path) -> str:
 def toml_table(text: str, where: str) -> dict[str, object]:
     """Return the table that TOML ``text`` holds; PlanError, with line and column, when it is not TOML."""
     try:
-        return tomllib.loads(text)
+        return read_toml(text)
     except (ValueError, RecursionError) as error:
         raise PlanError(f"{where}: {error}") from error
 

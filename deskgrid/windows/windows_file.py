@@ -174,7 +174,7 @@ def read_tables(top: Mapping[str, Any]) -> PlannedWindows:
 
 
 def _read(pattern: str, table: object, zone: object) -> PatternTable:
-    from deskgrid.windows.weekly import KEYS, PlanError, calendar_from_table
+    from deskgrid.windows.weekly import BROKER_KEYS, KEYS, PlanError, calendar_from_table
 
     if not isinstance(table, Mapping):
         raise PlanError(f'{pattern!r:.80}: expected zone, or a table for a pattern such as ["lab3-*"]')
@@ -185,7 +185,7 @@ def _read(pattern: str, table: object, zone: object) -> PatternTable:
     if owner is not None and owner not in OWNERS:
         raise PlanError(f"{where}: {OWNER}: expected one of {', '.join(OWNERS)}, got {owner!r:.80}")
     from_calendar = is_calendar(whole.get("windows"))
-    known = (*KEYS, *CALENDAR_KEYS, OWNER, WAKE)
+    known = (*KEYS, *BROKER_KEYS)
     for key in whole:
         if key not in known:
             raise PlanError(f"{where}: unknown key {key!r:.80} (known: {', '.join(known)})")
@@ -219,7 +219,8 @@ def waking_address(value: object, where: str) -> tuple[str, int] | None:
     except ValueError:
         address, number = "", 0
     if not 0 < number <= MOST_PORT:
-        raise PlanError(f"{where}: {WAKE}: expected true, or an IPv4 address such as 10.3.255.255, got {value!r:.80}")
+        forms = "true, or an IPv4 address such as 10.3.255.255 or 10.3.255.255:9"
+        raise PlanError(f"{where}: {WAKE}: expected {forms}, got {value!r:.80}")
     return address, number
 
 

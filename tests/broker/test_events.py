@@ -115,7 +115,7 @@ def test_both_lists_are_bounded_and_neither_pushes_anything_out_of_the_other() -
     log = EventLog(first=1)
     for number in range(2 * KEPT):
         log.add("worker-joined", {"name": number}, 1.0)
-        log.add("refused", {"reason": "x" * 10_000}, 1.0)
+        log.add("refused", {"reason": "x" * 10_000, "name": "y" * FACT_CHARACTERS}, 1.0)
     log.add("bag-opened", {}, 1.0)
     found, after = [], 0
     while (page := log.page(after, 1.0, everything=True))["events"]:
@@ -125,6 +125,8 @@ def test_both_lists_are_bounded_and_neither_pushes_anything_out_of_the_other() -
     assert len(found) == 2 * KEPT
     assert [row["number"] for row in found] == sorted(row["number"] for row in found)
     assert max(len(text) for row in found for text in row["facts"].values()) == FACT_CHARACTERS
+    assert {row["facts"]["reason"][-2:] for row in found if row["event"] == "refused"} == {"x…"}, "it is seen to be cut"
+    assert {row["facts"]["name"][-1] for row in found if row["event"] == "refused"} == {"y"}
     assert len(event_log.EventLog(1).page(0, 0.0, everything=False)["events"]) == 0
 
 

@@ -53,7 +53,16 @@ def test_without_a_name_the_file_in_this_machines_home_is_checked(
     assert result.exit_code == 2
     assert result.stderr.startswith(f"deskgrid: {tmp_path / WINDOWS}: ")
     (tmp_path / WINDOWS).write_text("", encoding="utf-8")
-    assert deskgrid("windows", "check").stdout == ""
+    nobody = f"deskgrid: {tmp_path / WINDOWS}: it names no PCs: they are taken to be always there\n"
+    assert (deskgrid("windows", "check").stdout, deskgrid("windows", "check").stderr) == ("", nobody)
+    shown = deskgrid("windows", "show", str(tmp_path / WINDOWS))
+    assert (shown.exit_code, shown.stderr) == (2, nobody)
+
+
+@pytest.mark.parametrize("text", ['[lab3-*]\nwindows = "daily 20-07"\n', '["lab3-*"]\nwindows = daily 20-07\n'])
+def test_quotes_that_are_missing_are_asked_for(tmp_path: Path, text: str) -> None:
+    (tmp_path / WINDOWS).write_text(text, encoding="utf-8")
+    assert deskgrid("windows", "check", str(tmp_path / WINDOWS)).stderr.endswith("; is something not in quotes?\n")
 
 
 def test_a_file_for_one_pc_is_checked_too(tmp_path: Path) -> None:
@@ -65,6 +74,9 @@ def test_a_file_for_one_pc_is_checked_too(tmp_path: Path) -> None:
     ):
         file.write_text(text, encoding="utf-8")
         assert deskgrid("windows", "check", str(file)).exit_code == 0
+    file.write_text('windows = "room.ics"\ninvert = true', encoding="utf-8")
+    said = 'this PC: invert is for the broker\'s windows.toml, below a pattern such as ["lab3-*"]'
+    assert deskgrid("windows", "check", str(file)).stderr == f"deskgrid: {file}: {said}\n"
     file.write_text('windows = "mon 1-25"', encoding="utf-8")
     assert "malformed time '25'" in deskgrid("windows", "check", str(file)).stderr
 

@@ -118,6 +118,7 @@ def test_what_is_no_calendar_or_not_whole_is_refused() -> None:
     assert error.startswith("not a calendar: it begins with '<!DOCTYPE html>")
     assert error.endswith("it is a page for a browser, maybe one to log in")
     assert made("cut_short").error == "not a whole calendar: its end is missing"
+    assert made("empty").error == "it is empty"
     assert made("missing").error == f"there is no file {CALENDARS / 'missing.ics'}"
     assert "it is not a file" in answer(CalendarRequest(".", str(CALENDARS), 0.0, 1.0, [])).error
 

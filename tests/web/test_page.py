@@ -18,7 +18,8 @@ pytestmark = [
 ]
 
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
-EVENT = {"number": 1, "age_s": 3.0, "event": "worker-lost", "facts": {"name": "lab5-5", "reason": EVIL}}
+FACTS = {"name": "lab5-5", "silent_s": "90.0", "reason": EVIL}
+EVENT = {"number": 1, "age_s": 3.0, "event": "worker-lost", "facts": FACTS}
 TASK = {"item": 3, "state": "running", "worker": EVIL, "workers": [], "runtime_s": 1.0, "elapsed_s": 1.0}
 SHARES = {
     "shares": [
@@ -117,6 +118,7 @@ def test_what_people_wrote_is_text(browser: Browser) -> None:
             browser.until("document.body.innerText", lambda text: "<img src=x onerror" in text)
             assert browser.run("document.querySelectorAll('img, body script').length") == 0
             assert "taken" not in browser.run("document.title")
+            assert "silent 1 min 30 s, " in browser.run("document.getElementById('event-rows').textContent")
 
 
 def test_a_pc_may_have_a_name_that_every_object_of_the_page_has(browser: Browser) -> None:

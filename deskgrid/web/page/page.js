@@ -298,8 +298,13 @@ function drawPeople() {
   });
   put($("people-rows"), rows.length ? rows : el("tr", null, el("td", { colspan: 4, class: "dim" }, "Nobody has used the grid yet.")));
 }
+// A fact of an event in words; one that is seconds, as a duration.
+function factOf([name, value]) {
+  const seconds = name.endsWith("_s") || name === "uptime" ? parseFloat(value) : NaN;
+  return `${name.replace(/_s$/, "").replaceAll("_", " ")} ${Number.isNaN(seconds) ? value : duration(seconds)}`;
+}
 function eventRow(event) {
-  const when = new Date(event.at), facts = Object.entries(event.facts).filter(([name]) => name !== "name").map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ");
+  const when = new Date(event.at), facts = Object.entries(event.facts).filter(([name, value]) => name !== "name" && value).map(factOf).join(", ");
   const bad = /lost|crash|fail|silent|quarantin|missing|wrong|full|revoked|refused|cannot|no-room/.test(event.event);
   return el("li", null, el("time", { datetime: event.at }, clock((when - Date.now()) / 1000, true)), " ",
     el("b", { class: bad ? "bad" : "" }, (bad ? "! " : "") + clean(event.event.replaceAll("-", " "))), " ",
