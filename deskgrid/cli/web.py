@@ -91,7 +91,8 @@ def web(
         try:
             server = WebServer(host, port, watch, lambda got: Access(token, f"deskgrid-{got}", names))
         except OSError as error:
-            raise Refusal(f"cannot listen on {listen}: {error.strerror or error}") from error
+            said = f"cannot listen on {listen}: {error.strerror or error}; choose another HOST:PORT"
+            raise Refusal(said) from error
         with server, watch:
             shown = "127.0.0.1" if host in ("0.0.0.0", "[::]") else host
             click.echo(f"# The grid in a browser:\nhttp://{shown}:{server.server_address[1]}/?token={token}\n")

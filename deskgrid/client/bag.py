@@ -228,7 +228,8 @@ class Bag(Generic[ItemT, ResultT]):
 
     def _interruptible(self) -> Interruptible:
         """Note at Ctrl-C what whoever presses it may not know."""
-        return Interruptible(f"deskgrid: bag {self.id} goes on; grid.attach({self.id!r}) returns to it")
+        how = " until its private grid ends" if self._link.is_private else f"; grid.attach({self.id!r}) returns to it"
+        return Interruptible(f"deskgrid: bag {self.id} goes on{how}")
 
     def _is_complete(self) -> bool:
         row = self._ask("progress")

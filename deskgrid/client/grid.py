@@ -162,6 +162,7 @@ class Grid(Executor):
             keeper.stop()
             raise
         grid._opened.keeper = keeper
+        grid._link.is_private = True
         try:
             local.await_workers(lambda: len(grid.status()["workers"]), workers)
         except GridUnreachable:

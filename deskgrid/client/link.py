@@ -50,6 +50,7 @@ class Link:
     def __init__(self, join: JoinLine) -> None:
         self.address = join.address
         self.join = join
+        self.is_private = False  # to a grid that ends with this program
         self._conversation = Conversation(_hello())
         self._todo: deque[Callable[[float], Iterable[wire.Message]]] = deque()
         self._wake, self._woken = socket.socketpair()

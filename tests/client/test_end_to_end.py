@@ -260,7 +260,11 @@ def test_a_grid_of_ones_own_needs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("TEMP", str(tmp_path))
     with Grid.local(workers=2) as grid:
         assert len(grid.status()["workers"]) == 2
-        assert grid.bag(abs, [-1, -2], runtime=1).results() == [1, 2]
+        bag = grid.bag(abs, [-1, -2], runtime=1)
+        assert bag.results() == [1, 2]
+        with pytest.raises(KeyboardInterrupt) as error, bag._interruptible():
+            raise KeyboardInterrupt
+        assert error.value.__notes__ == [f"deskgrid: bag {bag.id} goes on until its private grid ends"]
         assert len(list(tmp_path.glob("deskgrid-local-*"))) == 1
     assert list(tmp_path.glob("deskgrid-local-*")) == []
 

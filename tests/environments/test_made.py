@@ -219,7 +219,7 @@ def test_a_wheel_that_was_made_for_other_pcs_is_named(index: Path, tmp_path: Pat
 
 def test_without_pip_it_says_how_to_get_it(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(BagRejected, match=r"need pip .* run python -m ensurepip, or install uv or, .* python3-pip"):
+    with pytest.raises(BagRejected, match=r"needs pip .* run .* -m ensurepip, or install uv or, .* python3-pip"):
         asked("alpha")
 
 

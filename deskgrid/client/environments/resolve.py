@@ -210,8 +210,8 @@ def _python_with_pip() -> list[str]:
     if (uv := shutil.which("uv")) is not None:
         return [uv, "run", "--no-project", "--quiet", "--python", sys.executable, "--with", "pip", "python", "-P"]
     raise BagRejected(
-        f"environments need pip (or uv) where bags are submitted, and {sys.executable} has none: "
-        "run python -m ensurepip, or install uv or, on Debian and Ubuntu, python3-pip; the PCs need none of them"
+        f"this needs pip (or uv), and {sys.executable} has none: "
+        f"run {sys.executable} -m ensurepip, or install uv or, on Debian and Ubuntu, python3-pip; PCs need none of them"
     )
 
 
