@@ -49,7 +49,7 @@ class Fuzzed:
 
 
 # For each pattern of a field, a word that it allows.
-WORDS = ("3.12", "d" * 64, "b1", "matlab=1", "ok", "linux_x86_64")
+WORDS = ("3.12", "d" * 64, "b1", "matlab=1", "ok", "linux_x86_64", "00:1b:44:11:3a:b7")
 
 
 @cache
