@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,8 @@ PORT = 7078
 LISTEN = f"127.0.0.1:{PORT}"
 # How long an answer of the broker may take: somebody looks at an empty page meanwhile. Seconds.
 ANSWER_S = 10.0
-# A web server beside a broker that ends is started again after so long. Seconds.
-AGAIN_S = 5.0
+# A web server beside a broker that ends is started again after so long, at first and at most. Seconds.
+AGAIN_S, AGAIN_MOST_S = 5.0, 600.0
 
 
 def checked_listen(text: str, option: str) -> tuple[str, int]:
@@ -116,12 +117,16 @@ def beside(broker_home: Path, listen: str, names: Sequence[str], level: str) -> 
     running: list[subprocess.Popen[bytes]] = []
 
     def keep() -> None:
+        again_s = AGAIN_S
         while not ends.is_set():
+            began = time.monotonic()
             process = subprocess.Popen([*command, "--until-stdin-closes"], stdin=subprocess.PIPE, env=environment)
             running[:] = [process]
-            code = process.wait()
-            if not ends.wait(AGAIN_S):
+            code, lasted = process.wait(), time.monotonic() - began
+            if not ends.wait(again_s):
                 log.warning("web-ended code=%s", code)
+            # Another program may have its port for long: nobody wants to read that all day.
+            again_s = AGAIN_S if lasted > AGAIN_MOST_S else min(2.0 * again_s, AGAIN_MOST_S)
 
     thread = threading.Thread(target=keep, name="web", daemon=True)
     try:
