@@ -16,6 +16,7 @@ from deskgrid.client.grid import Grid
 from deskgrid.client.lock import LOCK, answering
 from deskgrid.errors import GridClosed
 from tests.client.fakebroker import FakeGrid
+from tests.counting import tried
 from tests.waiting import PATIENCE_S, eventually
 
 # Where locks are held, by us or for us.
@@ -33,6 +34,8 @@ CALLS: dict[str, Callable[[Grid], object]] = {
     "shutdown": lambda grid: grid.shutdown(),
 }
 Place = tuple[str, int]
+# One line in so many has a Grid of its own that is shut down there, the same ones each time; `make soak` tries all.
+ONE_IN = 3
 
 
 class Interrupted(Exception):
@@ -99,7 +102,7 @@ def test_a_handler_may_shut_the_grid_down_at_each_line(fake: FakeGrid, name: str
     with opened(fake) as grid:
         places = lines_of(lambda: call(grid))
     assert len(places) > 30
-    for place in places:
+    for place in tried(places, ONE_IN):
         grid = opened(fake)
         with suppress(GridClosed, concurrent.futures.CancelledError):
             interrupted(place, partial(call, grid), grid.shutdown)

@@ -51,7 +51,10 @@ PARTS = {
     ),
     "faults": Part(
         "pytest",
-        ("-q", "tests/mutations", "tests/grid/test_faults.py", "tests/grid/test_crash_points.py"),
+        (
+            *("-q", "tests/mutations", "tests/grid/test_faults.py", "tests/grid/test_crash_points.py"),
+            "tests/client/test_handlers.py",
+        ),
         ("-q", "tests/mutations", "-k", "fits"),
         {"PROOFS": "all"},
     ),

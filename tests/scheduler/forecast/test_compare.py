@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deskgrid.scheduler.forecast import singles
+from deskgrid.scheduler.forecast import singles, under_policy
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import ImaginedChange
 from deskgrid.scheduler.forecast.compare import Dice, ImaginedEnd, PolicyUsed, UnfitTasks, advise, misfits
@@ -120,17 +120,18 @@ def test_a_window_of_next_to_no_length_is_too_short(lasts: float) -> None:
     assert note(replace(GRID, bags=(bag(10),)), closed) == "10 tasks fit no window that is known"
 
 
-def test_a_change_that_does_not_apply_says_why() -> None:
+def test_a_change_that_does_not_apply_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_policy, "TASKS", 2_000)
     assert note(GRID, ImaginedChange(without=("lab9",))) == "no PC and no site is called lab9"
     assert note(replace(GRID, pcs=()), ImaginedChange(more=(("*", 5),))) == "no PC is known"
     assert note(GRID, ImaginedChange(policy="best")).startswith("no policy 'best'; there are: packing, ")
-    many = replace(GRID, bags=(bag(20_001),))
+    many = replace(GRID, bags=(bag(2_001),))
     assert (
         note(many, ImaginedChange(policy="pgs"))
-        == "20,001 tasks wait, too many to try another policy with: at most 20,000"
+        == "2,001 tasks wait, too many to try another policy with: at most 2,000"
     )
-    gangs = replace(GRID, bags=(replace(bag(401), need=Need(2, 2, gang=True)),))
-    assert note(gangs, ImaginedChange(policy="pgs")).endswith("with: at most 400 where some are parallel")
+    gangs = replace(GRID, bags=(replace(bag(41), need=Need(2, 2, gang=True)),))
+    assert note(gangs, ImaginedChange(policy="pgs")).endswith("with: at most 40 where some are parallel")
 
 
 def test_a_bag_without_an_end_says_why() -> None:
