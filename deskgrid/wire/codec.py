@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import msgpack
 
 from deskgrid.wire.fields import AtMost, Line, Optional, Rows, field_of, fields_of
-from deskgrid.wire.limits import BATCH_ROWS, CONTROL_BYTES
+from deskgrid.wire.limits import BATCH_ROWS, CONTROL_BYTES, NAME_BYTES
 from deskgrid.wire.messages import INTRODUCTIONS, MESSAGES, MOST, Message
 from deskgrid.wire.messages.client import Answer, BagResult, Outcomes, Submit
 from deskgrid.wire.messages.common import Blob
@@ -148,14 +148,17 @@ def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
 
 
 def version_in(data: bytes) -> str:
-    """Return the version that an introduction of any build begins with; "" for anything else."""
+    """Return the version that an introduction of any build begins with; "" for anything else.
+
+    It has at most `NAME_BYTES` characters: whoever is turned away has not been looked at.
+    """
     source = source_of(data)
     try:
         source.array()
         tag, version = source.values(2)
     except (Wrong, *UNREADABLE):
         return ""
-    return clean(version) if tag in _INTRODUCTIONS and isinstance(version, str) else ""
+    return clean(version[:NAME_BYTES]) if tag in _INTRODUCTIONS and isinstance(version, str) else ""
 
 
 def _most(data: bytes) -> int:

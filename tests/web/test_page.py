@@ -118,7 +118,8 @@ def test_what_people_wrote_is_text(browser: Browser) -> None:
             browser.until("document.body.innerText", lambda text: "<img src=x onerror" in text)
             assert browser.run("document.querySelectorAll('img, body script').length") == 0
             assert "taken" not in browser.run("document.title")
-            assert "silent 1 min 30 s, " in browser.run("document.getElementById('event-rows').textContent")
+            events = "document.getElementById('event-rows').textContent"
+            browser.until(events, lambda text: "silent 1 min 30 s, " in text)
 
 
 def test_a_pc_may_have_a_name_that_every_object_of_the_page_has(browser: Browser) -> None:

@@ -434,7 +434,7 @@ let opening = 0;
 async function open() {
   const [kind, ...names] = location.hash.slice(1).split("/").map(named), mine = ++opening;
   const view = Object.hasOwn(VIEWS, kind) ? VIEWS[kind] : null;
-  if (!view) { $("detail").hidden = true; return; }
+  if (!view || names.length < view.length) { $("detail").hidden = true; return; }
   let title, body;
   try { [title, body] = await view(...names); } catch (error) { [title, body] = [names.join(" "), [el("p", { class: "bad" }, clean(error.message))]]; }
   if (mine !== opening) return;
