@@ -14,7 +14,7 @@ from deskgrid.client.replies import ask
 from deskgrid.sleepbench.processes import Processes, write_cycle
 from deskgrid.web.access import Access
 from deskgrid.web.server import WebServer
-from deskgrid.web.watch import Watch
+from deskgrid.web.watch import GridWatch
 from tests.web.browser import Browser, chromium
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -30,7 +30,7 @@ def main() -> None:
         raise SystemExit("the pictures of the page need a Chromium: apt install chromium")
     token = secrets.token_urlsafe()
     with Processes() as processes, Grid((processes.home / "admin.join").read_text().strip()) as grid:
-        watch = Watch(lambda what, args: ask(grid._link, what, args), bin_s=1.0)
+        watch = GridWatch(lambda what, args: ask(grid._link, what, args), bin_s=1.0)
         stop = threading.Event()
         with WebServer("127.0.0.1", 0, watch, lambda port: Access(token, "deskgrid")) as server, watch:
             thread = threading.Thread(target=server.serve, args=(stop.is_set,), daemon=True)

@@ -243,16 +243,22 @@ def _ended(command: list[str], **how: Any) -> subprocess.CompletedProcess[Any]:
         raise Refusal(f"{' '.join(command)} has not ended within {duration(CONTROL_S)}") from None
 
 
+def _installed(what: What, *, system: bool) -> Path:
+    """Where a service is, which its user may change. Raises `Refusal`."""
+    target = _target(what, system=system)
+    if not target.exists():
+        raise Refusal(f"deskgrid-{what} is not installed: there is no {target}; see deskgrid service install --help")
+    _may(system=system)
+    return target
+
+
 @service.command()
 @_what
 @_system
 def restart(*, what: What, system: bool | None) -> None:
     """Stop a service and start it again, so that it runs what is installed now."""
     system = _is_root() if system is None else system
-    target = _target(what, system=system)
-    if not target.exists():
-        raise Refusal(f"deskgrid-{what} is not installed: there is no {target}; see deskgrid service install --help")
-    _may(system=system)
+    _installed(what, system=system)
     for command in _restarts(what, system=system):
         _run(command)
     say(f"restarted deskgrid-{what}")
@@ -264,10 +270,7 @@ def restart(*, what: What, system: bool | None) -> None:
 def uninstall(*, what: What, system: bool | None) -> None:
     """Stop a service, and remove it. Its home stays, with the keys."""
     system = _is_root() if system is None else system
-    target = _target(what, system=system)
-    if not target.exists():
-        raise Refusal(f"deskgrid-{what} is not installed: there is no {target}")
-    _may(system=system)
+    target = _installed(what, system=system)
     for command in _commands(what, target, system=system)[1]:
         _run(command)
     try:

@@ -78,7 +78,7 @@ def web(
     from deskgrid.client.replies import ask
     from deskgrid.web.access import Access, TokenError, read_token
     from deskgrid.web.server import WebServer
-    from deskgrid.web.watch import Watch
+    from deskgrid.web.watch import GridWatch
 
     host, port = checked_listen(listen, "--listen")
     log_to_stderr(log_level)
@@ -88,7 +88,7 @@ def web(
         raise Refusal(str(error)) from error
     names = frozenset([host.lower(), *map(str.lower, known_as)])
     with Stopping(until_stdin_closes) as stopping, open_link(join) as link:
-        watch = Watch(lambda what, args: ask(link, what, args, ANSWER_S))
+        watch = GridWatch(lambda what, args: ask(link, what, args, ANSWER_S))
         try:
             server = WebServer(host, port, watch, lambda got: Access(token, f"deskgrid-{got}", names))
         except OSError as error:

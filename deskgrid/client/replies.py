@@ -11,6 +11,7 @@ from deskgrid.client.forks import check_process, this_process
 from deskgrid.client.lock import PlainEvent, check_free
 from deskgrid.durations import precise
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
+from deskgrid.wire.details import EventRow
 
 # How long a question may stay unanswered. A busy broker answers within milliseconds, a restarting broker within
 # seconds. Waiting for results, or for a bag to be accepted, has no such limit. Seconds.
@@ -111,6 +112,33 @@ def pages(ask_after: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]
         if after in seen:
             raise RequestFailed("the broker's answer cannot be read: it repeats itself")
         seen.add(after)
+
+
+class NewEvents:
+    """Asks for events; if not all may be seen, only for those that everybody may see.
+
+    ``after``: the number of the last one, once there are any.
+    """
+
+    def __init__(self, ask: Callable[[str, dict[str, Any]], dict[str, Any]]) -> None:
+        self._ask = ask
+        self._question = "events all"
+        self.after: int | None = None
+
+    def pages(self) -> Iterator[list[EventRow]]:
+        """Yield the events since the last time, the oldest first. Raises `RequestFailed`, and what ``ask`` raises."""
+        while True:
+            try:
+                page = self._ask(self._question, {"after": self.after})
+            except RequestFailed:
+                if self._question == "events":
+                    raise
+                self._question = "events"
+                continue
+            self.after = page["after"]
+            if not page["events"]:
+                return
+            yield page["events"]
 
 
 def results_of(outcomes: wire.Outcomes) -> tuple[wire.BagResult, ...]:

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, cast
 
-from deskgrid.client.replies import pages
-from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
+from deskgrid.client.replies import NewEvents, pages
+from deskgrid.errors import DeskgridError, GridUnreachable
 from deskgrid.screen.questions import BAGS, EVENTS, GRID, OUTPUT, STATUS, TICK_S, WantedAnswer
 from deskgrid.screen.view import BrokerAnswer, Happened, PendingOrder, ScreenData, ScreenQuestion
 from deskgrid.wire.status import StatusDocument
@@ -39,8 +39,7 @@ class AnswerSource:
         self._heard = clock()
         self._wanted: Sequence[WantedAnswer] = [WantedAnswer(STATUS, TICK_S)]
         self._events = deque[Happened](maxlen=KEPT)
-        self._after: int | None = None
-        self._events_question = "events all"
+        self._new_events = NewEvents(ask)
         self._lock = threading.Lock()  # while the answers are changed
         self._stop = False
         self._wake = threading.Event()
@@ -143,26 +142,16 @@ class AnswerSource:
             found = pages(lambda after: self._ask("bags", {"after": after}))
             return {"bags": [row for page in found for row in page["bags"]]}
         if question == EVENTS:
-            return self._new_events()
+            return self._look_for_events()
         if question.what == OUTPUT:
             return self._longer_output(question)
         return self._ask(question.what, dict(question.args))
 
-    def _new_events(self) -> dict[str, Any]:
-        """Ask for the events since the last time; if not all may be seen, only for those that everybody may see."""
-        while True:
-            try:
-                page = self._ask(self._events_question, {"after": self._after})
-            except RequestFailed:
-                if self._events_question == "events":
-                    raise
-                self._events_question = "events"
-                continue
-            self._after = page["after"]
+    def _look_for_events(self) -> dict[str, Any]:
+        for rows in self._new_events.pages():
             now = datetime.now().astimezone()
-            self._events += [Happened(now - timedelta(seconds=row["age_s"]), row) for row in page["events"]]
-            if not page["events"]:
-                return {}
+            self._events += [Happened(now - timedelta(seconds=row["age_s"]), row) for row in rows]
+        return {}
 
     def _longer_output(self, question: ScreenQuestion) -> dict[str, Any]:
         """Ask for the output of tasks that ended since the last time, and put it behind what is known."""

@@ -18,7 +18,7 @@ ROWS = 4_000
 CODES = b".-0123456789pqx"
 
 
-class History:
+class Timelines:
     """The past of all PCs, in stretches of ``bin_s`` seconds."""
 
     def __init__(self, bin_s: float = BIN_S) -> None:

@@ -26,7 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 from deskgrid.errors import DeskgridError, GridUnreachable
 from deskgrid.web import metrics
 from deskgrid.web.access import Access
-from deskgrid.web.watch import Watch
+from deskgrid.web.watch import GridWatch
 
 log = logging.getLogger("deskgrid.web")
 
@@ -297,7 +297,7 @@ class WebServer(ThreadingHTTPServer):
     request_queue_size = 32
     allow_reuse_address = sys.platform != "win32"  # there, two servers could then have the same port
 
-    def __init__(self, host: str, port: int, watch: Watch, access: Callable[[int], Access]) -> None:
+    def __init__(self, host: str, port: int, watch: GridWatch, access: Callable[[int], Access]) -> None:
         """``access``: given the port that was got, who is let in."""
         self.address_family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
         self.watch = watch

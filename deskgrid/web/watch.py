@@ -17,9 +17,10 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
+from deskgrid.client.replies import NewEvents
+from deskgrid.errors import DeskgridError, GridUnreachable
 from deskgrid.web.estimates import Estimates
-from deskgrid.web.history import History
+from deskgrid.web.history import Timelines
 from deskgrid.wire.status import StatusDocument
 
 log = logging.getLogger("deskgrid.web")
@@ -60,7 +61,7 @@ class _Answer:
     body: bytes = b""
 
 
-class Watch:
+class GridWatch:
     """Within its context, a thread asks the broker and publishes.
 
     ``ask``: asks the broker one question; while it raises `GridUnreachable`, the last answers grow old.
@@ -76,10 +77,9 @@ class Watch:
         self._looked = threading.Event()
         self._readers = 0
         self.estimates = Estimates()
-        self._history = History() if bin_s is None else History(bin_s)
+        self._history = Timelines() if bin_s is None else Timelines(bin_s)
         self._events = deque[dict[str, Any]](maxlen=EVENTS)
-        self._after: int | None = None
-        self._events_question = "events all"
+        self._new_events = NewEvents(ask)
         self._answers = OrderedDict[tuple[str, tuple[tuple[str, Any], ...]], _Answer]()
         self._answers_lock = threading.Lock()
         self._at_once = threading.BoundedSemaphore(AT_ONCE)
@@ -184,7 +184,7 @@ class Watch:
         self._publish("status", document)
 
     def _publish(self, kind: Kind, answer: Mapping[str, Any]) -> None:
-        said = {**answer, "events": self._after}
+        said = {**answer, "events": self._new_events.after}
         plain = f"event: {kind}\ndata: {json.dumps(said, separators=(',', ':'))}\n\n".encode()
         packer = zlib.compressobj(wbits=-zlib.MAX_WBITS, level=4)
         packed = packer.compress(plain) + packer.flush(zlib.Z_SYNC_FLUSH)
@@ -194,18 +194,8 @@ class Watch:
             self._news.notify_all()
 
     def _look_for_events(self) -> None:
-        """Ask for the events since the last time; if not all may be seen, only for those that everybody may see."""
-        while True:
-            try:
-                page = self._ask(self._events_question, {"after": self._after})
-            except RequestFailed:
-                if self._events_question == "events":
-                    raise
-                self._events_question = "events"
-                continue
-            self._after, now = page["after"], datetime.now(UTC)
-            for row in page["events"]:
+        for rows in self._new_events.pages():
+            now = datetime.now(UTC)
+            for row in rows:
                 at = now - timedelta(seconds=row["age_s"])
                 self._events.append({**row, "at": at.isoformat(timespec="seconds")})
-            if not page["events"]:
-                return

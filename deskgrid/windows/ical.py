@@ -79,7 +79,7 @@ def read_calendar(text: str, begin: float, end: float) -> CalendarEvents:
         calendars = icalendar.Calendar.from_ical(text.lstrip("\ufeff \r\n\t"), multiple=True)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise CalendarError(f"not a calendar that can be read: {error!s:.200}") from error
-    reader = _Reader(begin, end)
+    reader = _EventReader(begin, end)
     for calendar in calendars:
         for series in _series(calendar):
             reader.read(calendar, series)
@@ -94,7 +94,7 @@ def _series(calendar: Calendar) -> Iterable[list[Component]]:
     return by_uid.values()
 
 
-class _Reader:
+class _EventReader:
     """Reads one event after the other, and remembers what was wrong."""
 
     def __init__(self, begin: float, end: float) -> None:

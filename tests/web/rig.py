@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from deskgrid.web.access import Access
 from deskgrid.web.server import WebServer
-from deskgrid.web.watch import Ask, Watch
+from deskgrid.web.watch import Ask, GridWatch
 from tests.waiting import PATIENCE_S, eventually
 
 TOKEN = "t0ken-of-the-tests-which-nobody-knows"
@@ -17,7 +17,7 @@ TOKEN = "t0ken-of-the-tests-which-nobody-knows"
 class Site:
     """A web server that runs."""
 
-    def __init__(self, server: WebServer, watch: Watch) -> None:
+    def __init__(self, server: WebServer, watch: GridWatch) -> None:
         self.server, self.watch = server, watch
         self.port = int(server.server_address[1])
         self.url = f"http://127.0.0.1:{self.port}/"
@@ -68,7 +68,7 @@ def all_of(connection: socket.socket) -> bytes:
 @contextmanager
 def site(ask: Ask) -> Iterator[Site]:
     """A web server on these answers, which has published something."""
-    watch = Watch(ask)
+    watch = GridWatch(ask)
     with WebServer("127.0.0.1", 0, watch, lambda port: Access(TOKEN, f"deskgrid-{port}")) as server, watch:
         stop = threading.Event()
         thread = threading.Thread(target=server.serve, args=(stop.is_set,), daemon=True)
